@@ -1,0 +1,107 @@
+"""The stream of events of one `logdir`, and the observers that consume it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.events import AnyEvent, Location, Number, Statistics
+
+
+class Pending(Protocol):
+    """What stands in an event for a value that is still on its way from an accelerator."""
+
+    def resolve(self) -> Statistics | int | Number:
+        """Wait for the value; on any thread but the training's."""
+
+
+class Observer(Protocol):
+    """Consumes events. It knows no torch hook, and must not touch the program.
+
+    `observe` is called on the thread that made the event, while the program waits: it should keep the event and
+    return. If it raises, it is dropped, the user is told once, and training goes on.
+    """
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take one event."""
+
+    def flush(self) -> None:
+        """Finish with all events taken so far."""
+
+    def close(self) -> None:
+        """Finish for good."""
+
+
+class Channel:
+    """Gives the events of one `logdir` to its observers, each location before its first use."""
+
+    def __init__(self, logdir: str, locations: dict[int, Location], report: Callable[[str], None]) -> None:
+        """Start without observers.
+
+        Args:
+            logdir: the `logdir` as the user gave it.
+            locations: every location so far by id; shared by all channels and filled by the locator.
+            report: called with a sentence when an observer failed.
+        """
+        self.logdir = logdir
+        self._locations = locations
+        self._located: set[int] = {0}
+        self._observers: tuple[Observer, ...] = ()
+        self._report = report
+        self._prologue: Callable[[], None] | None = None
+
+    def add(self, observer: Observer) -> None:
+        """Let `observer` have all events from now on."""
+        self._observers = (*self._observers, observer)
+
+    def emit(self, event: AnyEvent, location: int = 0) -> None:
+        """Give `event`, which refers to `location`, to every observer."""
+        if location not in self._located:
+            self._locate(location)
+        for observer in self._observers:
+            try:
+                observer.observe(event)
+            except Exception as error:  # noqa: BLE001  An observer's mistake must not reach the program.
+                self._drop(observer, error)
+
+    def flush(self) -> None:
+        """Let every observer finish with the events so far."""
+        for observer in self._observers:
+            try:
+                observer.flush()
+            except Exception as error:  # noqa: BLE001
+                self._drop(observer, error)
+
+    def close(self) -> None:
+        """Let every observer finish for good."""
+        observers, self._observers = self._observers, ()
+        for observer in observers:
+            try:
+                observer.close()
+            except Exception as error:  # noqa: BLE001
+                self._drop(observer, error)
+
+    def restart(self, prologue: Callable[[], None]) -> None:
+        """Begin a new trace in a forked child: before the first event, `prologue` defines everything again."""
+        self._prologue = prologue
+        self._located.clear()  # Even "no location" is new then, so the first event finds the prologue.
+
+    def _locate(self, location: int) -> None:
+        prologue, self._prologue = self._prologue, None
+        if prologue is not None:
+            self._located.add(0)
+            prologue()
+        self._located.add(location)
+        if location == 0:
+            return
+        definition = self._locations[location]
+        self.emit(definition, definition.caller)
+
+    def _drop(self, observer: Observer, error: Exception) -> None:
+        self._observers = tuple(other for other in self._observers if other is not observer)
+        self._report(
+            f"the observer {type(observer).__name__} for {self.logdir!r} failed and is no longer called: "
+            f"{type(error).__name__}: {error}"
+        )

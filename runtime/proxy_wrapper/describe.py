@@ -1,0 +1,88 @@
+"""Tensors in words: "float32[64, 1, 28, 28]", or the name of a parameter or buffer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.nn.parameter import Parameter, UninitializedTensorMixin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_CACHE_LIMIT: Final = 8192
+_PLAIN: Final = (torch.Tensor, Parameter)
+
+
+def is_plain(tensor: object) -> bool:
+    """Whether reading attributes of `tensor` runs no code but torch's own: its type is no subclass."""
+    return type(tensor) in _PLAIN
+
+
+class Describer:
+    """Describes tensors by dtype and shape, and remembers the words."""
+
+    def __init__(self) -> None:
+        self._words: dict[tuple[torch.dtype, torch.Size], str] = {}
+
+    def describe(self, tensor: torch.Tensor) -> str:
+        """The dtype and shape of any tensor, such as "float32[2, 3]", "float32[]" for a scalar.
+
+        A subclass of tensor that has shape and dtype of its own making is asked below its `__torch_function__`.
+        """
+        if type(tensor) in _PLAIN:
+            try:
+                key = (tensor.dtype, tensor.shape)
+                words = self._words.get(key)
+                if words is None:
+                    words = self._words[key] = self._spell(tensor)
+                    if len(self._words) > _CACHE_LIMIT:
+                        self._words.clear()
+                return words
+            except (RuntimeError, TypeError):  # A symbolic size has no hash, a nested tensor no shape.
+                return self._spell(tensor)
+        with torch._C.DisableTorchFunctionSubclass():
+            return self._spell(tensor)
+
+    def describe_all(self, values: Iterable[Any]) -> list[str]:
+        """Describe the tensors among `values`, in order, looking into lists, tuples and dicts."""
+        found: list[str] = []
+        describe = self.describe
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                found.append(describe(value))
+            elif value is not None:
+                visit_tensors(value, lambda tensor: found.append(describe(tensor)))
+        return found
+
+    @staticmethod
+    def _spell(tensor: torch.Tensor) -> str:
+        if isinstance(tensor, UninitializedTensorMixin):
+            return "uninitialized"
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        try:
+            return f"{dtype}{list(tensor.shape)}"
+        except RuntimeError:
+            return f"{dtype}[?]"
+
+
+def visit_tensors(value: Any, visit: Callable[[torch.Tensor], object], depth: int = 4) -> None:
+    """Call `visit` with each tensor in `value`, looking into lists, tuples and dicts down to `depth`.
+
+    Only the built-in containers and their subclasses that iterate as they do are opened, so that no code of the
+    program runs; what a data class or another object holds is reached through its `__dict__` one level down.
+    """
+    if isinstance(value, torch.Tensor):
+        visit(value)
+    elif depth == 0 or isinstance(value, (str, bytes, int, float)):
+        return
+    elif isinstance(value, (list, tuple)):
+        for item in tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value):
+            if item is not None:
+                visit_tensors(item, visit, depth - 1)
+    elif isinstance(value, dict):
+        for item in dict.values(value):
+            visit_tensors(item, visit, depth - 1)
+    elif hasattr(type(value), "__dataclass_fields__"):
+        for item in getattr(value, "__dict__", {}).values():
+            visit_tensors(item, visit, depth - 1)

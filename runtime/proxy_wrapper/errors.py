@@ -1,0 +1,24 @@
+"""What a caller of the runtime can get wrong, one class each. Nothing else here ever reaches a traced program."""
+
+from __future__ import annotations
+
+
+class ProxyError(Exception):
+    """The base of all errors that the runtime raises."""
+
+
+class UnknownLevelError(ProxyError, ValueError):
+    """A level that does not exist."""
+
+    def __init__(self, level: object, known: list[str]) -> None:
+        super().__init__(f"log_level={level!r} is no level of tracing; give one of {', '.join(known)}.")
+
+
+class SettingsTypeError(ProxyError, TypeError):
+    """An argument of `Proxy` that has the wrong type."""
+
+    def __init__(self, argument: str, value: object, wanted: str) -> None:
+        super().__init__(
+            f"{argument}={value!r} is a {type(value).__name__}; `Proxy` wants {wanted} there. "
+            f"Did you mean to give it by keyword?"
+        )

@@ -1,0 +1,296 @@
+"""What was seen, as frozen values that hold no tensor: one class for each kind of event.
+
+An event is also the record that a trace keeps of it: `msgspec` writes each as one JSON object whose `kind`
+names the class, with fields at their default left out. Reading a trace therefore needs this module and
+nothing else; it imports no torch.
+
+Kinds are called as `torch.fx` calls its nodes where it has a name for the thing (`call_module`,
+`call_function`, `call_method`, `get_attr`); parameters and buffers are called by their `state_dict` name
+behind the name of the root module.
+
+Three tables keep the events small. `Module`, `Parameter`/`Buffer` and `Location` events define an `id` before
+any event that refers to it; a later definition of the same id replaces the earlier one (a module found to be
+part of a larger one gets its longer name). Ids count from 1, and 0 means "none", in every reference.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+import msgspec
+
+FORMAT = 1
+"""The number of this record format; a reader refuses a trace with a higher one."""
+
+Number = Union[float, str]
+"""A finite float, or one of "nan", "inf", "-inf", which JSON cannot write as numbers."""
+
+
+class Statistics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Reductions over all elements of a tensor.
+
+    `minimum` and `maximum` are those of the elements as torch orders them (a NaN anywhere gives "nan"), over
+    real and imaginary parts for complex tensors; both are None for a tensor without elements. `norm` is the
+    L2 norm, accumulated in at least float32. `nonfinite` counts elements that are NaN or infinite.
+    """
+
+    minimum: Number | None = None
+    maximum: Number | None = None
+    norm: Number | None = None
+    nonfinite: int = 0
+
+
+class Event(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    tag_field="kind",
+    tag=lambda name: "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_"),
+):
+    """The base of all events. `kind` in a record is the class name in snake case."""
+
+
+class Run(Event, frozen=True, gc=False):
+    """The first record of every file: what ran. `started` is UTC, ISO 8601; times in events count from it."""
+
+    format: int
+    run: str
+    started: str
+    pid: int
+    script: str
+    argv: list[str]
+    python: str
+    torch: str
+    version: str
+    rank: int = 0
+    world_size: int = 1
+    parent_pid: int = 0
+
+
+class Location(Event, frozen=True, gc=False):
+    """Defines a place in user code, in the lines of the original file where the script was instrumented.
+
+    `caller` is the location that called the function, up to the enclosing module call; 0 if there is none.
+    """
+
+    id: int
+    file: str
+    line: int
+    function: str
+    caller: int = 0
+
+
+class Module(Event, frozen=True, gc=False):
+    """Defines a proxied module. `name` is the root's name or `<root>.<qualified name>`; `type` its class.
+
+    `parent` is the id of the module that it is a submodule of, `root` that of the root (its own for a root).
+    `parameters` counts the elements of all parameters below it. `time_us` says when it was proxied.
+    """
+
+    id: int
+    name: str
+    type: str
+    root: int
+    parent: int = 0
+    level: str = "INFO"
+    parameters: int = 0
+    location: int = 0
+    time_us: int = 0
+
+
+class StateTensor(Event, frozen=True, gc=False):
+    """Defines a tensor of the model's state: `Parameter` or `Buffer`.
+
+    `name` is the root's name and the `state_dict` name; `aliases` are further names of the same tensor (tied
+    weights); `module` the module that holds it. `type` is as in `describe`: "float32[32, 1, 3, 3]".
+    """
+
+    id: int
+    name: str
+    module: int
+    type: str
+    device: str = "cpu"
+    requires_grad: bool = False
+    aliases: list[str] = msgspec.field(default_factory=list)
+    statistics: Statistics | None = None
+    time_us: int = 0
+
+
+class Parameter(StateTensor, frozen=True, gc=False):
+    """Defines a parameter, with its statistics when it was first seen."""
+
+
+class Buffer(StateTensor, frozen=True, gc=False):
+    """Defines a buffer, with its statistics when it was first seen."""
+
+
+class Happening(Event, frozen=True, gc=False):
+    """The base of what happens at a time.
+
+    `time_us` is microseconds since the run started, `step` the number of optimizer steps that had ended,
+    `module` the id of the innermost proxied module being called, `location` the place in user code, and
+    `thread` 0 for the main thread, else a number per thread.
+    """
+
+    time_us: int
+    step: int = 0
+    module: int = 0
+    location: int = 0
+    thread: int = 0
+
+
+class CallModule(Happening, frozen=True, gc=False):
+    """A proxied module is called. `inputs` are descriptions of the tensors among its arguments, in order."""
+
+    inputs: list[str] = msgspec.field(default_factory=list)
+    training: bool = False
+
+
+class ReturnModule(Happening, frozen=True, gc=False):
+    """A proxied module's call ended; `raised` if by an exception, and then `outputs` is empty.
+
+    `keywords` describes the tensors given by keyword, which PyTorch tells only now.
+    """
+
+    outputs: list[str] = msgspec.field(default_factory=list)
+    duration_us: int = 0
+    raised: bool = False
+    keywords: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Backward(Happening, frozen=True, gc=False):
+    """A backward pass begins: `function` is "backward" or "grad", of `torch.autograd`."""
+
+    function: str = "backward"
+    inputs: list[str] = msgspec.field(default_factory=list)
+
+
+class BackwardEnd(Happening, frozen=True, gc=False):
+    """The backward pass ended; `raised` if by an exception."""
+
+    duration_us: int = 0
+    raised: bool = False
+
+
+class OptimizerStep(Happening, frozen=True, gc=False):
+    """An optimizer's `step` begins. `optimizer` is its class name; `tensors` how many it updates."""
+
+    optimizer: str = ""
+    tensors: int = 0
+
+
+class OptimizerStepEnd(Happening, frozen=True, gc=False):
+    """An optimizer's `step` ended, and the updates it made have been recorded."""
+
+    optimizer: str = ""
+    duration_us: int = 0
+
+
+class Gradient(Happening, frozen=True, gc=False):
+    """The gradient of parameter `tensor` as the optimizer's step found it; no statistics if it had none."""
+
+    tensor: int = 0
+    statistics: Statistics | None = None
+
+
+class Update(Happening, frozen=True, gc=False):
+    """The tensor of state `tensor` has changed. `version` is torch's count of in-place changes to it.
+
+    `cause` is "step" for an optimizer's step, "in-place" for any other in-place change, "data" for one that
+    went around the version count (`p.data.clamp_()`), "replaced" where another tensor took the name, and
+    "unchanged" for the optimizer's step that left the tensor's version as it was.
+    """
+
+    tensor: int = 0
+    statistics: Statistics | None = None
+    version: int = 0
+    cause: str = "step"
+    type: str = ""
+
+
+class NonFinite(Happening, frozen=True, gc=False):
+    """The first NaN or infinity seen in one place.
+
+    `where` is "output" (of `module`), "parameter", "buffer" or "gradient" (of `tensor`). `count` is the
+    number of such elements in the first tensor that had any, `type` the description of that tensor.
+    """
+
+    where: str = "output"
+    tensor: int = 0
+    count: int = 0
+    type: str = ""
+
+
+class CallFunction(Happening, frozen=True, gc=False):
+    """A function of torch was called. `target` is its qualified name, such as "torch.relu".
+
+    `inputs` describes the tensors among its arguments: a tensor of the model's state by its name
+    ("model.conv1.weight"), any other as "float32[64, 32, 26, 26]". `in_place` says that it gave back its
+    first argument.
+    """
+
+    target: str = ""
+    inputs: list[str] = msgspec.field(default_factory=list)
+    outputs: list[str] = msgspec.field(default_factory=list)
+    in_place: bool = False
+    raised: bool = False
+
+
+class CallMethod(CallFunction, frozen=True, gc=False):
+    """A method of a tensor was called. `target` is its name, such as "mul_"."""
+
+
+class ReadValue(Happening, frozen=True, gc=False):
+    """Python read the value of a tensor: what a branch, a loop or a print depends on.
+
+    `target` is the method ("__bool__", "item", "__float__", "__int__", "__index__", "__len__", ...), `value` what came
+    back where that is a bool, an int or a float (non-finite floats as text).
+    """
+
+    target: str = ""
+    inputs: list[str] = msgspec.field(default_factory=list)
+    value: bool | int | float | str | None = None
+
+
+class GetAttr(Happening, frozen=True, gc=False):
+    """An attribute was read. `owner` is the name of a proxied module or tensor of state, else the description of a tensor.
+
+    `value` describes what came back: a tensor as in `CallFunction.inputs`, "None", or the name of its type.
+    `known` says that the tensor that came back has been seen before.
+    """
+
+    target: str = ""
+    owner: str = ""
+    value: str = ""
+    known: bool = False
+
+
+class SetAttr(Happening, frozen=True, gc=False):
+    """An attribute was written; fields as in `GetAttr`."""
+
+    target: str = ""
+    owner: str = ""
+    value: str = ""
+
+
+class DelAttr(Happening, frozen=True, gc=False):
+    """An attribute was deleted; fields as in `GetAttr`."""
+
+    target: str = ""
+    owner: str = ""
+
+
+class Problem(Happening, frozen=True, gc=False):
+    """Tracing met a problem, and what was lost by it; training went on."""
+
+    message: str = ""
+
+
+AnyEvent = Union[
+    Run, Location, Module, Parameter, Buffer,
+    CallModule, ReturnModule, Backward, BackwardEnd, OptimizerStep, OptimizerStepEnd, Gradient, Update, NonFinite,
+    CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Problem,
+]  # fmt: skip
+"""Every class that a trace may hold."""
+

@@ -1,0 +1,118 @@
+"""Sees reads, writes and deletions of the attributes of proxied modules.
+
+`nn.Module` keeps parameters, buffers and submodules outside the instance's `__dict__`, so each read of one goes
+through `nn.Module.__getattr__`; these three methods are the only place where that can be seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import nn
+
+from proxy_wrapper.events import DelAttr, GetAttr, SetAttr
+from proxy_wrapper.levels import DEBUG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.tracer import Tracer
+
+_METHODS: Final = ("__getattr__", "__setattr__", "__delattr__")
+
+
+class ModuleAttributes:
+    """Makes `GetAttr`, `SetAttr` and `DelAttr` events for proxied modules at level DEBUG."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._originals: dict[str, Callable[..., Any]] = {}
+        self._replacements: dict[str, Callable[..., Any]] = {}
+
+    def install(self) -> None:
+        """Replace the three methods of `nn.Module`."""
+        if self._originals:
+            return
+        self._originals = {name: getattr(nn.Module, name) for name in _METHODS}
+        self._replacements = {
+            "__getattr__": self._reader(self._originals["__getattr__"]),
+            "__setattr__": self._writer(self._originals["__setattr__"]),
+            "__delattr__": self._deleter(self._originals["__delattr__"]),
+        }
+        for name, replacement in self._replacements.items():
+            setattr(nn.Module, name, replacement)
+
+    def remove(self) -> None:
+        """Put the originals back, unless somebody else has replaced ours since."""
+        for name, original in self._originals.items():
+            if getattr(nn.Module, name) is self._replacements[name]:
+                setattr(nn.Module, name, original)
+        self._originals = {}
+
+    def _reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        modules = self._tracer.registry.modules
+
+        def __getattr__(module: nn.Module, name: str) -> Any:  # noqa: N807
+            value = original(module, name)
+            if id(module) in modules:
+                self._record(GetAttr, module, name, value, known=True)
+            return value
+
+        return __getattr__
+
+    def _writer(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        modules = self._tracer.registry.modules
+
+        def __setattr__(module: nn.Module, name: str, value: Any) -> None:  # noqa: N807
+            original(module, name, value)
+            if id(module) in modules:
+                self._record(SetAttr, module, name, value)
+
+        return __setattr__
+
+    def _deleter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        modules = self._tracer.registry.modules
+
+        def __delattr__(module: nn.Module, name: str) -> None:  # noqa: N807
+            original(module, name)
+            if id(module) in modules:
+                self._record(DelAttr, module, name)
+
+        return __delattr__
+
+    def _record(
+        self,
+        event: type[GetAttr | SetAttr | DelAttr],
+        module: nn.Module,
+        name: str,
+        value: Any = None,
+        **fields: bool,
+    ) -> None:
+        tracer = self._tracer
+        try:
+            entry = tracer.registry.module_entry(module)
+            if entry is None or entry.level > DEBUG or not tracer.active:
+                return
+            thread = tracer.thread
+            location = tracer.locator.locate(2)
+            with torch._C.DisableTorchFunction():
+                words = {} if event is DelAttr else {"value": self._say(value)}
+            entry.channel.emit(
+                event(
+                    tracer.now_us(), tracer.step, entry.id, location, thread.number, name, entry.name, **words, **fields
+                ),
+                location,
+            )
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            tracer.fail(error)
+
+    def _say(self, value: Any) -> str:
+        registry = self._tracer.registry
+        if isinstance(value, nn.Module):
+            entry = registry.module_entry(value)
+            return entry.name if entry is not None else type(value).__name__
+        if isinstance(value, torch.Tensor):
+            state = registry.state_entry(value)
+            return state.name if state is not None else self._tracer.describer.describe(value)
+        return str(value) if value is None or isinstance(value, (bool, int)) else type(value).__name__

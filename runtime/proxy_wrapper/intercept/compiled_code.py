@@ -1,0 +1,137 @@
+"""Steps aside while compiled code runs, so that `torch.compile` compiles what it would compile without us.
+
+Dynamo traces through global hooks, function modes and whatever stands in `nn.Module.__getattr__`; with ours in
+place it would break the graph, or refuse under `fullgraph=True`. So everything is removed when a thread enters
+compiled code and installed again when it leaves: a compiled module is seen from outside only.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from importlib.abc import Loader, MetaPathFinder
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    from proxy_wrapper.intercept.module_calls import ModuleCalls
+    from proxy_wrapper.tracer import Tracer
+
+_EVAL_FRAME: Final = "torch._dynamo.eval_frame"
+_ENTRY: Final = "_maybe_set_eval_frame"
+_HOOK_QUESTION: Final = "_has_any_global_hook"
+
+
+class CompiledCode:
+    """Tells from Dynamo's switching itself on and off whether a thread is in compiled code.
+
+    The one function through which Dynamo switches is private to it; where a version of torch has no such function,
+    nothing is replaced, and compiled code is traced through as Dynamo sees fit.
+    """
+
+    def __init__(self, tracer: Tracer, module_calls: ModuleCalls) -> None:
+        self._tracer = tracer
+        self._module_calls = module_calls
+        self._inside: set[int] = set()
+        self._originals: list[tuple[ModuleType, str, Any, Any]] = []
+        self._finder: _AfterImport | None = None
+        self._is_installed = False
+
+    def install(self) -> None:
+        """Watch Dynamo now, or once it is imported."""
+        if self._is_installed:
+            return
+        self._is_installed = True
+        self._replace(torch.nn.modules.module, _HOOK_QUESTION, lambda original: self._has_other_hook(original))
+        if _EVAL_FRAME in sys.modules:
+            self._watch(sys.modules[_EVAL_FRAME])
+        else:
+            self._finder = _AfterImport(_EVAL_FRAME, self._watch)
+            sys.meta_path.insert(0, self._finder)
+
+    def remove(self) -> None:
+        """Leave Dynamo as it was found; not while it runs, since then the removal is only ours to step aside."""
+        if not self._is_installed or self._inside:
+            return
+        self._is_installed = False
+        for module, name, original, replacement in self._originals:
+            if getattr(module, name) is replacement:
+                setattr(module, name, original)
+        self._originals.clear()
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+
+    def _watch(self, eval_frame: ModuleType) -> None:
+        self._replace(eval_frame, _ENTRY, self._switch)
+
+    def _replace(self, module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
+        original = getattr(module, name, None)
+        if original is not None:
+            replacement = make(original)
+            self._originals.append((module, name, original, replacement))
+            setattr(module, name, replacement)
+
+    def _switch(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def switched(callback: Any) -> Any:
+            try:
+                self._enter_or_leave(callback is not None)
+            except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+                self._tracer.fail(error)
+            return original(callback)
+
+        return switched
+
+    def _enter_or_leave(self, is_entering: bool) -> None:
+        thread = threading.get_ident()
+        if is_entering and thread not in self._inside:
+            self._inside.add(thread)
+            self._tracer.remove_interceptors()
+        elif not is_entering and thread in self._inside:
+            self._inside.discard(thread)
+            if not self._inside:
+                self._tracer.install_interceptors()
+
+    def _has_other_hook(self, original: Callable[[], bool]) -> Callable[[], bool]:
+        """An answer for `OptimizedModule`, which warns of global hooks, that leaves ours out."""
+
+        def has_other_hook() -> bool:
+            return original() and not self._module_calls.is_alone()
+
+        return has_other_hook
+
+
+class _AfterImport(MetaPathFinder, Loader):
+    """Calls back once a module has been imported, and is gone."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._then = then
+        self._loader: Any = None
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            self._loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        created: ModuleType | None = self._loader.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._then(module)

@@ -1,0 +1,211 @@
+"""Sees the calls of modules, through PyTorch's global module hooks.
+
+Global, because hooks on a module itself switch off fast paths that look for them
+(`nn.TransformerEncoderLayer`), and with them the last bits of the results.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from proxy_wrapper.describe import visit_tensors
+from proxy_wrapper.events import CallModule, NonFinite, ReturnModule
+from proxy_wrapper.levels import INFO
+from proxy_wrapper.statistics import PendingCount, are_values_readable, count_nonfinite, has_values, unobserved
+from proxy_wrapper.tracer import ActiveCall
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
+    from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.tracer import Tracer
+
+
+class ModuleCalls:
+    """Makes `CallModule` and `ReturnModule` events, and `NonFinite` ones for outputs."""
+
+    def __init__(self, tracer: Tracer, on_enter: ModeSetter) -> None:
+        """Watch for `tracer`.
+
+        Args:
+            tracer: what the events are made for.
+            on_enter: told of each call, so that the calling thread sees torch calls where it should.
+        """
+        self._tracer = tracer
+        self._mode = on_enter
+        self._handles: list[RemovableHandle] = []
+
+    def install(self) -> None:
+        """Register the hooks."""
+        if not self._handles:
+            self._handles = [
+                register_module_forward_pre_hook(self._enter),
+                register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
+            ]
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def is_alone(self) -> bool:
+        """Whether these are the only global module hooks there are."""
+        hooks = torch.nn.modules.module
+        ours = {handle.id for handle in self._handles}
+        return not (
+            hooks._global_backward_pre_hooks
+            or hooks._global_backward_hooks
+            or set(hooks._global_forward_hooks) - ours
+            or set(hooks._global_forward_pre_hooks) - ours
+        )
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        try:
+            with torch._C.DisableTorchFunction():
+                self._begin(module, args)
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            self._tracer.fail(error)
+
+    def _leave(self, module: nn.Module, args: Any, *rest: Any) -> None:
+        """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised."""
+        try:
+            with torch._C.DisableTorchFunction():
+                self._end(module, rest)
+        except Exception as error:  # noqa: BLE001
+            self._tracer.fail(error)
+
+    def _begin(self, module: nn.Module, args: Any) -> None:
+        tracer = self._tracer
+        entry = tracer.registry.modules.get(id(module))
+        if entry is None or entry.module() is not module:
+            entry = tracer.adopt(module)
+            if entry is None:
+                return
+        stack = tracer.thread.stack
+        if entry.parent is None:
+            _drop_stale(stack, entry)
+        now = tracer.now_us()
+        if entry.level <= INFO:
+            location = tracer.locator.locate(3)
+            entry.channel.emit(
+                CallModule(
+                    now,
+                    tracer.step,
+                    entry.id,
+                    location,
+                    tracer.thread.number,
+                    tracer.describer.describe_all(args),
+                    module.training,
+                ),
+                location,
+            )
+        seen = tracer.registry.tensors
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                seen.add(value)
+        stack.append(ActiveCall(entry, now, id(sys.exc_info()[1])))
+        self._mode.enter(module)
+
+    def _end(self, module: nn.Module, rest: tuple[Any, ...]) -> None:
+        stack = self._tracer.thread.stack
+        entry = self._tracer.registry.modules.get(id(module))
+        if entry is None or not any(call.entry is entry for call in stack):
+            return
+        while True:  # Calls in between were left by an exception that hooks are not told of.
+            call = stack.pop()
+            if call.entry is entry:
+                break
+            self._mode.leave(call.entry.module())
+        self._mode.leave(module)
+        raised = len(rest) == 1 and id(sys.exc_info()[1]) != call.exception_id
+        self._record(entry, call, raised, rest)
+
+    def _record(self, entry: ModuleEntry, call: ActiveCall, raised: bool, rest: Any) -> None:
+        tracer = self._tracer
+        outputs: list[torch.Tensor] = []
+        if not raised:
+            visit_tensors(rest[-1], outputs.append)
+        if entry.level <= INFO:
+            describe = tracer.describer.describe
+            keywords = {}
+            if len(rest) == 2 and rest[0]:
+                keywords = {
+                    key: describe(value) for key, value in rest[0].items() if isinstance(value, torch.Tensor)
+                }
+            entry.channel.emit(
+                ReturnModule(
+                    tracer.now_us(),
+                    tracer.step,
+                    entry.id,
+                    0,
+                    tracer.thread.number,
+                    [describe(output) for output in outputs],
+                    tracer.now_us() - call.started_us,
+                    raised,
+                    keywords,
+                )
+            )
+        new = [output for output in outputs if not tracer.registry.tensors.add(output)]
+        if new and not entry.has_been_nonfinite:
+            self._check(entry, new)
+
+    def _check(self, entry: ModuleEntry, outputs: list[torch.Tensor]) -> None:
+        """Look for the first non-finite value that `entry`'s module put out."""
+        if not are_values_readable():
+            return
+        for output in outputs:
+            if not (output.is_floating_point() or output.is_complex()) or not has_values(output):
+                continue
+            with unobserved():
+                if output.device.type == "cpu":
+                    count: int | PendingCount = count_nonfinite(output)
+                else:
+                    count = PendingCount(output)
+            if count:
+                entry.has_been_nonfinite = not isinstance(count, PendingCount)
+                self._report(entry, output, count)
+
+    def _report(self, entry: ModuleEntry, output: torch.Tensor, count: int | PendingCount) -> None:
+        tracer = self._tracer
+        location = tracer.locator.locate(5)
+        entry.channel.emit(
+            NonFinite(
+                tracer.now_us(),
+                tracer.step,
+                entry.id,
+                location,
+                tracer.thread.number,
+                "output",
+                0,
+                count,  # type: ignore[arg-type]
+                tracer.describer.describe(output),
+            ),
+            location,
+        )
+
+
+class ModeSetter:
+    """Does nothing at the edges of module calls; `torch_calls` does more."""
+
+    def enter(self, module: nn.Module) -> None:
+        """A proxied module is about to run."""
+
+    def leave(self, module: nn.Module | None) -> None:
+        """It has run."""
+
+
+def _drop_stale(stack: list[ActiveCall], entry: ModuleEntry) -> None:
+    """Drop calls that `KeyboardInterrupt` and the like left behind, of which hooks are not told.
+
+    They show when a root is called that is being called already.
+    """
+    for depth, call in enumerate(stack):
+        if call.entry is entry:
+            del stack[depth:]
+            return

@@ -1,0 +1,268 @@
+"""Sees every torch call and every tensor attribute, through a `TorchFunctionMode` at the bottom of the mode stack.
+
+At the bottom, as `torch.set_default_device` is, so that a mode which the program opens before the first proxy and
+closes after it still nests. Below ours stays only a `DeviceContext`, which insists on being the lowest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
+
+from proxy_wrapper.events import (
+    CallFunction,
+    CallMethod,
+    DelAttr,
+    GetAttr,
+    ReadValue,
+    SetAttr,
+)
+from proxy_wrapper.intercept.module_calls import ModeSetter
+from proxy_wrapper.levels import DEBUG
+from proxy_wrapper.statistics import as_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.channel import Channel
+    from proxy_wrapper.tracer import ThreadState, Tracer
+
+SETS_MODE_ASIDE: Final[tuple[type[nn.Module], ...]] = (
+    nn.MultiheadAttention,
+    nn.TransformerEncoder,
+    nn.TransformerEncoderLayer,
+)
+"""The blacklist: modules whose forward asks `has_torch_function` and takes another kernel if so."""
+
+_VALUE_READS: Final = frozenset(
+    "__bool__ __int__ __float__ __complex__ __index__ __len__ __contains__ __iter__ __array__ item tolist numpy "
+    "is_nonzero equal allclose nonzero_static".split()
+)
+
+
+class Target(NamedTuple):
+    """What is known of a function once and for all: the kind of its event, and the name to give."""
+
+    kind: str
+    name: str
+
+
+class TorchCallMode(TorchFunctionMode):
+    """Records each call on its way to torch. Its own code runs with the mode off the stack."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+        self._targets: dict[Any, Target] = {}
+        self.is_on = True
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call `func` and record that it was called."""
+        try:
+            result = func(*args, **kwargs) if kwargs else func(*args)
+        except Exception:
+            if self.is_on and self._tracer.active:
+                self._record(func, args, kwargs, None, raised=True)
+            raise
+        if self.is_on and self._tracer.active:
+            self._record(func, args, kwargs, result, raised=False)
+        return result
+
+    def _record(
+        self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any] | None, result: Any, *, raised: bool
+    ) -> None:
+        tracer = self._tracer
+        try:
+            thread = tracer.thread
+            stack = thread.stack
+            if stack:
+                entry = stack[-1].entry
+                if entry.level > DEBUG:
+                    return
+                module = entry.id
+                channel: Channel | None = entry.channel
+            else:
+                module = 0
+                channel = None
+            target = self._targets.get(func)
+            if target is None:
+                target = self._targets[func] = identify(func)
+            location = thread.optimizer_location or tracer.locator.locate(2)
+            event = self._event(target, args, kwargs, result, raised, module, location, thread)
+            if channel is not None:
+                channel.emit(event, location)
+            else:
+                tracer.broadcast(event, location)
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            tracer.fail(error)
+
+    def _event(
+        self,
+        target: Target,
+        args: Any,
+        kwargs: dict[str, Any] | None,
+        result: Any,
+        raised: bool,
+        module: int,
+        location: int,
+        thread: ThreadState,
+    ) -> CallFunction | ReadValue | GetAttr | SetAttr | DelAttr:
+        tracer = self._tracer
+        now, step, number = tracer.now_us(), tracer.step, thread.number
+        kind, name = target
+        if kind == "get_attr":
+            known = isinstance(result, torch.Tensor) and self._know(args[0], name, result)
+            return GetAttr(now, step, module, location, number, name, self._name(args[0]), self._say(result), known)
+        if kind == "set_attr":
+            self._suspect(args[0])
+            return SetAttr(now, step, module, location, number, name, self._name(args[0]), self._say(args[1]))
+        if kind == "del_attr":
+            return DelAttr(now, step, module, location, number, name, self._name(args[0]))
+        inputs: list[str] = []
+        for value in args:
+            self._collect(value, inputs)
+        if kwargs:
+            for value in kwargs.values():
+                self._collect(value, inputs)
+        if kind == "read_value":
+            return ReadValue(now, step, module, location, number, name, inputs, _scalar(result))
+        outputs: list[str] = []
+        if isinstance(result, torch.Tensor):
+            outputs.append(tracer.describer.describe(result))
+        elif isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
+            self._collect(result, outputs)
+        in_place = bool(args) and result is args[0]
+        make = CallMethod if kind == "call_method" else CallFunction
+        return make(now, step, module, location, number, name, inputs, outputs, in_place, raised)
+
+    def _collect(self, value: Any, words: list[str]) -> None:
+        if isinstance(value, torch.Tensor):
+            words.append(self._name(value))
+        elif isinstance(value, (list, tuple)) and len(value) <= 1024:
+            for item in value:
+                if isinstance(item, torch.Tensor):
+                    words.append(self._name(item))
+
+    def _name(self, value: Any) -> str:
+        if not isinstance(value, torch.Tensor):
+            return type(value).__name__
+        state = self._tracer.registry.state_entry(value)
+        return state.name if state is not None else self._tracer.describer.describe(value)
+
+    def _say(self, value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return self._name(value)
+        return str(value) if value is None or isinstance(value, (bool, int)) else type(value).__name__
+
+    def _know(self, owner: Any, name: str, result: torch.Tensor) -> bool:
+        """Note that `result` was read from `owner`; whether it had been met before."""
+        registry = self._tracer.registry
+        if name == "data":
+            self._suspect(owner)
+        return registry.state_entry(result) is not None or registry.tensors.add(result)
+
+    def _suspect(self, owner: Any) -> None:
+        """Let the next look at the model's state compare values: a change through `.data` leaves no version."""
+        if isinstance(owner, torch.Tensor):
+            state = self._tracer.registry.state_entry(owner)
+            if state is not None:
+                state.suspected = True
+
+
+class TorchCalls(ModeSetter):
+    """Keeps the mode on the stack of every thread that runs a proxied module."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._mode = TorchCallMode(tracer)
+        self._is_installed = False
+
+    def install(self) -> None:
+        """Put the mode under the calling thread's stack; other threads get it with their next module call."""
+        self._is_installed = self._mode.is_on = True
+        if not _is_on_stack(self._mode):
+            push_lowest(self._mode)
+
+    def remove(self) -> None:
+        """Take the mode off the calling thread's stack; on others it lets everything through."""
+        if self._is_installed:
+            self._is_installed = self._mode.is_on = False
+            take_off(self._mode)
+
+    def enter(self, module: nn.Module) -> None:
+        """Put the mode on this thread's stack, or off it for a module on the blacklist."""
+        if not self._is_installed:
+            return
+        if isinstance(module, SETS_MODE_ASIDE):
+            take_off(self._mode)
+        elif not self._is_aside() and not _is_on_stack(self._mode):
+            push_lowest(self._mode)
+
+    def leave(self, module: nn.Module | None) -> None:
+        """Put the mode back once no module on the blacklist runs any more."""
+        if self._is_installed and isinstance(module, SETS_MODE_ASIDE) and not self._is_aside():
+            push_lowest(self._mode)
+
+    def _is_aside(self) -> bool:
+        return any(isinstance(call.entry.module(), SETS_MODE_ASIDE) for call in self._tracer.thread.stack)
+
+
+def identify(func: Callable[..., Any]) -> Target:
+    """The kind of event that a call of `func` is, and its name in `torch.fx`'s spelling."""
+    name = getattr(func, "__name__", type(func).__name__)
+    owner = getattr(func, "__self__", None)
+    if name in ("__get__", "__set__", "__delete__"):
+        attribute = getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "?")
+        return Target({"__get__": "get_attr", "__set__": "set_attr", "__delete__": "del_attr"}[name], attribute)
+    if name in _VALUE_READS:
+        return Target("read_value", name)
+    if hasattr(func, "__objclass__") or getattr(func, "__qualname__", "").startswith("Tensor."):
+        return Target("call_method", name)
+    if isinstance(owner, type):
+        return Target("call_function", f"torch.{name}")
+    module = getattr(owner, "__name__", None) or getattr(func, "__module__", None)
+    return Target("call_function", f"{module}.{name}" if module else name)
+
+
+def push_lowest(mode: TorchFunctionMode) -> None:
+    """Put `mode` at the bottom of this thread's stack, above nothing but a `DeviceContext`."""
+    above = _pop_all()
+    lowest = len(above)
+    while lowest and isinstance(above[lowest - 1], DeviceContext):
+        lowest -= 1
+    above.insert(lowest, mode)
+    _push_all(above)
+
+
+def take_off(mode: TorchFunctionMode) -> None:
+    """Take `mode` off this thread's stack, wherever it is."""
+    if _is_on_stack(mode):
+        _push_all([other for other in _pop_all() if other is not mode])
+
+
+def _pop_all() -> list[Any]:
+    """All modes of the stack, the topmost first."""
+    return [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+
+
+def _push_all(modes: list[Any]) -> None:
+    for mode in reversed(modes):
+        torch._C._push_on_torch_function_stack(mode)
+
+
+def _is_on_stack(mode: TorchFunctionMode) -> bool:
+    return any(
+        torch._C._get_function_stack_at(depth) is mode for depth in range(torch._C._len_torch_function_stack())
+    )
+
+
+def _scalar(value: Any) -> bool | int | float | str | None:
+    if isinstance(value, (bool, int)):
+        return value
+    return as_number(value) if isinstance(value, float) else None

@@ -1,0 +1,36 @@
+"""The levels of tracing, with the numbers of the standard library's `logging`, so that either may be given."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy_wrapper.errors import UnknownLevelError
+
+WARNING: Final = 30
+INFO: Final = 20
+DEBUG: Final = 10
+
+_NAMES: Final = {WARNING: "WARNING", INFO: "INFO", DEBUG: "DEBUG"}
+
+
+def parse_level(level: int | str) -> int:
+    """The level as a number.
+
+    Args:
+        level: one of the three numbers, or a name in any case.
+
+    Raises:
+        UnknownLevelError: for anything else; the message lists the three.
+    """
+    if isinstance(level, str):
+        for number, name in _NAMES.items():
+            if name == level.upper():
+                return number
+    elif level in _NAMES:
+        return int(level)
+    raise UnknownLevelError(level, list(_NAMES.values()))
+
+
+def level_name(level: int) -> str:
+    """The name of a level that `parse_level` gave back."""
+    return _NAMES[level]

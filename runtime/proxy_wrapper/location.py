@@ -1,0 +1,124 @@
+"""Where in user code something happens: the stack of (file, line) up to the enclosing module call.
+
+Code of torch, of the standard library, of installed packages and of this runtime is walked over. What a code
+object is, is looked up once; an instruction of it has one location, so the common case is one dictionary look-up
+for each frame of user code.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.events import Location
+from proxy_wrapper.source_map import read_source_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
+    from proxy_wrapper.source_map import SourceMap
+
+_MAX_FRAMES: Final = 200
+_MAX_USER_FRAMES: Final = 12
+
+
+class Locator:
+    """Gives places in user code small numbers, and tells `define` of each new one before its first use."""
+
+    def __init__(self, define: Callable[[Location], None], boundary: CodeType | None = None) -> None:
+        """Start without any location.
+
+        Args:
+            define: called once with each location.
+            boundary: the code object of a module call; frames beyond the nearest one are not looked at.
+        """
+        self._define = define
+        self._boundary = boundary
+        self._is_user: dict[CodeType, bool] = {}
+        self._ids: dict[tuple[CodeType, int, int], int] = {}
+        self._by_line: dict[tuple[CodeType, int, int], int] = {}
+        self._maps: dict[str, SourceMap | None] = {}
+        self._count = 0
+        self._skipped = _installed_prefixes()
+        self._cwd = str(Path.cwd())
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        self._main = str(main) if main else None
+
+    def locate(self, depth: int = 1) -> int:
+        """The id of the place in user code that led to the caller's caller; 0 if there is none.
+
+        Args:
+            depth: how many frames above this function's caller to begin.
+        """
+        frame: FrameType | None
+        try:
+            frame = sys._getframe(depth + 1)
+        except ValueError:
+            return 0
+        is_user = self._is_user
+        boundary = self._boundary
+        found: list[tuple[CodeType, int, FrameType]] = []
+        frames = 0
+        while frame is not None and frames < _MAX_FRAMES:
+            code = frame.f_code
+            user = is_user.get(code)
+            if user is None:
+                user = is_user[code] = self._is_user_code(code)
+            if user:
+                found.append((code, frame.f_lasti, frame))
+                if len(found) == _MAX_USER_FRAMES:
+                    break
+            elif code is boundary and found:
+                break
+            frames += 1
+            frame = frame.f_back
+        location = 0
+        ids = self._ids
+        for code, instruction, at in reversed(found):
+            key = (code, instruction, location)
+            known = ids.get(key)
+            location = self._new(key, at) if known is None else known
+        return location
+
+    def _new(self, key: tuple[CodeType, int, int], frame: FrameType) -> int:
+        code, _, caller = key
+        line = at_line = frame.f_lineno or code.co_firstlineno
+        known = self._by_line.get((code, line, caller))
+        if known is not None:
+            self._ids[key] = known
+            return known
+        file = code.co_filename
+        if file not in self._maps:
+            self._maps[file] = read_source_map(file)
+        source_map = self._maps[file]
+        if source_map is not None:
+            file, line = source_map.source, source_map.original_line(line)
+        elif file.startswith(self._cwd):
+            file = file[len(self._cwd) :].lstrip("/\\")
+        self._count += 1
+        number = self._count
+        function = getattr(code, "co_qualname", code.co_name)
+        self._define(Location(number, file, line, function, caller))
+        self._ids[key] = self._by_line[code, at_line, caller] = number
+        return number
+
+    def _is_user_code(self, code: CodeType) -> bool:
+        file = code.co_filename
+        if file == self._main:
+            return True
+        if file.startswith("<frozen") or file.startswith("<__array_function__"):
+            return False
+        return not file.startswith(self._skipped)
+
+
+def _installed_prefixes() -> tuple[str, ...]:
+    """Folders whose code is not the user's. An editable install of this runtime is one more."""
+    paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    paths.add(str(Path(__file__).parent))
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.__file__:
+        paths.add(str(Path(torch.__file__).parent))
+    return tuple(path.rstrip("/\\") + ("\\" if "\\" in path else "/") for path in sorted(paths) if path)

@@ -1,0 +1,289 @@
+"""Which objects are proxied: by identity, with names and settings, keeping nothing alive and writing nothing on them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import torch
+from torch import nn
+
+from proxy_wrapper.seen_tensors import SeenTensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy_wrapper.channel import Channel
+    from proxy_wrapper.events import Statistics
+
+_WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
+"""The attributes under which PyTorch's wrappers hold the module; names leave them out."""
+
+
+class StateEntry:
+    """A parameter or buffer, as `module.<registry>[key]`; the tensor is looked up each time, never kept."""
+
+    __slots__ = (
+        "aliases",
+        "data_ptr",
+        "has_been_nonfinite",
+        "holder",
+        "id",
+        "identity",
+        "is_buffer",
+        "key",
+        "name",
+        "statistics",
+        "suspected",
+        "version",
+    )
+
+    def __init__(self, number: int, holder: ModuleEntry, key: str, *, is_buffer: bool) -> None:
+        self.id = number
+        self.holder = holder
+        self.key = key
+        self.is_buffer = is_buffer
+        self.name = f"{holder.name}.{key}"
+        self.aliases: list[str] = []
+        self.identity = 0
+        self.version = -1
+        self.data_ptr = 0
+        self.statistics: Statistics | None = None
+        self.suspected = False
+        self.has_been_nonfinite: set[str] = set()
+
+    def tensor(self) -> torch.Tensor | None:
+        """The tensor that has the name now; None if there is none any more."""
+        module = self.holder.module()
+        if module is None:
+            return None
+        registered = module.__dict__.get("_buffers" if self.is_buffer else "_parameters")
+        try:
+            tensor: torch.Tensor | None = registered[self.key]
+        except (KeyError, TypeError, RuntimeError):  # Taken out; never set up; TorchScript's word for taken out.
+            return None
+        return tensor
+
+
+class ModuleEntry:
+    """A proxied module."""
+
+    __slots__ = (
+        "__weakref__",
+        "channel",
+        "has_been_nonfinite",
+        "id",
+        "level",
+        "module",
+        "name",
+        "own_channel",
+        "own_level",
+        "parent",
+        "registered",
+        "state",
+        "type_name",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        module: weakref.ref[nn.Module],
+        name: str,
+        type_name: str,
+        parent: ModuleEntry | None,
+        channel: Channel,
+        level: int,
+    ) -> None:
+        self.id = number
+        self.module = module
+        self.name = name
+        self.type_name = type_name
+        self.parent = parent
+        self.channel = channel
+        self.level = level
+        self.own_channel = False
+        self.own_level = False
+        self.registered = -1
+        self.state: list[StateEntry] = []
+        self.has_been_nonfinite = False
+
+    @property
+    def root(self) -> ModuleEntry:
+        """The topmost module above this one whose events go to the same channel."""
+        entry = self
+        while entry.parent is not None and entry.parent.channel is self.channel:
+            entry = entry.parent
+        return entry
+
+
+class Registry:
+    """All proxied objects of the process."""
+
+    def __init__(self) -> None:
+        self.modules: dict[int, ModuleEntry] = {}
+        self.state: dict[int, StateEntry] = {}
+        self.tensors = SeenTensors()
+        self._by_identity: dict[int, StateEntry] = {}
+        self._strangers: dict[int, weakref.ref[nn.Module]] = {}
+        self._names: set[str] = set()
+        self._next_module = 1
+        self._next_state = 1
+
+    def __iter__(self) -> Iterator[ModuleEntry]:
+        return iter(list(self.modules.values()))
+
+    def module_entry(self, module: nn.Module) -> ModuleEntry | None:
+        """The entry of a proxied module."""
+        entry = self.modules.get(id(module))
+        return entry if entry is not None and entry.module() is module else None
+
+    def state_entry(self, tensor: torch.Tensor) -> StateEntry | None:
+        """The entry of a parameter or buffer of a proxied module."""
+        entry = self._by_identity.get(id(tensor))
+        # An id outlives its object, so the look-up back is what decides.
+        return entry if entry is not None and entry.tensor() is tensor else None
+
+    def is_proxied(self, obj: object) -> bool:
+        """Whether `obj` is a proxied module, of its state, or a tensor that came out of one or went into one."""
+        if isinstance(obj, nn.Module):
+            return self.module_entry(obj) is not None
+        if isinstance(obj, torch.Tensor):
+            return self.state_entry(obj) is not None or obj in self.tensors
+        return False
+
+    def unique_name(self, wanted: str) -> str:
+        """`wanted`, with the number after it as `torch.fx` numbers nodes if another root was given that name."""
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._names.add(name)
+        return name
+
+    def add_module(
+        self, module: nn.Module, name: str, parent: ModuleEntry | None, channel: Channel, level: int
+    ) -> ModuleEntry:
+        """Register a module that is not registered yet; its state is added by `add_state`."""
+        key = id(module)
+        self._strangers.pop(key, None)
+        modules = self.modules
+
+        def forget(ref: weakref.ref[nn.Module]) -> None:
+            entry = modules.get(key)
+            if entry is not None and entry.module is ref:
+                del modules[key]
+
+        entry = ModuleEntry(
+            self._next_module, weakref.ref(module, forget), name, type(module).__name__, parent, channel, level
+        )
+        self._next_module += 1
+        modules[key] = entry
+        return entry
+
+    def remove_module(self, entry: ModuleEntry) -> None:
+        """Forget a module and its state."""
+        for key, other in list(self.modules.items()):
+            if other is entry:
+                del self.modules[key]
+        for state in entry.state:
+            self.state.pop(state.id, None)
+            if self._by_identity.get(state.identity) is state:
+                del self._by_identity[state.identity]
+
+    def add_state(self, entry: ModuleEntry) -> list[tuple[StateEntry, torch.Tensor]]:
+        """Register the parameters and buffers that `entry`'s module holds itself and that are new.
+
+        A tensor that is registered under another name gets this one as an alias.
+
+        Returns:
+            The new entries and those with a new alias, each with its tensor.
+        """
+        module = entry.module()
+        if module is None:
+            return []
+        changed: list[tuple[StateEntry, torch.Tensor]] = []
+        known = {(state.is_buffer, state.key) for state in entry.state}
+        for is_buffer, attribute in ((False, "_parameters"), (True, "_buffers")):
+            registered = module.__dict__.get(attribute)
+            for key, tensor in list(registered.items()) if registered is not None else ():
+                if tensor is None or (is_buffer, key) in known:
+                    continue
+                other = self.state_entry(tensor)
+                if other is not None:
+                    alias = f"{entry.name}.{key}"
+                    if alias != other.name and alias not in other.aliases:
+                        other.aliases.append(alias)
+                        changed.append((other, tensor))
+                    continue
+                state = StateEntry(self._next_state, entry, key, is_buffer=is_buffer)
+                self._next_state += 1
+                entry.state.append(state)
+                self.state[state.id] = state
+                self.bind(state, tensor)
+                changed.append((state, tensor))
+        return changed
+
+    def bind(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Note that `tensor` has the name of `state` now."""
+        if self._by_identity.get(state.identity) is state:
+            del self._by_identity[state.identity]
+        state.identity = id(tensor)
+        self._by_identity[state.identity] = state
+
+    def is_stranger(self, module: nn.Module) -> bool:
+        """Whether `module` was found, since the last root was added, to hold no proxied module."""
+        ref = self._strangers.get(id(module))
+        return ref is not None and ref() is module
+
+    def note_stranger(self, module: nn.Module) -> None:
+        """Remember that `module` holds no proxied module, so that its next call costs one look-up."""
+        key = id(module)
+        strangers = self._strangers
+        strangers[key] = weakref.ref(module, lambda _: strangers.pop(key, None))
+
+    def forget_strangers(self) -> None:
+        """Look at every unknown module again: a new root may be inside it."""
+        self._strangers.clear()
+
+
+class NamedModule(NamedTuple):
+    """A module with its name, and the module that it was found in."""
+
+    module: nn.Module
+    name: str
+    parent: nn.Module | None
+
+
+def named_modules(root: nn.Module, root_name: str) -> list[NamedModule]:
+    """`root` and every module below it, parents first, each once, named `<root_name>.<qualified name>`.
+
+    As `nn.Module.named_modules`, but through the registries themselves, so that no code of the program runs, and
+    without what PyTorch's wrappers put into names: in `DistributedDataParallel(net)` it is `net` that is called
+    `root_name`, and the wrapper is called "DistributedDataParallel(<root_name>)".
+    """
+    found: list[NamedModule] = []
+    seen: set[int] = set()
+
+    def visit(module: nn.Module, name: str, parent: nn.Module | None) -> None:
+        if id(module) in seen:
+            return
+        seen.add(id(module))
+        children = module.__dict__.get("_modules") or {}
+        wraps = is_wrapper(module)
+        found.append(NamedModule(module, f"{type(module).__name__}({name})" if wraps else name, parent))
+        for key, child in children.items():
+            if child is not None:
+                visit(child, name if wraps else f"{name}.{key}", module)
+
+    visit(root, root_name, None)
+    return found
+
+
+def is_wrapper(module: nn.Module) -> bool:
+    """Whether `module` is a wrapper of PyTorch's around its only child (`DataParallel`, a compiled module, ...)."""
+    children = module.__dict__.get("_modules") or {}
+    return (
+        len(children) == 1
+        and next(iter(children)) in _WRAPPED_ATTRIBUTES
+        and type(module).__module__.startswith("torch.")
+    )

@@ -1,0 +1,1 @@
+"""Where the records of a trace go: one module for each form."""

@@ -1,0 +1,42 @@
+"""A trace as the text log of `proxy_wrapper.text_form`, in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy_wrapper.text_form import TextForm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy_wrapper.events import AnyEvent, Run
+
+
+class TextLogSink:
+    """Appends to the file `logdir`; a further process of the run has its process id in the name."""
+
+    def __init__(self, logdir: str, run: Run) -> None:
+        """Open the file.
+
+        Raises:
+            OSError: if that cannot be done.
+        """
+        path = Path(logdir)
+        if run.parent_pid or run.rank:
+            path = path.with_name(f"{path.stem}.rank{run.rank}-{run.pid}{path.suffix}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._form = TextForm()
+        self._file = path.open("a", encoding="utf-8")
+        self.write([run])
+
+    def write(self, events: Sequence[AnyEvent]) -> None:
+        """Append the lines of `events`."""
+        form = self._form
+        self._file.writelines(f"{line}\n" for event in events for line in form.lines(event))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

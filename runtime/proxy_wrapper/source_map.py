@@ -1,0 +1,47 @@
+"""Which line of the original a line of an instrumented file is, read from its source comment."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from pathlib import Path
+from typing import NamedTuple
+
+_COMMENT = re.compile(
+    rb'# instrument: format=1 source=("(?:[^"\\]|\\.)*") sha256=[0-9a-f]{64} added=(\S*)(?: eof=none)?[ \t]*'
+)
+_TAIL_BYTES = 1 << 16
+
+
+class SourceMap(NamedTuple):
+    """The original's path as the comment gives it, and the sorted lines that were added whole."""
+
+    source: str
+    added_lines: tuple[int, ...]
+
+    def original_line(self, line: int) -> int:
+        """The original's line for `line` of the instrumented file; an added line counts as the one before it."""
+        return max(1, line - bisect_right(self.added_lines, line))
+
+
+def parse_source_comment(text: bytes) -> SourceMap | None:
+    """Read the comment at the end of an instrumented file; None if the last line is no such comment."""
+    lines = text.rstrip(b"\r\n").replace(b"\r", b"\n").rsplit(b"\n", 1)
+    found = _COMMENT.fullmatch(lines[-1])
+    if found is None:
+        return None
+    added = found[2].decode("ascii").split(",")
+    whole_lines = tuple(sorted(int(edit[1:]) for edit in added if edit.startswith("+")))
+    return SourceMap(json.loads(found[1]), whole_lines)
+
+
+def read_source_map(path: str) -> SourceMap | None:
+    """The map of the file at `path`; None for a file that was not instrumented or cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return parse_source_comment(file.read())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,241 @@
+"""Minimum, maximum, norm and non-finite count of tensors.
+
+Nothing here draws a random number, makes an autograd node, writes to a tensor that the program can see, or waits
+for an accelerator on the calling thread: on the CPU the numbers are read at once; elsewhere they stay on the
+device until the thread that writes the trace asks for them.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Union
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from proxy_wrapper.describe import is_plain
+from proxy_wrapper.events import Statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy_wrapper.events import Number
+
+_TWO_PASSES: Final = 1 << 15
+"""From this many elements on, `amin` and `amax` are faster than one `aminmax` on the CPU (by 1.6 at 2**20)."""
+
+PendingOr = Union[Statistics, "PendingStatistics", None]
+
+
+class PendingStatistics:
+    """Statistics still on their way from an accelerator. `resolve` waits for them; no tensor of the program is held."""
+
+    __slots__ = ("_copy", "_row")
+
+    def __init__(self, copy: HostCopy, row: int) -> None:
+        self._copy = copy
+        self._row = row
+
+    def resolve(self) -> Statistics:
+        """Wait until the numbers have arrived. To be called on any thread but the training's."""
+        minimum, maximum, norm, nonfinite = self._copy.rows()[self._row]
+        return Statistics(as_number(minimum), as_number(maximum), as_number(norm), int(nonfinite))
+
+
+class HostCopy:
+    """A table of numbers that a device is copying into pinned memory of the host, behind the kernels before it."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        """Start the copy of `table`, (n, k) float64 on an accelerator, without waiting for it."""
+        self._host = torch.empty(table.shape, dtype=table.dtype, device="cpu", pin_memory=table.is_cuda)
+        self._host.copy_(table, non_blocking=True)
+        self._event: torch.Event | None = None
+        if table.is_cuda:
+            self._event = torch.Event(table.device)
+            self._event.record(torch.cuda.current_stream(table.device))
+        self._rows: list[list[float]] | None = None
+
+    def rows(self) -> list[list[float]]:
+        """The numbers, once they are there."""
+        if self._rows is None:
+            if self._event is not None:
+                self._event.synchronize()
+            self._rows = self._host.tolist()
+        return self._rows
+
+
+@contextmanager
+def unobserved() -> Iterator[bool]:
+    """Run torch code that neither autograd, function modes nor dispatch modes see.
+
+    Yields:
+        Whether values of tensors may be read at all: not while `torch.jit.trace` records, inside a transform of
+        `torch.func`, or while a CUDA graph is captured.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(torch.no_grad())
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_disable_current_modes())
+        yield are_values_readable()
+
+
+def are_values_readable() -> bool:
+    """Whether reading a tensor's value now would leave the program as it is."""
+    if torch._C._get_tracing_state() is not None or torch._C._functorch.maybe_current_level() is not None:
+        return False
+    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+
+
+def has_values(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` is an ordinary one with numbers in it: no subclass, not meta, quantized or nested."""
+    return (
+        is_plain(tensor)
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and not tensor.is_meta
+        and not tensor.is_nested
+    )
+
+
+def as_number(value: float) -> Number:
+    """The value as JSON can hold it."""
+    if math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
+    """Statistics of each tensor, in order.
+
+    To be called inside `unobserved`.
+
+    Args:
+        tensors: any shapes, dtypes and devices; None and tensors without readable values give None.
+
+    Returns:
+        For tensors on the CPU, `Statistics`; for others `PendingStatistics`, each device's in one copy.
+    """
+    results: list[PendingOr] = [None] * len(tensors)
+    hosted: list[tuple[int, torch.Tensor]] = []
+    remote: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+    for index, tensor in enumerate(tensors):
+        values = None if tensor is None else _values_of(tensor)
+        if values is None:
+            continue
+        if values.numel() == 0:
+            results[index] = Statistics(None, None, 0.0)
+        elif values.device.type == "cpu":
+            hosted.append((index, values))
+        else:
+            remote.setdefault(values.device, []).append((index, values))
+    _summarize_hosted(hosted, results)
+    for members in remote.values():
+        copy = HostCopy(_table([values for _, values in members]))
+        for row, (index, _) in enumerate(members):
+            results[index] = PendingStatistics(copy, row)
+    return results
+
+
+def count_nonfinite(tensor: torch.Tensor) -> int:
+    """How many elements of `tensor`, on the CPU, are NaN or infinite; one pass where there is none.
+
+    A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
+    """
+    if tensor.dtype in _NARROW:
+        total = torch.sum(tensor, dtype=torch.float32).item()
+    else:
+        total = torch.sum(tensor).item()
+    if _is_finite(total):
+        return 0
+    return int(tensor.numel() - torch.isfinite(tensor).sum().item())
+
+
+class PendingCount:
+    """A count of non-finite elements still on its way from an accelerator."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._copy = HostCopy((~torch.isfinite(tensor)).sum().double().reshape(1, 1))
+
+    def resolve(self) -> int:
+        """Wait until the number has arrived."""
+        return int(self._copy.rows()[0][0])
+
+
+_NARROW: Final = (torch.float16, torch.bfloat16)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, complex):
+        return math.isfinite(value.real) and math.isfinite(value.imag)
+    return math.isfinite(value)
+
+
+def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A strided tensor of a real dtype that torch reduces, with the values of `tensor`; None if it has none to read."""
+    if not is_plain(tensor) or tensor.is_quantized or tensor.is_meta:
+        return None
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce().values()
+    elif tensor.layout is not torch.strided:
+        return None
+    elif tensor.is_nested:
+        return None
+    dtype = tensor.dtype
+    if dtype is torch.float32 or dtype is torch.float64:
+        return tensor
+    if dtype.is_complex:
+        return torch.view_as_real(tensor.resolve_conj())
+    if dtype.is_floating_point:
+        return tensor if dtype in _NARROW else tensor.to(torch.float32)
+    return tensor.to(torch.float64)
+
+
+def _summarize_hosted(members: list[tuple[int, torch.Tensor]], results: list[PendingOr]) -> None:
+    if not members:
+        return
+    by_dtype: dict[torch.dtype, list[tuple[int, torch.Tensor]]] = {}
+    for member in members:
+        by_dtype.setdefault(member[1].dtype, []).append(member)
+    for dtype, group in by_dtype.items():
+        norms = _norms([values for _, values in group], dtype)
+        for (index, values), norm in zip(group, norms, strict=True):
+            if values.numel() >= _TWO_PASSES:
+                lowest: float = torch.amin(values).item()
+                highest: float = torch.amax(values).item()
+            else:
+                low, high = torch.aminmax(values)
+                lowest = low.item()
+                highest = high.item()
+            size: float = norm.item()
+            if math.isfinite(lowest) and math.isfinite(highest):
+                results[index] = Statistics(lowest, highest, as_number(size))
+            else:
+                nonfinite = int(values.numel() - torch.isfinite(values).sum().item())
+                results[index] = Statistics(as_number(lowest), as_number(highest), as_number(size), nonfinite)
+
+
+def _norms(tensors: list[torch.Tensor], dtype: torch.dtype) -> Sequence[torch.Tensor]:
+    """The L2 norms, by one fused call; in float32 for the narrow dtypes, whose squares overflow."""
+    return torch._foreach_norm(tensors, 2, torch.float32 if dtype in _NARROW else None)
+
+
+def _table(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Minimum, maximum, norm, non-finite count of each tensor: (n, 4) float64 on the tensors' device."""
+    columns = []
+    for tensor in tensors:
+        low, high = torch.aminmax(tensor)
+        columns.append(torch.stack((low.double(), high.double())))
+    extremes = torch.stack(columns)
+    by_dtype: dict[torch.dtype, list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        by_dtype.setdefault(tensor.dtype, []).append(index)
+    norms: list[torch.Tensor] = [extremes.new_zeros(())] * len(tensors)
+    for dtype, indices in by_dtype.items():
+        for index, norm in zip(indices, _norms([tensors[i] for i in indices], dtype), strict=True):
+            norms[index] = norm.double()
+    counts = torch.stack([(~torch.isfinite(tensor)).sum() for tensor in tensors]).double()
+    return torch.cat((extremes, torch.stack(norms)[:, None], counts[:, None]), dim=1)
