@@ -8,7 +8,6 @@ device until the thread that writes the trace asks for them.
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Union
 
 import torch
@@ -18,7 +17,8 @@ from proxy_wrapper.describe import is_plain
 from proxy_wrapper.events import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from proxy_wrapper.events import Number
 
@@ -65,27 +65,38 @@ class HostCopy:
         return self._rows
 
 
-@contextmanager
-def unobserved() -> Iterator[bool]:
+class unobserved:  # noqa: N801  A context manager is called as a function is.
     """Run torch code that neither autograd, function modes nor dispatch modes see.
 
-    Yields:
-        Whether values of tensors may be read at all: not while `torch.jit.trace` records, inside a transform of
-        `torch.func`, or while a CUDA graph is captured.
+    `with unobserved() as readable` says whether values of tensors may be read at all (see `are_values_readable`).
+    Written out rather than composed, since every step and every module call enters one.
     """
-    with ExitStack() as stack:
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(torch.no_grad())
+
+    __slots__ = ("_functions", "_had_gradients", "_modes")
+
+    def __enter__(self) -> bool:
+        self._functions = torch._C.DisableTorchFunction()
+        self._functions.__enter__()
+        self._had_gradients = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        self._modes: AbstractContextManager[Any] | None = None
         if torch._C._len_torch_dispatch_stack():
-            stack.enter_context(_disable_current_modes())
-        yield are_values_readable()
+            self._modes = _disable_current_modes()
+            self._modes.__enter__()
+        return are_values_readable()
+
+    def __exit__(self, *exception: object) -> None:
+        if self._modes is not None:
+            self._modes.__exit__(None, None, None)
+        torch._C._set_grad_enabled(self._had_gradients)
+        self._functions.__exit__(None, None, None)
 
 
 def are_values_readable() -> bool:
     """Whether reading a tensor's value now would leave the program as it is."""
     if torch._C._get_tracing_state() is not None or torch._C._functorch.maybe_current_level() is not None:
         return False
-    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 def has_values(tensor: torch.Tensor) -> bool:

@@ -92,7 +92,7 @@ class ModuleAttributes:
         tracer = self._tracer
         try:
             entry = tracer.registry.module_entry(module)
-            if entry is None or entry.level > DEBUG or not tracer.active:
+            if entry is None or entry.level > DEBUG or not tracer.active or torch._C._get_tracing_state() is not None:
                 return
             thread = tracer.thread
             location = tracer.locator.locate(2)

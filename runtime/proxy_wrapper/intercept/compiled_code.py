@@ -18,29 +18,31 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
     from proxy_wrapper.intercept.module_calls import ModuleCalls
     from proxy_wrapper.tracer import Tracer
 
 _EVAL_FRAME: Final = "torch._dynamo.eval_frame"
-_ENTRY: Final = "_maybe_set_eval_frame"
+_SWITCH: Final = "_maybe_set_eval_frame"
+_EXPORT_TRACE: Final = "torch.export._trace"
+_EXPORT: Final = "_export"
 _HOOK_QUESTION: Final = "_has_any_global_hook"
 
 
 class CompiledCode:
     """Tells from Dynamo's switching itself on and off whether a thread is in compiled code.
 
-    The one function through which Dynamo switches is private to it; where a version of torch has no such function,
-    nothing is replaced, and compiled code is traced through as Dynamo sees fit.
+    `torch.export` captures without that switch, so its one entry is watched too. Both functions are private to
+    torch; where a version of it has no such function, nothing is replaced, and Dynamo sees what it sees.
     """
 
     def __init__(self, tracer: Tracer, module_calls: ModuleCalls) -> None:
         self._tracer = tracer
         self._module_calls = module_calls
-        self._inside: set[int] = set()
+        self._inside: dict[int, int] = {}
         self._originals: list[tuple[ModuleType, str, Any, Any]] = []
-        self._finder: _AfterImport | None = None
+        self._finders: list[_AfterImport] = []
         self._is_installed = False
 
     def install(self) -> None:
@@ -49,11 +51,8 @@ class CompiledCode:
             return
         self._is_installed = True
         self._replace(torch.nn.modules.module, _HOOK_QUESTION, lambda original: self._has_other_hook(original))
-        if _EVAL_FRAME in sys.modules:
-            self._watch(sys.modules[_EVAL_FRAME])
-        else:
-            self._finder = _AfterImport(_EVAL_FRAME, self._watch)
-            sys.meta_path.insert(0, self._finder)
+        self._watch(_EVAL_FRAME, _SWITCH, self._switch)
+        self._watch(_EXPORT_TRACE, _EXPORT, self._around)
 
     def remove(self) -> None:
         """Leave Dynamo as it was found; not while it runs, since then the removal is only ours to step aside."""
@@ -64,11 +63,16 @@ class CompiledCode:
             if getattr(module, name) is replacement:
                 setattr(module, name, original)
         self._originals.clear()
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
+        for finder in self._finders:
+            finder.give_up()
+        self._finders.clear()
 
-    def _watch(self, eval_frame: ModuleType) -> None:
-        self._replace(eval_frame, _ENTRY, self._switch)
+    def _watch(self, module: str, name: str, make: Callable[[Any], Any]) -> None:
+        """Replace a function of `module` now, or once that is imported."""
+        if module in sys.modules:
+            self._replace(sys.modules[module], name, make)
+        else:
+            self._finders.append(_AfterImport(module, lambda imported: self._replace(imported, name, make)))
 
     def _replace(self, module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(module, name, None)
@@ -79,23 +83,39 @@ class CompiledCode:
 
     def _switch(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def switched(callback: Any) -> Any:
-            try:
-                self._enter_or_leave(callback is not None)
-            except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
-                self._tracer.fail(error)
+            self._enter_or_leave(callback is not None, _switcher(sys._getframe(1)))
             return original(callback)
 
         return switched
 
-    def _enter_or_leave(self, is_entering: bool) -> None:
+    def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped_aside(*args: Any, **kwargs: Any) -> Any:
+            me = id(sys._getframe())
+            self._enter_or_leave(True, me)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._enter_or_leave(False, me)
+
+        return stepped_aside
+
+    def _enter_or_leave(self, is_entering: bool, switcher: int) -> None:
+        """Step aside at the outermost entry of a thread, and come back when what entered there leaves.
+
+        While it compiles, Dynamo calls disabled functions of its own, which switch it off and back to "off".
+        """
         thread = threading.get_ident()
-        if is_entering and thread not in self._inside:
-            self._inside.add(thread)
-            self._tracer.remove_interceptors()
-        elif not is_entering and thread in self._inside:
-            self._inside.discard(thread)
-            if not self._inside:
-                self._tracer.install_interceptors()
+        outermost = self._inside.get(thread)
+        try:
+            if is_entering and outermost is None:
+                self._inside[thread] = switcher
+                self._tracer.remove_interceptors()
+            elif not is_entering and outermost == switcher:
+                del self._inside[thread]
+                if not self._inside:
+                    self._tracer.install_interceptors()
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            self._tracer.fail(error)
 
     def _has_other_hook(self, original: Callable[[], bool]) -> Callable[[], bool]:
         """An answer for `OptimizedModule`, which warns of global hooks, that leaves ours out."""
@@ -106,6 +126,13 @@ class CompiledCode:
         return has_other_hook
 
 
+def _switcher(frame: FrameType) -> int:
+    """What switches Dynamo: one call of a compiled function, or one context manager."""
+    if frame.f_code.co_name in ("__enter__", "__exit__"):
+        return id(frame.f_locals.get("self"))
+    return id(frame)
+
+
 class _AfterImport(MetaPathFinder, Loader):
     """Calls back once a module has been imported, and is gone."""
 
@@ -113,14 +140,19 @@ class _AfterImport(MetaPathFinder, Loader):
         self._name = name
         self._then = then
         self._loader: Any = None
+        sys.meta_path.insert(0, self)
+
+    def give_up(self) -> None:
+        """Wait no longer."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != self._name:
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        self.give_up()
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
             self._loader, spec.loader = spec.loader, self

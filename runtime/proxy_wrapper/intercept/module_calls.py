@@ -53,6 +53,8 @@ class ModuleCalls:
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+            # torch 2.13 forgets this note of a hook when it removes the hook.
+            torch.nn.modules.module._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
     def is_alone(self) -> bool:
         """Whether these are the only global module hooks there are."""
@@ -82,6 +84,9 @@ class ModuleCalls:
 
     def _begin(self, module: nn.Module, args: Any) -> None:
         tracer = self._tracer
+        if torch._C._get_tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
+            self._mode.step_aside()
+            return
         entry = tracer.registry.modules.get(id(module))
         if entry is None or entry.module() is not module:
             entry = tracer.adopt(module)
@@ -198,6 +203,9 @@ class ModeSetter:
 
     def leave(self, module: nn.Module | None) -> None:
         """It has run."""
+
+    def step_aside(self) -> None:
+        """See no torch call until a proxied module runs again."""
 
 
 def _drop_stale(stack: list[ActiveCall], entry: ModuleEntry) -> None:

@@ -79,6 +79,8 @@ class TorchCallMode(TorchFunctionMode):
     ) -> None:
         tracer = self._tracer
         try:
+            if torch._C._get_tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
+                return
             thread = tracer.thread
             stack = thread.stack
             if stack:
@@ -120,7 +122,8 @@ class TorchCallMode(TorchFunctionMode):
             known = isinstance(result, torch.Tensor) and self._know(args[0], name, result)
             return GetAttr(now, step, module, location, number, name, self._name(args[0]), self._say(result), known)
         if kind == "set_attr":
-            self._suspect(args[0])
+            if name == "data":
+                self._suspect(args[0])
             return SetAttr(now, step, module, location, number, name, self._name(args[0]), self._say(args[1]))
         if kind == "del_attr":
             return DelAttr(now, step, module, location, number, name, self._name(args[0]))
@@ -208,6 +211,10 @@ class TorchCalls(ModeSetter):
         """Put the mode back once no module on the blacklist runs any more."""
         if self._is_installed and isinstance(module, SETS_MODE_ASIDE) and not self._is_aside():
             push_lowest(self._mode)
+
+    def step_aside(self) -> None:
+        """Take the mode off this thread's stack until the next `enter`."""
+        take_off(self._mode)
 
     def _is_aside(self) -> bool:
         return any(isinstance(call.entry.module(), SETS_MODE_ASIDE) for call in self._tracer.thread.stack)

@@ -1,0 +1,264 @@
+"""Events as lines of the text log: the one renderer behind a `.log` trace and `proxy-trace log`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.events import AnyEvent, Statistics
+
+_INFO: Final = "INFO:root:"
+_WARNING: Final = "WARNING:root:"
+_TENSOR_KNOWN: Final = f"{_INFO}Object 'Tensor' is already proxied"
+_TENSOR_NEW: Final = f"{_INFO}Go to __init__ for object 'Tensor'"
+_METHOD_KNOWN: Final = f"{_INFO}Object 'builtin_function_or_method' is already proxied"
+_METHOD_NEW: Final = f"{_INFO}Go to __init__ for object 'builtin_function_or_method'"
+_METHOD_CALL: Final = f"{_INFO}Go to __call__ for object 'builtin_function_or_method'"
+_GRADIENT_READ: Final = f"{_INFO}Accessing attribute 'grad'"
+_CALLABLE_TYPES: Final = frozenset({"builtin_function_or_method", "function", "method", "method-wrapper"})
+
+
+class TextForm:
+    """Renders the events of one process as text, in the order in which they were recorded.
+
+    It follows the definitions of modules, tensors and locations on its way, so each file of a trace needs an
+    instance of its own. What it remembers grows with the program's code and model, not with its run time.
+    """
+
+    def __init__(self) -> None:
+        self._modules: dict[int, events.Module] = {}
+        self._tensors: dict[int, events.StateTensor] = {}
+        self._locations: dict[int, events.Location] = {}
+        self._class_by_state_name: dict[str, str] = {}
+        self._class_by_module_name: dict[str, str] = {}
+        self._with_gradient: set[int] = set()
+        self._method_lines: dict[str, list[str]] = {}
+        self._function_lines: dict[str, str] = {}
+        self._setting_lines: dict[str, str] = {}
+        self._has_root = False
+        self._render: dict[type[events.Event], Callable[[Any], list[str]]] = {
+            events.Run: _nothing,
+            events.Location: self._location,
+            events.Module: self._module,
+            events.Parameter: self._state_tensor,
+            events.Buffer: self._state_tensor,
+            events.CallModule: self._call_module,
+            events.ReturnModule: self._return_module,
+            events.Backward: self._backward,
+            events.BackwardEnd: self._backward_end,
+            events.OptimizerStep: self._optimizer_step,
+            events.OptimizerStepEnd: _nothing,
+            events.Gradient: self._gradient,
+            events.Update: self._update,
+            events.NonFinite: self._non_finite,
+            events.CallFunction: self._call_function,
+            events.CallMethod: self._call_method,
+            events.ReadValue: self._read_value,
+            events.GetAttr: self._get_attr,
+            events.SetAttr: self._set_attr,
+            events.DelAttr: self._del_attr,
+            events.Problem: self._problem,
+        }
+
+    def lines(self, event: AnyEvent) -> list[str]:
+        """The lines that `event` adds to the log, without line ends; none for many events."""
+        return self._render[type(event)](event)
+
+    # Definitions
+
+    def _location(self, event: events.Location) -> list[str]:
+        self._locations[event.id] = event
+        return []
+
+    def _module(self, event: events.Module) -> list[str]:
+        before = self._modules.get(event.id)
+        self._modules[event.id] = event
+        self._class_by_module_name[event.name] = event.type
+        if before is not None and before.name == event.name:
+            return [_known(event.type)]
+        if event.parent:
+            return [f"logger_proxy: Proxying submodule '{_last(event.name)}'"]
+        proxying = f"logger_proxy: Proxying all submodules of '{event.type}'"
+        if self._has_root:
+            return [proxying]
+        self._has_root = True
+        return ["found the root object", proxying]
+
+    def _state_tensor(self, event: events.StateTensor) -> list[str]:
+        is_known = event.id in self._tensors
+        class_name = "Parameter" if isinstance(event, events.Parameter) else "Tensor"
+        self._tensors[event.id] = event
+        self._class_by_state_name[event.name] = class_name
+        for alias in event.aliases:
+            self._class_by_state_name[alias] = class_name
+        if is_known:
+            return [_known(class_name)]
+        return [_new(class_name), *self._values(event.type, event.statistics)]
+
+    # What happens
+
+    def _call_module(self, event: events.CallModule) -> list[str]:
+        return [f"{_INFO}Go to __call__ for object '{self._module_class(event.module)}'"]
+
+    def _return_module(self, event: events.ReturnModule) -> list[str]:
+        if event.raised:
+            return [f"{_INFO}Object '{self._module_class(event.module)}' raised an exception in __call__"]
+        return self._results(event.outputs)
+
+    def _backward(self, event: events.Backward) -> list[str]:
+        return [f"{_INFO}Go to __call__ for object '{event.function}'"]
+
+    def _backward_end(self, event: events.BackwardEnd) -> list[str]:
+        return [f"{_INFO}Object 'backward' raised an exception in __call__"] if event.raised else []
+
+    def _optimizer_step(self, event: events.OptimizerStep) -> list[str]:
+        return [f"{_INFO}Go to __call__ for object '{event.optimizer}.step'"]
+
+    def _gradient(self, event: events.Gradient) -> list[str]:
+        if event.statistics is None:
+            return [_GRADIENT_READ]
+        if event.tensor in self._with_gradient:
+            met = _TENSOR_KNOWN
+        else:
+            self._with_gradient.add(event.tensor)
+            met = _TENSOR_NEW
+        tensor = self._tensors.get(event.tensor)
+        return [_GRADIENT_READ, met, *self._values(tensor.type if tensor else "", event.statistics)]
+
+    def _update(self, event: events.Update) -> list[str]:
+        tensor = self._tensors.get(event.tensor)
+        if event.cause == "unchanged":
+            return [_known("Tensor" if isinstance(tensor, events.Buffer) else "Parameter")]
+        return self._values(event.type or (tensor.type if tensor else ""), event.statistics)
+
+    def _call_function(self, event: events.CallFunction) -> list[str]:
+        target = event.target
+        line = self._function_lines.get(target)
+        if line is None:
+            line = f"{_INFO}Go to __torch_function__ for function '{_last(target)}'"
+            self._function_lines[target] = line
+        if event.in_place:
+            return [line, self._changed_in_place(event)]
+        return [line, *self._results(event.outputs)] if event.outputs else [line]
+
+    def _call_method(self, event: events.CallMethod) -> list[str]:
+        target = event.target
+        lines = self._method_lines.get(target)
+        if lines is None:
+            access = f"{_INFO}Accessing attribute '{_last(target)}'"
+            self._method_lines[target] = [access, _METHOD_KNOWN, _METHOD_CALL]
+            lines = [access, _METHOD_NEW, _METHOD_CALL]
+        if event.in_place:
+            return [*lines, self._changed_in_place(event)]
+        return [*lines, *self._results(event.outputs)]
+
+    def _read_value(self, event: events.ReadValue) -> list[str]:
+        return [f"{_INFO}Go to __torch_function__ for function '{_last(event.target)}'"]
+
+    def _get_attr(self, event: events.GetAttr) -> list[str]:
+        line = f"{_INFO}Accessing attribute '{event.target}'"
+        value = event.value
+        class_name = self._class_by_state_name.get(value) or self._class_by_module_name.get(value)
+        if class_name is not None:
+            return [line, _known(class_name)]
+        if value.endswith("]"):
+            return [line, _TENSOR_KNOWN if event.known else _TENSOR_NEW]
+        if value in _CALLABLE_TYPES:
+            return [line, _known(value)]
+        return [line]
+
+    def _set_attr(self, event: events.SetAttr) -> list[str]:
+        return [f"{_INFO}Setting attribute '{event.target}' to '{event.value}'"]
+
+    def _del_attr(self, event: events.DelAttr) -> list[str]:
+        return [f"{_INFO}Deleting attribute '{event.target}'"]
+
+    # Warnings
+
+    def _non_finite(self, event: events.NonFinite) -> list[str]:
+        if event.where == "output":
+            what = f"the output of {self._module_words(event.module)}"
+        else:
+            tensor = self._tensors.get(event.tensor)
+            name = f"'{tensor.name}'" if tensor else f"#{event.tensor}"
+            what = (
+                f"the gradient of parameter {name}" if event.where == "gradient" else f"{event.where} {name}"
+            )
+        count = f"{event.count} element{'' if event.count == 1 else 's'}"
+        size = f" of {event.type}" if event.type else ""
+        when = f"at step {event.step}{self._place(event.location)}"
+        return [f"{_WARNING}First NaN or infinity in {what}: {count}{size}, {when}"]
+
+    def _problem(self, event: events.Problem) -> list[str]:
+        where = f" in {self._module_words(event.module)}" if event.module else ""
+        message = " ".join(event.message.split())
+        when = f"at step {event.step}{self._place(event.location)}"
+        return [f"{_WARNING}Tracing met a problem{where}: {message} ({when})"]
+
+    # Parts of lines
+
+    def _values(self, type_: str, statistics: Statistics | None) -> list[str]:
+        """A tensor has been given new values: its shape and its extremes."""
+        if statistics is None:
+            return []
+        setting = self._setting_lines.get(type_)
+        if setting is None:
+            setting = f"{_INFO}Setting attribute '_obj' to an updated tensor with shape'{torch_size(type_)}'"
+            self._setting_lines[type_] = setting
+        if statistics.minimum is None:
+            return [setting]
+        return [
+            setting,
+            f"{_INFO}Minimum value: {statistics.minimum}",
+            f"{_INFO}Maximum value: {statistics.maximum}",
+        ]
+
+    def _results(self, outputs: list[str]) -> list[str]:
+        """What came back from a call: tensors of the model's state are known, all others new."""
+        if not outputs:
+            return outputs
+        known = self._class_by_state_name
+        return [_known(known[output]) if output in known else _TENSOR_NEW for output in outputs]
+
+    def _changed_in_place(self, event: events.CallFunction) -> str:
+        name = event.outputs[0] if event.outputs else ""
+        return _known(self._class_by_state_name.get(name, "Tensor"))
+
+    def _module_class(self, id_: int) -> str:
+        module = self._modules.get(id_)
+        return module.type if module else "Module"
+
+    def _module_words(self, id_: int) -> str:
+        module = self._modules.get(id_)
+        return f"module '{module.name}' ({module.type})" if module else f"module #{id_}"
+
+    def _place(self, id_: int) -> str:
+        location = self._locations.get(id_)
+        return f", {location.file}:{location.line} in {location.function}" if location else ""
+
+
+def torch_size(type_: str) -> str:
+    """The shape in a description of a tensor as torch prints it: "float32[64, 1]" is "torch.Size([64, 1])"."""
+    start = type_.find("[")
+    return f"torch.Size({type_[start:]})" if start >= 0 else "torch.Size([])"
+
+
+def _nothing(_: events.Event) -> list[str]:
+    return []
+
+
+def _known(class_name: str) -> str:
+    return f"{_INFO}Object '{class_name}' is already proxied"
+
+
+def _new(class_name: str) -> str:
+    return f"{_INFO}Go to __init__ for object '{class_name}'"
+
+
+def _last(name: str) -> str:
+    """The part of a dotted name behind the last dot."""
+    return name.rpartition(".")[2]

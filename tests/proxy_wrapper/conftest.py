@@ -1,0 +1,67 @@
+"""Each test starts and ends without a tracer, and leaves torch as it found it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import proxy_wrapper.proxy as Proxy
+import pytest
+import torch
+from proxy_wrapper.observers.memory import MemoryObserver
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def no_tracer_is_left() -> Iterator[None]:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    Proxy._installed.take_down()
+    assert torch._C._len_torch_function_stack() == 0
+    hooks = torch.nn.modules.module
+    assert not hooks._has_any_global_hook()
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> str:
+    return str(tmp_path / "trace")
+
+
+@pytest.fixture
+def seen(logdir: str) -> MemoryObserver:
+    """Every event of the test, in order."""
+    observer = MemoryObserver()
+    Proxy.observe(observer)
+    return observer
+
+
+@pytest.fixture(params=["INFO", "DEBUG"])
+def level(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Net(nn.Module):
+    """Convolution, batch norm, dropout and a branch on a value: what small real models have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.drop = nn.Dropout(0.3)
+        self.head = nn.Linear(4 * 6 * 6, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.norm(self.conv(x)))
+        if x.mean() > 0.1:
+            x = x * 1.5
+        out: torch.Tensor = self.head(self.drop(x).flatten(1))
+        return out
+
+
+@pytest.fixture
+def net() -> Net:
+    return Net()
