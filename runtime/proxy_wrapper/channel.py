@@ -63,7 +63,7 @@ class Channel:
         for observer in self._observers:
             try:
                 observer.observe(event)
-            except Exception as error:  # noqa: BLE001  An observer's mistake must not reach the program.
+            except Exception as error:  # noqa: BLE001, PERF203  An observer's mistake must not reach the program.
                 self._drop(observer, error)
 
     def flush(self) -> None:
@@ -71,7 +71,7 @@ class Channel:
         for observer in self._observers:
             try:
                 observer.flush()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001, PERF203
                 self._drop(observer, error)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Channel:
         for observer in observers:
             try:
                 observer.close()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001, PERF203
                 self._drop(observer, error)
 
     def restart(self, prologue: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.nn.parameter import Parameter, UninitializedTensorMixin
+from torch.nn.parameter import Parameter, UninitializedTensorMixin  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

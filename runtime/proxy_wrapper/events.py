@@ -15,14 +15,14 @@ part of a larger one gets its longer name). Ids count from 1, and 0 means "none"
 
 from __future__ import annotations
 
-from typing import Union
+from typing import TypeAlias, Union
 
 import msgspec
 
 FORMAT = 1
 """The number of this record format; a reader refuses a trace with a higher one."""
 
-Number = Union[float, str]
+Number: TypeAlias = float | str
 """A finite float, or one of "nan", "inf", "-inf", which JSON cannot write as numbers."""
 
 
@@ -254,10 +254,11 @@ class ReadValue(Happening, frozen=True, gc=False):
 
 
 class GetAttr(Happening, frozen=True, gc=False):
-    """An attribute was read. `owner` is the name of a proxied module or tensor of state, else the description of a tensor.
+    """An attribute was read.
 
-    `value` describes what came back: a tensor as in `CallFunction.inputs`, "None", or the name of its type.
-    `known` says that the tensor that came back has been seen before.
+    `owner` is the name of a proxied module or of a tensor of its state, else the description of a tensor. `value`
+    describes what came back: a tensor as in `CallFunction.inputs`, "None", a bool or an int, or the name of its
+    type. `known` says that the tensor that came back has been seen before.
     """
 
     target: str = ""
@@ -287,10 +288,9 @@ class Problem(Happening, frozen=True, gc=False):
     message: str = ""
 
 
-AnyEvent = Union[
+AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer,
     CallModule, ReturnModule, Backward, BackwardEnd, OptimizerStep, OptimizerStepEnd, Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Problem,
 ]  # fmt: skip
 """Every class that a trace may hold."""
-

@@ -109,7 +109,7 @@ class Locator:
         file = code.co_filename
         if file == self._main:
             return True
-        if file.startswith("<frozen") or file.startswith("<__array_function__"):
+        if file.startswith(("<frozen", "<__array_function__")):
             return False
         return not file.startswith(self._skipped)
 

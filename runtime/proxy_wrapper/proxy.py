@@ -127,7 +127,7 @@ Proxy: ProxyType = ProxyType(
 
 
 def is_proxied(obj: object) -> bool:
-    """Whether `obj` is traced: a proxied module, its parameter or buffer, or a tensor that went into or came out of one."""
+    """Whether `obj` is traced: a proxied module, of its state, or a tensor that went into one or came out of one."""
     tracer = _installed.tracer
     return tracer is not None and tracer.registry.is_proxied(obj)
 
@@ -156,14 +156,13 @@ def observe(observer: Observer) -> None:
     _installed.get().add_observer(observer)
 
 
-def _path(logdir: object) -> str:
+def _path(logdir: str | os.PathLike[str]) -> str:
     """The path as a string.
 
     Raises:
         SettingsTypeError: if it is none.
     """
     try:
-        path = os.fspath(logdir)  # type: ignore[arg-type]
+        return os.fsdecode(logdir)
     except TypeError:
         raise SettingsTypeError("logdir", logdir, "a path") from None
-    return os.fsdecode(path)

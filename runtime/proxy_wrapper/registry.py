@@ -1,9 +1,9 @@
-"""Which objects are proxied: by identity, with names and settings, keeping nothing alive and writing nothing on them."""
+"""Which objects are proxied: by identity, with names and settings, keeping none alive and writing on none."""
 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy_wrapper.channel import Channel
-    from proxy_wrapper.events import Statistics
+    from proxy_wrapper.statistics import PendingOr
 
 _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
 """The attributes under which PyTorch's wrappers hold the module; names leave them out."""
@@ -48,7 +48,7 @@ class StateEntry:
         self.identity = 0
         self.version = -1
         self.data_ptr = 0
-        self.statistics: Statistics | None = None
+        self.statistics: PendingOr = None
         self.suspected = False
         self.has_been_nonfinite: set[str] = set()
 
@@ -57,7 +57,7 @@ class StateEntry:
         module = self.holder.module()
         if module is None:
             return None
-        registered = module.__dict__.get("_buffers" if self.is_buffer else "_parameters")
+        registered: Any = module.__dict__.get("_buffers" if self.is_buffer else "_parameters")
         try:
             tensor: torch.Tensor | None = registered[self.key]
         except (KeyError, TypeError, RuntimeError):  # Taken out; never set up; TorchScript's word for taken out.
@@ -79,6 +79,7 @@ class ModuleEntry:
         "own_channel",
         "own_level",
         "parent",
+        "recurses",
         "registered",
         "state",
         "type_name",
@@ -103,6 +104,7 @@ class ModuleEntry:
         self.level = level
         self.own_channel = False
         self.own_level = False
+        self.recurses = True
         self.registered = -1
         self.state: list[StateEntry] = []
         self.has_been_nonfinite = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -18,7 +18,7 @@ class SeenTensors:
     """
 
     def __init__(self) -> None:
-        self._refs: dict[int, torch._C._WeakTensorRef] = {}
+        self._refs: dict[int, Any] = {}
         self._sweep_at = _FIRST_SWEEP
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
@@ -30,7 +30,7 @@ class SeenTensors:
         ref = self._refs.get(id(tensor))
         if ref is not None and not ref.expired():
             return True
-        self._refs[id(tensor)] = torch._C._WeakTensorRef(tensor)
+        self._refs[id(tensor)] = torch._C._WeakTensorRef(tensor)  # type: ignore[attr-defined]
         if len(self._refs) >= self._sweep_at:
             # Other threads may add meanwhile; what they add during the copy is met again on its next use.
             self._refs = {key: ref for key, ref in list(self._refs.items()) if not ref.expired()}

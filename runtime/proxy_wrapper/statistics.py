@@ -154,10 +154,7 @@ def count_nonfinite(tensor: torch.Tensor) -> int:
 
     A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
     """
-    if tensor.dtype in _NARROW:
-        total = torch.sum(tensor, dtype=torch.float32).item()
-    else:
-        total = torch.sum(tensor).item()
+    total = torch.sum(tensor, dtype=torch.float32 if tensor.dtype in _NARROW else None).item()
     if _is_finite(total):
         return 0
     return int(tensor.numel() - torch.isfinite(tensor).sum().item())
@@ -191,9 +188,7 @@ def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     if tensor.layout is torch.sparse_coo:
         tensor = tensor.coalesce().values()
-    elif tensor.layout is not torch.strided:
-        return None
-    elif tensor.is_nested:
+    elif tensor.layout is not torch.strided or tensor.is_nested:
         return None
     dtype = tensor.dtype
     if dtype is torch.float32 or dtype is torch.float64:

@@ -185,9 +185,7 @@ class TextForm:
         else:
             tensor = self._tensors.get(event.tensor)
             name = f"'{tensor.name}'" if tensor else f"#{event.tensor}"
-            what = (
-                f"the gradient of parameter {name}" if event.where == "gradient" else f"{event.where} {name}"
-            )
+            what = f"the gradient of parameter {name}" if event.where == "gradient" else f"{event.where} {name}"
         count = f"{event.count} element{'' if event.count == 1 else 's'}"
         size = f" of {event.type}" if event.type else ""
         when = f"at step {event.step}{self._place(event.location)}"

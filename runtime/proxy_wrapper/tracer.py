@@ -24,13 +24,13 @@ from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
 from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry, named_modules
 from proxy_wrapper.sinks.json_lines import JsonLinesSink
-from proxy_wrapper.statistics import PendingStatistics, summarize, unobserved
+from proxy_wrapper.statistics import summarize, unobserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy_wrapper.channel import Observer
-    from proxy_wrapper.events import AnyEvent, Location, Statistics
+    from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.sinks.sink import Sink
 
 DEFAULT_LOGDIR: Final = "proxy_trace"
@@ -171,7 +171,9 @@ class Tracer:
 
     # What is proxied.
 
-    def attach(self, module: nn.Module, *, recurse: bool, logdir: str | None, level: int | None, name: str | None) -> None:
+    def attach(
+        self, module: nn.Module, *, recurse: bool, logdir: str | None, level: int | None, name: str | None
+    ) -> None:
         """Proxy `module`, or change the settings of one that is proxied already."""
         if not self.active:
             return
@@ -182,6 +184,7 @@ class Tracer:
         else:
             self._change_settings(entry, logdir=logdir, level=level, recurse=recurse)
             if recurse:
+                entry.recurses = True
                 self._add_tree(named_modules(module, entry.name), entry.channel, entry.level, entry.parent, location)
         self.install_interceptors()
 
@@ -202,7 +205,8 @@ class Tracer:
             return None
         stack = self.thread.stack
         if stack:
-            return self._adopt_below(module, stack[-1].entry)
+            caller = stack[-1].entry
+            return self._adopt_below(module, caller) if caller.recurses else None
         for found in named_modules(module, "")[1:]:
             inner = self.registry.module_entry(found.module)
             if inner is not None:
@@ -303,6 +307,7 @@ class Tracer:
         if inner is not None:  # Something below is proxied already: what is not said here holds as it does there.
             channel = self.channel(logdir) if logdir else inner.channel
         entries = self._add_tree(tree, channel, DEFAULT_LEVEL if level is None else level, None, location)
+        entries[0].recurses = recurse
         entries[0].own_level = level is not None
         entries[0].own_channel = logdir is not None
         self.registry.forget_strangers()
@@ -459,7 +464,7 @@ class Tracer:
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """torch's count of in-place changes to `tensor`; -1 where it keeps none."""
+    """Torch's count of in-place changes to `tensor`; -1 where it keeps none."""
     try:
         return tensor._version
     except RuntimeError:  # Made in inference mode.
@@ -474,11 +479,6 @@ def data_ptr_of(tensor: torch.Tensor) -> int:
         return tensor.data_ptr()
     except (RuntimeError, NotImplementedError):  # Sparse, functorch's, or without storage.
         return 0
-
-
-def resolved(statistics: Statistics | PendingStatistics | None) -> Statistics | None:
-    """The numbers, waited for if need be."""
-    return statistics.resolve() if isinstance(statistics, PendingStatistics) else statistics
 
 
 def _plain_name(entry: ModuleEntry) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import proxy_wrapper.proxy as Proxy
 import pytest
 import torch
-from proxy_wrapper.observers.memory import MemoryObserver
 from torch import nn
+
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.observers.memory import MemoryObserver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -56,7 +56,7 @@ class ModuleAttributes:
         def __getattr__(module: nn.Module, name: str) -> Any:  # noqa: N807
             value = original(module, name)
             if id(module) in modules:
-                self._record(GetAttr, module, name, value, known=True)
+                self._record(GetAttr, module, name, value=value, known=True)
             return value
 
         return __getattr__
@@ -67,7 +67,7 @@ class ModuleAttributes:
         def __setattr__(module: nn.Module, name: str, value: Any) -> None:  # noqa: N807
             original(module, name, value)
             if id(module) in modules:
-                self._record(SetAttr, module, name, value)
+                self._record(SetAttr, module, name, value=value)
 
         return __setattr__
 
@@ -82,13 +82,9 @@ class ModuleAttributes:
         return __delattr__
 
     def _record(
-        self,
-        event: type[GetAttr | SetAttr | DelAttr],
-        module: nn.Module,
-        name: str,
-        value: Any = None,
-        **fields: bool,
+        self, make: Callable[..., GetAttr | SetAttr | DelAttr], module: nn.Module, name: str, **fields: Any
     ) -> None:
+        """Emit an event of `name` of `module`, if that is traced so closely; `fields` are the event's own."""
         tracer = self._tracer
         try:
             entry = tracer.registry.module_entry(module)
@@ -96,14 +92,12 @@ class ModuleAttributes:
                 return
             thread = tracer.thread
             location = tracer.locator.locate(2)
-            with torch._C.DisableTorchFunction():
-                words = {} if event is DelAttr else {"value": self._say(value)}
-            entry.channel.emit(
-                event(
-                    tracer.now_us(), tracer.step, entry.id, location, thread.number, name, entry.name, **words, **fields
-                ),
-                location,
-            )
+            if "value" in fields:
+                with torch._C.DisableTorchFunction():
+                    fields["value"] = self._say(fields["value"])
+            now = tracer.now_us()
+            event = make(now, tracer.step, entry.id, location, thread.number, name, entry.name, **fields)
+            entry.channel.emit(event, location)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
 

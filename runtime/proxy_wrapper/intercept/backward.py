@@ -68,9 +68,7 @@ class BackwardCalls:
             roots = args[:1] or tuple(kwargs[key] for key in ("tensors", "outputs") if key in kwargs)
             with torch._C.DisableTorchFunction():
                 inputs = tracer.describer.describe_all(roots)
-            tracer.broadcast(
-                Backward(now, tracer.step, 0, location, tracer.thread.number, name, inputs), location
-            )
+            tracer.broadcast(Backward(now, tracer.step, 0, location, tracer.thread.number, name, inputs), location)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
             return 0

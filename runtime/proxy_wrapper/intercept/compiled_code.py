@@ -148,7 +148,10 @@ class _AfterImport(MetaPathFinder, Loader):
             sys.meta_path.remove(self)
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002  The protocol's.
+        target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         if fullname != self._name:
             return None

@@ -74,7 +74,7 @@ class ModuleCalls:
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
-    def _leave(self, module: nn.Module, args: Any, *rest: Any) -> None:
+    def _leave(self, module: nn.Module, args: Any, *rest: Any) -> None:  # noqa: ARG002  torch's signature.
         """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised."""
         try:
             with torch._C.DisableTorchFunction():
@@ -140,9 +140,7 @@ class ModuleCalls:
             describe = tracer.describer.describe
             keywords = {}
             if len(rest) == 2 and rest[0]:
-                keywords = {
-                    key: describe(value) for key, value in rest[0].items() if isinstance(value, torch.Tensor)
-                }
+                keywords = {key: describe(value) for key, value in rest[0].items() if isinstance(value, torch.Tensor)}
             entry.channel.emit(
                 ReturnModule(
                     tracer.now_us(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.tracer import Tracer
 
-_DATA_LOADER: Final = os.path.join("torch", "utils", "data", "dataloader.py")
+_DATA_LOADER: Final = str(Path("torch", "utils", "data", "dataloader.py"))
 
 
 class Forks:

@@ -1,7 +1,8 @@
 """Sees every torch call and every tensor attribute, through a `TorchFunctionMode` at the bottom of the mode stack.
 
 At the bottom, as `torch.set_default_device` is, so that a mode which the program opens before the first proxy and
-closes after it still nests. Below ours stays only a `DeviceContext`, which insists on being the lowest.
+closes after it still nests. Below ours stays only the context of `torch.set_default_device`, which insists on being
+the lowest; the one that `with torch.device(...)` opens is a mode as any other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._device import DeviceContext
 
 from proxy_wrapper.events import (
     CallFunction,
@@ -39,8 +39,8 @@ SETS_MODE_ASIDE: Final[tuple[type[nn.Module], ...]] = (
 """The blacklist: modules whose forward asks `has_torch_function` and takes another kernel if so."""
 
 _VALUE_READS: Final = frozenset(
-    "__bool__ __int__ __float__ __complex__ __index__ __len__ __contains__ __iter__ __array__ item tolist numpy "
-    "is_nonzero equal allclose nonzero_static".split()
+    {"__bool__", "__int__", "__float__", "__complex__", "__index__", "__len__", "__contains__", "__iter__", "__array__"}
+    | {"item", "tolist", "numpy", "is_nonzero", "equal", "allclose"}
 )
 
 
@@ -148,9 +148,7 @@ class TorchCallMode(TorchFunctionMode):
         if isinstance(value, torch.Tensor):
             words.append(self._name(value))
         elif isinstance(value, (list, tuple)) and len(value) <= 1024:
-            for item in value:
-                if isinstance(item, torch.Tensor):
-                    words.append(self._name(item))
+            words.extend(self._name(item) for item in value if isinstance(item, torch.Tensor))
 
     def _name(self, value: Any) -> str:
         if not isinstance(value, torch.Tensor):
@@ -225,7 +223,7 @@ def identify(func: Callable[..., Any]) -> Target:
     name = getattr(func, "__name__", type(func).__name__)
     owner = getattr(func, "__self__", None)
     if name in ("__get__", "__set__", "__delete__"):
-        attribute = getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "?")
+        attribute = str(getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "?"))
         return Target({"__get__": "get_attr", "__set__": "set_attr", "__delete__": "del_attr"}[name], attribute)
     if name in _VALUE_READS:
         return Target("read_value", name)
@@ -238,13 +236,12 @@ def identify(func: Callable[..., Any]) -> Target:
 
 
 def push_lowest(mode: TorchFunctionMode) -> None:
-    """Put `mode` at the bottom of this thread's stack, above nothing but a `DeviceContext`."""
-    above = _pop_all()
-    lowest = len(above)
-    while lowest and isinstance(above[lowest - 1], DeviceContext):
-        lowest -= 1
-    above.insert(lowest, mode)
-    _push_all(above)
+    """Put `mode` at the bottom of this thread's stack, above nothing but the default device."""
+    default_device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    modes = _pop_all()
+    has_default_device = bool(modes) and modes[-1] is default_device
+    modes.insert(len(modes) - has_default_device, mode)
+    _push_all(modes)
 
 
 def take_off(mode: TorchFunctionMode) -> None:
@@ -264,9 +261,7 @@ def _push_all(modes: list[Any]) -> None:
 
 
 def _is_on_stack(mode: TorchFunctionMode) -> bool:
-    return any(
-        torch._C._get_function_stack_at(depth) is mode for depth in range(torch._C._len_torch_function_stack())
-    )
+    return any(torch._C._get_function_stack_at(depth) is mode for depth in range(torch._C._len_torch_function_stack()))
 
 
 def _scalar(value: Any) -> bool | int | float | str | None:

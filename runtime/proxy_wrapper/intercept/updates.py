@@ -194,7 +194,7 @@ class Updates:
     def _note(state: StateEntry, tensor: torch.Tensor, version: int, numbers: PendingOr) -> None:
         state.version = version
         state.data_ptr = data_ptr_of(tensor)
-        state.statistics = numbers  # type: ignore[assignment]
+        state.statistics = numbers
         state.suspected = False
 
     def _check(self, state: StateEntry, where: str, tensor: torch.Tensor, numbers: PendingOr, location: int) -> None:

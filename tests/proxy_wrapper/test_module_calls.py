@@ -1,0 +1,132 @@
+"""Calls of modules: their order, what goes in and out, exceptions, and the first non-finite output."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import proxy_wrapper.proxy as Proxy
+import pytest
+import torch
+from proxy_wrapper.events import CallModule, Location, NonFinite, ReturnModule
+from torch import nn
+
+from tests.proxy_wrapper.programs import Branching, Plain, images
+
+if TYPE_CHECKING:
+    from proxy_wrapper.observers.memory import MemoryObserver
+
+
+def test_a_call_says_what_goes_in_and_what_comes_out(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(nn.Linear(3, 2), logdir=logdir)(torch.ones(4, 3))
+    (call,) = (event for event in seen.events if isinstance(event, CallModule))
+    (end,) = (event for event in seen.events if isinstance(event, ReturnModule))
+    assert call.inputs == ["float32[4, 3]"]
+    assert call.training
+    assert end.outputs == ["float32[4, 2]"]
+    assert end.duration_us >= 0
+
+
+def test_tensors_given_by_keyword_are_told_at_the_end(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(nn.Linear(3, 2), logdir=logdir)(input=torch.ones(4, 3))
+    (end,) = (event for event in seen.events if isinstance(event, ReturnModule))
+    assert end.keywords == {"input": "float32[4, 3]"}
+
+
+def test_a_call_is_at_its_line_in_user_code(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(3, 2), logdir=logdir)
+    here = test_a_call_is_at_its_line_in_user_code.__code__.co_firstlineno + 3
+    model(torch.ones(4, 3))
+    places = {event.id: event for event in seen.events if isinstance(event, Location)}
+    (call,) = (event for event in seen.events if isinstance(event, CallModule))
+    assert places[call.location].line == here
+    assert places[call.location].file.endswith("test_module_calls.py")
+
+
+def test_evaluation_is_told_from_training(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(nn.Linear(3, 2), logdir=logdir).eval()(torch.ones(4, 3))
+    assert [event.training for event in seen.events if isinstance(event, CallModule)] == [False]
+
+
+def test_calls_that_raise_end_as_raised_from_the_inside_out(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        model(torch.ones(2, 3))
+    assert [(event.module, event.raised) for event in seen.events if isinstance(event, ReturnModule)] == [
+        (2, True),
+        (1, True),
+    ]
+    model(images())
+    assert not any(event.raised for event in seen.events[-8:] if isinstance(event, ReturnModule))
+
+
+def test_a_call_inside_an_except_clause_has_not_raised(logdir: str, seen: MemoryObserver) -> None:
+    class GivesNothing(nn.Module):
+        def forward(self) -> None:
+            return None
+
+    model = Proxy.Proxy(GivesNothing(), logdir=logdir)
+    try:
+        raise ValueError
+    except ValueError:
+        model()
+    assert [event.raised for event in seen.events if isinstance(event, ReturnModule)] == [False]
+
+
+def test_calls_left_by_an_interrupt_do_not_confuse_the_next(logdir: str, seen: MemoryObserver) -> None:
+    class Interrupted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_first = True
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.is_first:
+                self.is_first = False
+                raise KeyboardInterrupt
+            return x
+
+    model = Proxy.Proxy(nn.Sequential(Interrupted()), recurse=True, logdir=logdir)
+    with pytest.raises(KeyboardInterrupt):
+        model(torch.ones(1))
+    model(torch.ones(1))
+    assert Proxy._installed.get().thread.stack == []
+    assert [event.module for event in seen.events if isinstance(event, ReturnModule)] == [2, 1]
+
+
+def test_the_first_non_finite_output_is_reported_once_a_module(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level="WARNING")
+    with torch.no_grad():
+        model.rest[0].weight[0, 0] = float("nan")
+    for _ in range(2):
+        model(images())
+    found = [event for event in seen.events if isinstance(event, NonFinite)]
+    assert [(event.module, event.where, event.count, event.type) for event in found] == [
+        (4, "output", 4, "float32[4, 10]"),
+        (5, "output", 4, "float32[4, 10]"),
+    ]
+
+
+def test_large_finite_outputs_are_not_taken_for_infinite(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(nn.Identity(), logdir=logdir)(torch.full((10,), 3e38))
+    assert not any(isinstance(event, NonFinite) for event in seen.events)
+
+
+def test_every_thread_that_runs_a_proxied_module_is_traced(level: str, logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Branching(), recurse=True, logdir=logdir, log_level=level)
+    threads = [threading.Thread(target=model, args=(images(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    calls = [event for event in seen.events if isinstance(event, CallModule)]
+    assert len({event.thread for event in calls}) >= 1
+    assert all(event.thread for event in calls)
+    assert len(calls) == 3 * 5
+
+
+def test_modules_that_have_nothing_to_do_with_a_proxied_one_leave_nothing(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(nn.Linear(1, 1), logdir=logdir)
+    before = len(seen.events)
+    nn.CrossEntropyLoss()(torch.ones(1, 3), torch.tensor([1]))
+    Plain()(images())
+    assert len(seen.events) == before

@@ -1,0 +1,197 @@
+"""Gradients, and the changes of parameters and buffers, whichever way they come about."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import proxy_wrapper.proxy as Proxy
+import torch
+import torch.nn.functional as F
+from proxy_wrapper.events import Buffer, Gradient, NonFinite, OptimizerStep, Parameter, Update
+from torch import nn
+
+from tests.proxy_wrapper.programs import Branching, Plain, Tied, images, labels, train
+
+if TYPE_CHECKING:
+    from proxy_wrapper.events import Statistics
+    from proxy_wrapper.observers.memory import MemoryObserver
+
+
+def names(observer: MemoryObserver) -> dict[int, str]:
+    return {event.id: event.name for event in observer.events if isinstance(event, (Parameter, Buffer))}
+
+
+def causes(observer: MemoryObserver, start: int = 0) -> dict[str, str]:
+    known = names(observer)
+    return {known[event.tensor]: event.cause for event in observer.events[start:] if isinstance(event, Update)}
+
+
+def check(statistics: Statistics | None, tensor: torch.Tensor) -> None:
+    assert statistics is not None
+    assert statistics.minimum == tensor.min().item()
+    assert statistics.maximum == tensor.max().item()
+    assert abs(float(statistics.norm or 0) - tensor.norm().item()) <= 1e-6 * tensor.norm().item()
+    assert statistics.nonfinite == 0
+
+
+def test_every_parameter_is_defined_with_its_statistics(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    defined = {event.name: event for event in seen.events if isinstance(event, Parameter)}
+    assert list(defined) == [f"net.{name}" for name, _ in model.named_parameters()]
+    for name, parameter in model.named_parameters():
+        check(defined[f"net.{name}"].statistics, parameter)
+        assert defined[f"net.{name}"].type == f"float32{list(parameter.shape)}"
+
+
+def test_a_step_leaves_gradients_and_updates_with_their_statistics(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    F.cross_entropy(model(images()), labels()).backward()
+    optimizer.step()
+    known = names(seen)
+    parameters = {f"net.{name}": parameter for name, parameter in model.named_parameters()}
+    for event in seen.events:
+        if isinstance(event, Gradient):
+            check(event.statistics, parameters[known[event.tensor]].grad)  # type: ignore[arg-type]
+        if isinstance(event, Update):
+            check(event.statistics, parameters[known[event.tensor]])
+            assert event.version == parameters[known[event.tensor]]._version
+    assert causes(seen) == dict.fromkeys(parameters, "step")
+    assert [event.optimizer for event in seen.events if isinstance(event, OptimizerStep)] == ["SGD"]
+
+
+def test_the_step_counts(logdir: str, seen: MemoryObserver) -> None:
+    train(Proxy.Proxy(Plain(), recurse=True, logdir=logdir), steps=3)
+    assert [event.step for event in seen.events if isinstance(event, OptimizerStep)] == [0, 1, 2]
+
+
+def test_a_parameter_without_a_gradient_says_so(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    model.first.weight.grad = torch.ones_like(model.first.weight)
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    known = names(seen)
+    with_gradient = {known[e.tensor] for e in seen.events if isinstance(e, Gradient) and e.statistics is not None}
+    assert with_gradient == {"net.first.weight"}
+    assert causes(seen)["net.first.weight"] == "step"
+    assert causes(seen)["net.first.bias"] == "unchanged"
+
+
+def test_changes_outside_an_optimizer_are_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    with torch.no_grad():
+        model.first.weight.add_(1)
+    Proxy.flush()
+    assert causes(seen) == {"net.first.weight": "in-place"}
+
+
+def test_an_ema_loop_is_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    average = Proxy.Proxy(copy.deepcopy(model), recurse=True, name="ema", logdir=logdir)
+    with torch.no_grad():
+        for slow, fast in zip(average.parameters(), model.parameters(), strict=True):
+            slow.lerp_(fast + 1, 0.1)
+    Proxy.flush()
+    assert causes(seen) == {f"ema.{name}": "in-place" for name, _ in average.named_parameters()}
+
+
+def test_load_state_dict_is_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    model.load_state_dict(Plain().state_dict())
+    Proxy.flush()
+    assert set(causes(seen).values()) == {"in-place"}
+    assert len(causes(seen)) == 4
+
+
+def test_a_tensor_put_behind_data_is_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    model.first.weight.data = torch.zeros(8, 64)
+    Proxy.flush()
+    assert causes(seen) == {"net.first.weight": "data"}
+
+
+def test_a_change_through_data_is_seen_at_debug(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level="DEBUG")
+    model.first.weight.data.clamp_(-0.01, 0.01)
+    model.first.bias.data.clamp_(-10, 10)
+    Proxy.flush()
+    assert causes(seen) == {"net.first.weight": "data"}
+
+
+def test_a_parameter_replaced_by_another_is_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    model.first.weight = nn.Parameter(torch.zeros(8, 64))
+    Proxy.flush()
+    (event,) = (event for event in seen.events if isinstance(event, Update))
+    assert (event.cause, event.type) == ("replaced", "float32[8, 64]")
+    assert Proxy.is_proxied(model.first.weight)
+
+
+def test_a_parameter_registered_later_is_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    model.first.register_parameter("gate", nn.Parameter(torch.ones(1)))
+    Proxy.flush()
+    assert "net.first.gate" in names(seen).values()
+
+
+def test_batch_norm_statistics_are_seen(logdir: str, seen: MemoryObserver) -> None:
+    train(Proxy.Proxy(Branching(), recurse=True, name="net", logdir=logdir), steps=1)
+    found = causes(seen)
+    assert "net.norm.running_mean" in found
+    assert "net.norm.running_var" in found
+    assert "net.norm.num_batches_tracked" in found
+
+
+def test_statistics_are_those_of_each_step(logdir: str, seen: MemoryObserver) -> None:
+    """A cache by object would repeat the first step's, since zero_grad keeps the object."""
+    model = Proxy.Proxy(nn.Linear(2, 1, bias=False), logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for scale in (1.0, 2.0, 3.0):
+        optimizer.zero_grad(set_to_none=False)
+        (model(torch.full((1, 2), scale))).sum().backward()
+        optimizer.step()
+    found = [event.statistics.maximum for event in seen.events if isinstance(event, Gradient) and event.statistics]
+    assert found == [1.0, 2.0, 3.0]
+
+
+def test_tied_weights_are_one_tensor_with_two_names(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(Tied(), recurse=True, name="net", logdir=logdir)
+    last = {event.name: event for event in seen.events if isinstance(event, Parameter)}
+    assert last["net.first.weight"].aliases == ["net.again.weight"]
+    assert "net.again.weight" not in last
+
+
+def test_gradients_made_by_a_closure_are_those_recorded(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(2, 1, bias=False), logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        out = model(torch.ones(1, 2)).sum()
+        out.backward()
+        return float(out.detach())
+
+    optimizer.step(closure)
+    (event,) = (event for event in seen.events if isinstance(event, Gradient))
+    assert event.statistics is not None
+    assert event.statistics.maximum == 1.0
+
+
+def test_the_first_non_finite_gradient_and_parameter_are_reported(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(2, 1, bias=False), name="net", logdir=logdir, log_level="WARNING")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        model.weight.grad = torch.tensor([[float("inf"), 1.0]])
+        optimizer.step()
+    found = [(event.where, event.count, event.step) for event in seen.events if isinstance(event, NonFinite)]
+    assert found == [("gradient", 1, 0), ("parameter", 1, 0)]
+
+
+def test_optimizers_of_other_models_leave_nothing(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(Plain(), recurse=True, logdir=logdir)
+    before = len([e for e in seen.events if isinstance(e, (OptimizerStep, Gradient, Update))])
+    other = nn.Linear(64, 10)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    other(images().flatten(1)).sum().backward()
+    optimizer.step()
+    assert len([e for e in seen.events if isinstance(e, (OptimizerStep, Gradient, Update))]) == before
