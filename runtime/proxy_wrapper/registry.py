@@ -33,6 +33,7 @@ class StateEntry:
         "is_buffer",
         "key",
         "name",
+        "read",
         "statistics",
         "suspected",
         "version",
@@ -51,6 +52,7 @@ class StateEntry:
         self.statistics: PendingOr = None
         self.suspected = False
         self.has_been_nonfinite: set[str] = set()
+        self.read: set[str] = set()
 
     def tensor(self) -> torch.Tensor | None:
         """The tensor that has the name now; None if there is none any more."""

@@ -12,9 +12,10 @@ _FIRST_SWEEP: Final = 1024
 class SeenTensors:
     """A set of tensors by identity.
 
-    A `weakref` will not do: `torch.utils.swap_tensors` refuses a tensor that has one, and a tensor's Python object
-    can die and come back while the tensor lives on in the autograd graph. torch's own weak reference to the tensor
-    proper is blind to both. It has no callback, so the dead are swept out whenever the set has doubled.
+    A `weakref` will not do: a tensor's Python object can die and come back while the tensor lives on in the autograd
+    graph. torch's own weak reference to the tensor proper is blind to that. It has no callback, so the dead are swept
+    out whenever the set has doubled. `torch.utils.swap_tensors` refuses a tensor that has a weak reference of either
+    kind, so what it is used on, a module's parameters and their gradients, must not be put in here.
     """
 
     def __init__(self) -> None:

@@ -250,9 +250,10 @@ def prune_weights(model: Any) -> Any:
 def convert_by_swapping(model: nn.Module) -> Any:
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
+        first = train(model)
         model.double()
         model.float()
-        return train(model)
+        return first, train(model)
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
 

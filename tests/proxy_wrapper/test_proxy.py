@@ -8,13 +8,13 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-import proxy_wrapper.proxy as Proxy
 import pytest
 import torch
-from proxy_wrapper.errors import SettingsTypeError, UnknownLevelError
-from proxy_wrapper.events import CallModule, Module, ReturnModule
 from torch import nn
 
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.errors import SettingsTypeError, UnknownLevelError
+from proxy_wrapper.events import CallModule, Module, ReturnModule
 from tests.proxy_wrapper.programs import Plain, images, train
 
 if TYPE_CHECKING:

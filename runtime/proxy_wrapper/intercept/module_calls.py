@@ -110,10 +110,10 @@ class ModuleCalls:
                 ),
                 location,
             )
-        seen = tracer.registry.tensors
+        registry = tracer.registry
         for value in args:
-            if isinstance(value, torch.Tensor):
-                seen.add(value)
+            if isinstance(value, torch.Tensor) and registry.state_entry(value) is None:
+                registry.tensors.add(value)
         stack.append(ActiveCall(entry, now, id(sys.exc_info()[1])))
         self._mode.enter(module)
 
@@ -154,7 +154,10 @@ class ModuleCalls:
                     keywords,
                 )
             )
-        new = [output for output in outputs if not tracer.registry.tensors.add(output)]
+        registry = tracer.registry
+        new = [
+            output for output in outputs if registry.state_entry(output) is None and not registry.tensors.add(output)
+        ]
         if new and not entry.has_been_nonfinite:
             self._check(entry, new)
 

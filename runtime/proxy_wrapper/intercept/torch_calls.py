@@ -166,7 +166,13 @@ class TorchCallMode(TorchFunctionMode):
         registry = self._tracer.registry
         if name == "data":
             self._suspect(owner)
-        return registry.state_entry(result) is not None or registry.tensors.add(result)
+        state = registry.state_entry(owner)
+        if state is None:
+            return registry.is_proxied(result) or registry.tensors.add(result)
+        # A gradient is made anew in each step, and is the same variable to whoever reads the trace.
+        is_known = name in state.read
+        state.read.add(name)
+        return is_known
 
     def _suspect(self, owner: Any) -> None:
         """Let the next look at the model's state compare values: a change through `.data` leaves no version."""

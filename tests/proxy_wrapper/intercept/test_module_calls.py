@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-import proxy_wrapper.proxy as Proxy
 import pytest
 import torch
-from proxy_wrapper.events import CallModule, Location, NonFinite, ReturnModule
 from torch import nn
 
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import CallModule, Location, NonFinite, ReturnModule
 from tests.proxy_wrapper.programs import Branching, Plain, images
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_calls_left_by_an_interrupt_do_not_confuse_the_next(logdir: str, seen: M
 def test_the_first_non_finite_output_is_reported_once_a_module(logdir: str, seen: MemoryObserver) -> None:
     model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level="WARNING")
     with torch.no_grad():
-        model.rest[0].weight[0, 0] = float("nan")
+        model.rest[0].get_parameter("weight")[0, 0] = float("nan")
     for _ in range(2):
         model(images())
     found = [event for event in seen.events if isinstance(event, NonFinite)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-import proxy_wrapper.proxy as Proxy
 import torch
 import torch.nn.functional as F
-from proxy_wrapper.events import Buffer, Gradient, NonFinite, OptimizerStep, Parameter, Update
 from torch import nn
 
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import Buffer, Gradient, NonFinite, OptimizerStep, Parameter, Update
 from tests.proxy_wrapper.programs import Branching, Plain, Tied, images, labels, train
 
 if TYPE_CHECKING:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import proxy_wrapper.proxy as Proxy
 import pytest
 import torch
 import torch.nn.functional as F
-from proxy_wrapper.events import CallFunction, CallMethod, DelAttr, GetAttr, ReadValue, SetAttr
-from proxy_wrapper.intercept.torch_calls import TorchCallMode
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import CallFunction, CallMethod, DelAttr, GetAttr, ReadValue, SetAttr
+from proxy_wrapper.intercept.torch_calls import TorchCallMode
 from tests.proxy_wrapper.programs import Branching, images, train
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def weight(logdir: str, seen: MemoryObserver) -> Iterator[nn.Parameter]:
+def weight(logdir: str, seen: MemoryObserver) -> Iterator[torch.Tensor]:
     """The weight of a model proxied at DEBUG, which lives as long; `seen` holds what happens to it."""
     model = Proxy.Proxy(nn.Linear(2, 2), name="net", logdir=logdir, log_level="DEBUG")
     weight = model.weight
@@ -32,7 +32,7 @@ def weight(logdir: str, seen: MemoryObserver) -> Iterator[nn.Parameter]:
     del model
 
 
-def test_a_function_is_called_as_torch_fx_calls_it(weight: nn.Parameter, seen: MemoryObserver) -> None:
+def test_a_function_is_called_as_torch_fx_calls_it(weight: torch.Tensor, seen: MemoryObserver) -> None:
     torch.relu(weight)
     F.softmax(torch.ones(1, 3), dim=1)
     calls = [event for event in seen.events if type(event) is CallFunction]
@@ -43,13 +43,13 @@ def test_a_function_is_called_as_torch_fx_calls_it(weight: nn.Parameter, seen: M
     ]
 
 
-def test_a_method_says_whether_it_worked_in_place(weight: nn.Parameter, seen: MemoryObserver) -> None:
+def test_a_method_says_whether_it_worked_in_place(weight: torch.Tensor, seen: MemoryObserver) -> None:
     weight.detach().mul_(2.0)
     calls = [event for event in seen.events if isinstance(event, CallMethod)]
     assert [(event.target, event.in_place) for event in calls] == [("detach", False), ("mul_", True)]
 
 
-def test_a_call_that_raises_is_recorded_as_raised(weight: nn.Parameter, seen: MemoryObserver) -> None:
+def test_a_call_that_raises_is_recorded_as_raised(weight: torch.Tensor, seen: MemoryObserver) -> None:
     with pytest.raises(RuntimeError):
         torch.matmul(weight, torch.ones(5))
     assert [event.target for event in seen.events if isinstance(event, CallFunction) and event.raised] == [
@@ -57,7 +57,7 @@ def test_a_call_that_raises_is_recorded_as_raised(weight: nn.Parameter, seen: Me
     ]
 
 
-def test_attributes_are_read_and_written(weight: nn.Parameter, seen: MemoryObserver) -> None:
+def test_attributes_are_read_and_written(weight: torch.Tensor, seen: MemoryObserver) -> None:
     weight.grad = torch.ones(2, 2)
     assert weight.grad is not None
     assert not weight.is_sparse
@@ -73,14 +73,14 @@ def test_attributes_are_read_and_written(weight: nn.Parameter, seen: MemoryObser
     ]
 
 
-def test_a_tensor_read_twice_is_known_the_second_time(weight: nn.Parameter, seen: MemoryObserver) -> None:
+def test_a_tensor_read_twice_is_known_the_second_time(weight: torch.Tensor, seen: MemoryObserver) -> None:
     weight.grad = torch.ones(2, 2)
     for _ in range(2):
         assert weight.grad is not None
     assert [event.known for event in seen.events if isinstance(event, GetAttr)] == [False, True]
 
 
-def test_values_that_python_reads_are_recorded(weight: nn.Parameter, seen: MemoryObserver) -> None:
+def test_values_that_python_reads_are_recorded(weight: torch.Tensor, seen: MemoryObserver) -> None:
     taken = bool(torch.tensor(3.0) > 2)
     number = torch.tensor(1.5).item()
     infinite = float(torch.tensor(float("inf")))

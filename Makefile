@@ -1,0 +1,53 @@
+# Two commands are all: `make demo` and `make test`. Each makes what it needs; only Python 3.10+ and make are taken
+# for granted. Variables: PYTHON (interpreter for the environment), TORCH_VERSION, TORCH_INDEX (see
+# scripts/make_environment.sh), TEST_ARGS (more arguments for pytest), BENCH_ARGS (arguments for the benchmark).
+
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := build/demo
+export PYTHON TORCH_VERSION TORCH_INDEX
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit bench clean
+
+help: ## Say what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(VENV)/.installed ## Instrument examples/mnist.py, run it, and show its trace
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@echo '$$ instrument examples/mnist.py -o $(DEMO)/instrumented_mnist.py'
+	@$(BIN)/instrument examples/mnist.py -o $(DEMO)/instrumented_mnist.py
+	@echo && echo '$$ cd $(DEMO) && python instrumented_mnist.py --epochs 1'
+	@cd $(DEMO) && $(CURDIR)/$(BIN)/python instrumented_mnist.py --epochs 1
+	@echo && echo '$$ instrument examples/mnist.py --diff'
+	@$(BIN)/instrument examples/mnist.py --diff
+	@echo && echo '$$ proxy-trace summary $(DEMO)/proxy_trace'
+	@$(BIN)/proxy-trace summary $(DEMO)/proxy_trace
+
+test: lint types unit ## Check style, types and behaviour
+
+lint: $(VENV)/.installed-dev ## Check style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.installed-dev ## Check types
+	$(BIN)/mypy
+
+# One thread for each worker's torch: more only make the workers wait for each other.
+unit: $(VENV)/.installed-dev ## Run the tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(TEST_ARGS)
+
+bench: $(VENV)/.installed ## Measure what tracing costs
+	$(BIN)/python benchmarks/runtime_overhead.py $(BENCH_ARGS)
+
+clean: ## Remove the environment and everything built
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.installed: pyproject.toml scripts/make_environment.sh
+	@scripts/make_environment.sh $(VENV)
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml scripts/make_environment.sh
+	@scripts/make_environment.sh $(VENV) dev
+	@touch $@ $(VENV)/.installed

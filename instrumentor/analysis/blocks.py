@@ -1,0 +1,67 @@
+"""Which parts of a function run whenever another does."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.units import Unit
+
+# From the outermost condition inwards: which branch of which node an expression lies in.
+Conditions = tuple[tuple[int, str], ...]
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
+_CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.If: ("body", "orelse"),
+    ast.For: ("body", "orelse"),
+    ast.AsyncFor: ("body", "orelse"),
+    ast.While: ("body", "orelse"),
+    ast.Try: ("body", "handlers", "orelse"),
+    ast.match_case: ("body",),
+    ast.IfExp: ("body", "orelse"),
+    ast.ListComp: ("elt",),
+    ast.SetComp: ("elt",),
+    ast.GeneratorExp: ("elt",),
+    ast.DictComp: ("key", "value"),
+}
+
+
+def conditions_of(unit: Unit, node: ast.AST) -> Conditions:
+    """The conditions under which `node` runs once its function does."""
+    found: list[tuple[int, str]] = []
+    child = node
+    while not isinstance(child, _SCOPES) or child is node:
+        parent = unit.parents.get(child)
+        if parent is None:
+            break
+        if isinstance(parent, ast.BoolOp):
+            if child is not parent.values[0]:
+                found.append((id(parent), "values"))
+        else:
+            found.extend(
+                (id(parent), field)
+                for field in _CONDITIONAL_FIELDS.get(type(parent), ())
+                if _holds(getattr(parent, field), child)
+            )
+        child = parent
+    return tuple(reversed(found))
+
+
+def always_follows(later: Conditions, earlier: Conditions) -> bool:
+    """Whether code under the conditions `later` runs whenever code under `earlier` has run before it.
+
+    Exceptions and early exits aside: where they happen, what was made is not used the way it was meant to be.
+    """
+    return earlier[: len(later)] == later
+
+
+def statement_of(unit: Unit, node: ast.AST) -> ast.stmt:
+    """The innermost statement that `node` is part of."""
+    while not isinstance(node, ast.stmt):
+        node = unit.parents[node]
+    return node
+
+
+def _holds(field: object, child: ast.AST) -> bool:
+    return any(each is child for each in field) if isinstance(field, list) else field is child

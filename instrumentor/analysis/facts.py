@@ -1,0 +1,229 @@
+"""What the analysis has found out so far: tables that only grow, until nothing new is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.values import (
+    NOTHING,
+    Atom,
+    Box,
+    Instance,
+    Made,
+    Pack,
+    Parameter,
+    Part,
+    Scripted,
+    SiteKey,
+    Value,
+    Yielded,
+    join,
+    root,
+    strip,
+)
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterable
+
+    from instrumentor.analysis.blocks import Conditions
+    from instrumentor.resolve.units import Function, Unit
+
+
+@dataclass
+class Site:
+    """A place where an object comes into being.
+
+    Attributes:
+        key: where.
+        node: the call, or for `is_read` the expression that fetches an object nobody knows.
+        unit: the file it stands in.
+        function: the function it stands in; None at the top of a file or class.
+        nature: what it makes.
+        labels: the classes or functions called there.
+        class_keys: the project's module classes called there.
+        origins: the sites in the functions called there whose fresh object it hands on.
+        arguments: the objects passed in.
+        is_copy: it makes a module if it is given one.
+        is_read: it may give an object made elsewhere, which cannot be seen.
+    """
+
+    key: SiteKey
+    node: ast.expr
+    unit: Unit
+    function: Function | None
+    nature: Nature = Nature.NOT_MODULE
+    labels: list[str] = field(default_factory=list)
+    class_keys: set[str] = field(default_factory=set)
+    origins: set[SiteKey] = field(default_factory=set)
+    arguments: Value = NOTHING
+    is_copy: bool = False
+    is_read: bool = False
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One target of one statement with what it may hold.
+
+    Attributes:
+        statement: the statement.
+        target: the expression stored to; for a parameter's default the parameter's node.
+        text: the target as people read it.
+        value: what is stored.
+        receiver: for attributes and subscripts, the object stored into.
+        source: the expression the value comes from, where it is one.
+        in_class: the key of the class whose body it stands in directly.
+    """
+
+    unit: Unit
+    function: Function | None
+    statement: ast.stmt
+    target: ast.AST
+    text: str
+    value: Value
+    receiver: Value = NOTHING
+    source: ast.expr | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens to an object at an expression."""
+
+    unit: Unit
+    function: Function | None
+    node: ast.AST
+    conditions: Conditions
+    text: str = ""
+
+
+class Facts:
+    """The tables. `version` changes whenever one of them grows."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.sites: dict[SiteKey, Site] = {}
+        self.bindings: dict[tuple[int, str], Binding] = {}
+        self.attributes: dict[tuple[Atom, str], Value] = {}
+        self.contents: dict[tuple[SiteKey, str], Value] = {}
+        self.scopes: dict[tuple[str, str], Value] = {}
+        self.stored_outside: dict[tuple[str, str], Value] = {}
+        self.returns: dict[str, Value] = {}
+        self.passed: dict[tuple[str, str], Value] = {}
+        self.defaults: dict[tuple[str, str], Value] = {}
+        self.evidence: dict[Atom, set[str]] = {}
+        self.captured: set[Atom] = set()
+        self.absorbed: dict[Atom, dict[int, Event]] = {}
+        self.replaced: dict[Atom, dict[int, Event]] = {}
+        self.called: set[str] = set()
+        self.escaped: set[str] = set()
+        self.demanded_functions: dict[str, Function] = {}
+        self.demanded_units: dict[str, Unit] = {}
+        # The effects of the library functions that a call may call, by the call's id.
+        self.call_kinds: dict[int, set[str]] = {}
+
+    def grow(self, table: dict[object, Value], key: object, value: Value) -> None:
+        """Add to what a table says `key` may hold."""
+        old = table.get(key)
+        new = value if old is None else join((old, value))
+        if new != old:
+            table[key] = new
+            self.version += 1
+
+    def add(self, table: set[Atom] | set[str], items: Iterable[object]) -> None:
+        """Add to a set."""
+        known: set[object] = table  # type: ignore[assignment]
+        before = len(known)
+        known.update(items)
+        self.version += len(known) - before
+
+    def note_evidence(self, atoms: Value, word: str) -> None:
+        """Remember that objects were used as `word` says."""
+        for atom in atoms:
+            key = strip(atom)
+            if isinstance(key, (Made, Parameter)):
+                words = self.evidence.setdefault(key, set())
+                if word not in words:
+                    words.add(word)
+                    self.version += 1
+
+    def note_event(self, table: dict[Atom, dict[int, Event]], atoms: Iterable[Atom], event: Event) -> None:
+        """Remember that something happens to objects."""
+        for atom in atoms:
+            key = strip(atom)
+            if isinstance(key, (Made, Parameter)):
+                events = table.setdefault(key, {})
+                if id(event.node) not in events:
+                    events[id(event.node)] = event
+                    self.version += 1
+
+    def bind(self, binding: Binding) -> None:
+        """Remember a store; what it may store grows with each visit."""
+        key = (id(binding.target), binding.text)
+        old = self.bindings.get(key)
+        if old is None:
+            self.bindings[key] = binding
+            self.version += 1
+            return
+        value = join((old.value, binding.value))
+        receiver = join((old.receiver, binding.receiver))
+        if (value, receiver) != (old.value, old.receiver):
+            self.bindings[key] = Binding(
+                old.unit, old.function, old.statement, old.target, old.text, value, receiver, old.source
+            )
+            self.version += 1
+
+    def reach(self, value: Value) -> Value:
+        """The objects in a value and in the tuples and containers it holds; containers' own atoms aside."""
+        found: set[Atom] = set()
+        seen: set[Atom] = set()
+        pending = list(value)
+        while pending:
+            atom = pending.pop()
+            if atom in seen:
+                continue
+            seen.add(atom)
+            if isinstance(atom, Pack):
+                pending.extend(inner for item in atom.items for inner in item)
+            elif isinstance(atom, Yielded):
+                pending.extend(atom.items)
+            elif isinstance(atom, Box):
+                for (site, _), held in self.contents.items():
+                    if site == atom.site:
+                        pending.extend(held)
+            else:
+                found.add(atom)
+        return frozenset(found)
+
+    def sources(self, value: Value) -> Value:
+        """The value with each parameter replaced by what callers pass, as far as that is known."""
+        found: set[Atom] = set()
+        pending = list(value)
+        seen: set[Atom] = set()
+        while pending:
+            atom = pending.pop()
+            if atom in seen:
+                continue
+            seen.add(atom)
+            base = root(atom)
+            if not isinstance(base, Parameter):
+                found.add(atom)
+                continue
+            passed = self.reach(self.passed.get((base.function, base.name), NOTHING))
+            if not passed:
+                found.add(atom)
+            pending.extend(_in_place_of(atom, new) for new in passed)
+        return frozenset(found)
+
+
+def _in_place_of(atom: Atom, new: Atom) -> Atom:
+    """`atom` with `new` where it has a parameter."""
+    if isinstance(atom, Parameter):
+        return new
+    if isinstance(atom, (Part, Scripted)):
+        return type(atom)(root(new))
+    inner = getattr(atom, "inner", None) or getattr(atom, "origin", None)
+    if inner is None or not isinstance(root(new), (Made, Parameter, Instance)):
+        return new
+    return type(atom)(_in_place_of(inner, new))

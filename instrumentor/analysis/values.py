@@ -1,0 +1,269 @@
+"""What a name may hold, as sets of abstract objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class SiteKey(NamedTuple):
+    """Where an object comes into being: an expression of a unit, and which element of a tuple that it gives."""
+
+    unit: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    path: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One abstract object."""
+
+
+@dataclass(frozen=True)
+class Opaque(Atom):
+    """Anything that is of no interest, or not known."""
+
+
+@dataclass(frozen=True)
+class Named(Atom):
+    """What a library's dotted name stands for."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class UnitRef(Atom):
+    """A file of the project, imported."""
+
+    unit: str
+
+
+@dataclass(frozen=True)
+class ClassRef(Atom):
+    """A class of the project."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class FunctionRef(Atom):
+    """A function of the project."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Partial(Atom):
+    """A function with some of its arguments given."""
+
+    callee: Atom
+
+
+@dataclass(frozen=True)
+class Method(Atom):
+    """A method taken off its object."""
+
+    receiver: Atom
+    name: str
+
+
+@dataclass(frozen=True)
+class Super(Atom):
+    """What `super()` gives in a class: its instance, looked at from the class above."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Instance(Atom):
+    """Any instance of a project's class that is no module."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Made(Atom):
+    """What the call at a site makes."""
+
+    site: SiteKey
+
+
+@dataclass(frozen=True)
+class Parameter(Atom):
+    """What a function's caller passes."""
+
+    function: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Wrapper(Atom):
+    """An object that holds a module and stands for it."""
+
+    inner: Atom
+
+
+@dataclass(frozen=True)
+class Unwrapped(Atom):
+    """A module as it is taken out of what holds it."""
+
+    inner: Atom
+
+
+@dataclass(frozen=True)
+class Part(Atom):
+    """A submodule of a module."""
+
+    whole: Atom
+
+
+@dataclass(frozen=True)
+class Derived(Atom):
+    """What was computed from a module and is none: parameters, a state dict, an output, an optimizer."""
+
+    origin: Atom
+
+
+@dataclass(frozen=True)
+class Scripted(Atom):
+    """Another view of a module's parameters, such as its TorchScript form."""
+
+    origin: Atom
+
+
+@dataclass(frozen=True)
+class Pack(Atom):
+    """A tuple of known length."""
+
+    items: tuple[frozenset[Atom], ...]
+
+
+@dataclass(frozen=True)
+class Box(Atom):
+    """A list, dict or other container; the facts keep what it holds."""
+
+    site: SiteKey
+
+
+@dataclass(frozen=True)
+class Yielded(Atom):
+    """What a call of a generator function will yield: the values in it stand for that."""
+
+    items: frozenset[Atom]
+
+
+Value = frozenset[Atom]
+OPAQUE: Value = frozenset({Opaque()})
+NOTHING: Value = frozenset()
+# Every object of the analysed program is one of finitely many; these bounds keep values made of values finite too.
+_MAX_ATOMS = 60
+_MAX_DEPTH = 3
+
+
+def value(*atoms: Atom) -> Value:
+    """A value that is one of `atoms`."""
+    return frozenset(atoms)
+
+
+def join(values: Iterable[Value]) -> Value:
+    """What a name holds that may hold any of `values`; tuples of one length are joined by element."""
+    together: Value = frozenset().union(*values)
+    packs: dict[int, list[Pack]] = {}
+    for atom in together:
+        if isinstance(atom, Pack):
+            packs.setdefault(len(atom.items), []).append(atom)
+    if any(len(group) > 1 for group in packs.values()):
+        others = frozenset(atom for atom in together if not isinstance(atom, Pack))
+        joined = (
+            Pack(tuple(join(items) for items in zip(*(pack.items for pack in group), strict=True)))
+            for group in packs.values()
+        )
+        together = others | frozenset(joined)
+    if len(together) > _MAX_ATOMS:
+        together = frozenset(sorted(together, key=repr)[:_MAX_ATOMS])
+    return together
+
+
+def pack(items: Iterable[Value], depth: int = 0) -> Value:
+    """A tuple of these elements; deeply nested ones lose their inner shape."""
+    elements = tuple(items)
+    if _depth(elements) >= _MAX_DEPTH or depth:
+        return join([*elements, OPAQUE])
+    return value(Pack(elements))
+
+
+def _depth(elements: tuple[Value, ...]) -> int:
+    inner = [_depth(atom.items) for element in elements for atom in element if isinstance(atom, Pack)]
+    return 1 + max(inner, default=0)
+
+
+def wrap(atom: Atom) -> Atom:
+    """What holds `atom`; a wrapper of a wrapper stands for the same object."""
+    return atom if isinstance(atom, Wrapper) else Wrapper(strip(atom))
+
+
+def unwrap(atom: Atom) -> Atom:
+    """What is found in `atom`, or `atom` itself where it holds nothing."""
+    return Unwrapped(strip(atom))
+
+
+def strip(atom: Atom) -> Atom:
+    """The object itself, under whatever holds it."""
+    while isinstance(atom, (Wrapper, Unwrapped)):
+        atom = atom.inner
+    return atom
+
+
+def root(atom: Atom) -> Atom:
+    """The object that `atom` is, is part of, or was computed from."""
+    while True:
+        if isinstance(atom, (Wrapper, Unwrapped)):
+            atom = atom.inner
+        elif isinstance(atom, Part):
+            atom = atom.whole
+        elif isinstance(atom, (Derived, Scripted)):
+            atom = atom.origin
+        else:
+            return atom
+
+
+def is_object(atom: Atom) -> bool:
+    """Whether `atom` may be a module, on its own or as part of another."""
+    return isinstance(strip(atom), (Made, Parameter, Part))
+
+
+def derive(value_: Value) -> Value:
+    """What was computed from any module in `value_`."""
+    found = frozenset(Derived(root(atom)) for atom in value_ if isinstance(root(atom), (Made, Parameter)))
+    return found or OPAQUE
+
+
+def replace(value_: Value, change: Callable[[Atom], Value | None]) -> Value:
+    """The value with every atom, at any depth, changed for what `change` gives; None keeps an atom."""
+    return join([_replace(atom, change) for atom in value_] or [NOTHING])
+
+
+def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value:
+    changed = change(atom)
+    if changed is not None:
+        return changed
+    if isinstance(atom, Wrapper):
+        return frozenset(wrap(inner) if is_object(inner) else inner for inner in _replace(atom.inner, change))
+    if isinstance(atom, Unwrapped):
+        return frozenset(unwrap(inner) if is_object(inner) else inner for inner in _replace(atom.inner, change))
+    if isinstance(atom, Part):
+        return frozenset(Part(root(inner)) for inner in _replace(atom.whole, change))
+    if isinstance(atom, (Derived, Scripted)):
+        kind = type(atom)
+        return frozenset(kind(root(inner)) for inner in _replace(atom.origin, change))
+    if isinstance(atom, Pack):
+        return frozenset({Pack(tuple(replace(item, change) for item in atom.items))})
+    if isinstance(atom, Yielded):
+        return frozenset({Yielded(replace(atom.items, change))})
+    return frozenset({atom})

@@ -1,0 +1,109 @@
+"""The code written into scripts: the only module that spells the runtime's names."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Set
+
+    from instrumentor.settings import Settings
+
+RUNTIME_MODULE = "proxy_wrapper.proxy"
+PROXY = "Proxy"
+LOG_LEVELS = ("WARNING", "INFO", "DEBUG")
+KEYWORDS = ("recurse", "name", "logdir", "log_level")
+SOURCE_COMMENT = re.compile(
+    r'# instrument: format=1 source=(?P<source>"(?:[^"\\]|\\.)*") sha256=(?P<sha256>[0-9a-f]{64})'
+    r" added=(?P<added>\S*)(?P<no_newline> eof=none)?[ \t]*"
+)
+
+_HOLE = "_instrument_hole"
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """The text that goes before and after an expression to put its value under a proxy."""
+
+    before: str
+    after: str
+
+
+def unused_name(used: Set[str], *, hidden: bool) -> str:
+    """A name for the runtime module that the script does not use.
+
+    Args:
+        used: every identifier of the script.
+        hidden: only names that a later `from x import *` leaves alone, which are those with an underscore.
+    """
+    if PROXY not in used and not hidden:
+        return PROXY
+    name, number = f"_{PROXY}", 0
+    while name in used:
+        number += 1
+        name = f"_{PROXY}{number}"
+    return name
+
+
+def render_import(alias: str) -> str:
+    """The import statement, without a line end."""
+    return f"import {RUNTIME_MODULE} as {alias}"
+
+
+def render_wrapping(alias: str, name: str, settings: Settings, *, can_encode: Callable[[str], bool]) -> Wrapping:
+    """The proxy call around an expression, rendered by libcst from a template.
+
+    Args:
+        alias: the name the runtime module goes by in the script.
+        name: the name the object goes by in the trace.
+        settings: gives the other arguments.
+        can_encode: whether the script's encoding has the characters of a text; others are written as escapes.
+    """
+    # libcst takes 0.15 s to import, which a script without any model need not pay.
+    import libcst as cst
+    from libcst.helpers import parse_template_expression
+
+    call = parse_template_expression(
+        "{alias}.{proxy}({value}, recurse={recurse}, name={name}, logdir={logdir}, log_level={alias}.{level})",
+        alias=cst.Name(alias),
+        proxy=cst.Name(PROXY),
+        value=cst.Name(_HOLE),
+        recurse=cst.Name(str(settings.recurse)),
+        name=cst.SimpleString(quote(name, can_encode=can_encode)),
+        logdir=cst.SimpleString(quote(settings.logdir, can_encode=can_encode)),
+        level=cst.Name(settings.log_level),
+    )
+    before, _, after = cst.Module([]).code_for_node(call).partition(_HOLE)
+    return Wrapping(before, after)
+
+
+def quote(text: str, *, can_encode: Callable[[str], bool]) -> str:
+    """A string literal in double quotes, with escapes for what cannot or should not stand in a line of code."""
+    return '"' + "".join(_escape(character, can_encode) for character in text) + '"'
+
+
+def _escape(character: str, can_encode: Callable[[str], bool]) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable() and can_encode(character):
+        return character
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def render_source_comment(source_name: str, sha256: str, added: list[str], *, had_final_newline: bool) -> str:
+    """The comment that ends an instrumented file, without a line end.
+
+    Args:
+        source_name: the original's path as the user gave it.
+        sha256: the digest of the original's bytes, in hex.
+        added: the insertions, each as `+N` or `L:C1-C2`.
+        had_final_newline: whether the original ended with a line end.
+    """
+    end = "" if had_final_newline else " eof=none"
+    return f"# instrument: format=1 source={json.dumps(source_name)} sha256={sha256} added={','.join(added)}{end}"

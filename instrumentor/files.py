@@ -1,0 +1,393 @@
+"""Finds, reads and writes scripts; the only module that touches the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import os
+import secrets
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from instrumentor.errors import (
+    DirectoryGivenError,
+    MissingFileError,
+    OutputClashError,
+    OutputExistsError,
+    OutputIsSourceError,
+    UnnamedOriginalError,
+    UnreadableFileError,
+    UnwritableOutputError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.errors import InstrumentError
+
+STANDARD_STREAM = "-"
+STDIN_NAME = "<stdin>"
+OUTPUT_PREFIX = "instrumented_"
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script as it was read.
+
+    Attributes:
+        shown: its path as the user typed it, for messages and reports; "<stdin>" for standard input without a name.
+        name: what the source comment records: `shown` with `/`, and only the file's name where it is absolute.
+        content: its bytes.
+        path: where it lies; None for standard input.
+        directory: where outputs go by default: its own, as typed.
+    """
+
+    shown: str
+    name: str
+    content: bytes
+    path: Path | None
+    directory: Path
+
+
+@dataclass(frozen=True)
+class Writing:
+    """One file to be written, or to be refused.
+
+    Attributes:
+        target: where to; None for standard output.
+        content: the bytes.
+        in_place: the user means to replace the script itself.
+        force: the user means to replace whatever is there.
+    """
+
+    target: Path | None
+    content: bytes
+    in_place: bool = False
+    force: bool = False
+
+
+def read_script(argument: str, *, stdin_name: str | None = None) -> Script:
+    """Read the script that one command-line argument names.
+
+    Args:
+        argument: a path, or `-` for standard input.
+        stdin_name: the name that standard input goes by.
+
+    Raises:
+        MissingFileError: nothing is there.
+        DirectoryGivenError: a directory is there.
+        UnreadableFileError: the operating system does not hand the bytes over.
+    """
+    if argument == STANDARD_STREAM:
+        shown = stdin_name or STDIN_NAME
+        directory = Path(stdin_name).parent if stdin_name else Path()
+        return Script(shown, recorded_name(shown), _read_stdin(shown), None, directory)
+    path = Path(argument)
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFileError(f"no such file; {_nearest_name(path)}", path=argument) from None
+    except IsADirectoryError:
+        raise _directory_given(argument) from None
+    except (OSError, ValueError) as error:
+        if _is_directory(path):  # Windows reports a directory as a denied permission
+            raise _directory_given(argument) from None
+        raise UnreadableFileError(
+            f"cannot be read ({describe_os_error(error)}); make it readable or name another file", path=argument
+        ) from None
+    return Script(argument, recorded_name(argument), content, path, path.parent)
+
+
+def _read_stdin(shown: str) -> bytes:
+    if sys.stdin is None:  # pythonw, or a shell's `<&-`
+        raise UnreadableFileError("there is no standard input; name a file", path=shown)
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise UnreadableFileError(f"cannot be read ({describe_os_error(error)})", path=shown) from None
+
+
+def recorded_name(shown: str) -> str:
+    """Spell a path as the source comment records it: with `/`, and only its last part where it is absolute."""
+    if Path(shown).is_absolute():
+        return Path(shown).name
+    return shown.replace(os.sep, "/")
+
+
+def read_siblings(script: Script) -> Callable[[str], bytes | None]:
+    """Make the function by which the core reads the project's other files.
+
+    Args:
+        script: the one whose directory they are looked up in; behind a link, as Python itself does it.
+
+    Returns:
+        A function from a path relative to that directory (`net.py`, `models/resnet.py`) to the file's bytes;
+        None where there is no regular, readable file.
+    """
+    directory = script.directory if script.path is None else Path(os.path.realpath(script.path)).parent
+
+    def read_sibling(relative: str) -> bytes | None:
+        path = directory / relative
+        try:
+            # A named pipe called net.py would keep us waiting for ever.
+            return path.read_bytes() if path.is_file() else None
+        except (OSError, ValueError):
+            return None
+
+    return read_sibling
+
+
+def is_directory_output(output: str) -> bool:
+    """Tell whether `--output` names a directory: one that exists, or one that is spelled with a slash at its end."""
+    separators = tuple(separator for separator in (os.sep, os.altsep) if separator)
+    return output.endswith(separators) or _is_directory(Path(output))
+
+
+def instrumented_path(script: Script, output: str | None) -> Path | None:
+    """Decide where an instrumented script goes; None for standard output.
+
+    Without `output` that is `instrumented_<name>` beside the script, and standard output for standard input.
+    In a directory given as `output` it has the same name.
+
+    Raises:
+        UnnamedOriginalError: `output` is a directory, and the script comes from standard input without a name.
+    """
+    if output == STANDARD_STREAM or (output is None and script.path is None):
+        return None
+    if output is not None and not is_directory_output(output):
+        return Path(output)
+    if script.shown == STDIN_NAME:
+        raise UnnamedOriginalError(
+            f"standard input has no file name to write into {output}; add --stdin-filename or name a file with -o",
+            path=STDIN_NAME,
+        )
+    name = OUTPUT_PREFIX + Path(script.shown).name
+    return script.directory / name if output is None else Path(output) / name
+
+
+def original_path(script: Script, recorded_source: str, output: str | None) -> Path | None:
+    """Decide where the original of an instrumented script goes; None for standard output.
+
+    Without `output` it goes beside the script, under the name the source comment records. That is the script
+    itself where it was instrumented in place. Only the last part of the recorded path counts: what a file says
+    never leads out of its own directory.
+
+    Args:
+        script: the instrumented script.
+        recorded_source: the path of the original as the source comment records it.
+        output: a file, a directory, or `-`.
+
+    Raises:
+        UnnamedOriginalError: the recorded name is not one for a file.
+    """
+    if output == STANDARD_STREAM or (output is None and script.path is None):
+        return None
+    if output is not None and not is_directory_output(output):
+        return Path(output)
+    name = Path(recorded_source).name
+    if recorded_source == STDIN_NAME or name in ("", "..") or "\0" in name:
+        raise UnnamedOriginalError(
+            f"the original is recorded as {recorded_source!r}, which names no file; say with -o where it goes",
+            path=script.shown,
+        )
+    return script.directory / name if output is None else Path(output) / name
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name too long, or no name at all
+        return False
+
+
+def is_same_file(first: Path, second: Path) -> bool:
+    """Tell whether two paths lead to one file, through links too."""
+    try:
+        return first.samefile(second)
+    except (OSError, ValueError):
+        return False
+
+
+def read_existing(target: Path) -> bytes | None:
+    """Read what a write to `target` would replace; None where it replaces nothing (no file, a device, a pipe).
+
+    Raises:
+        UnwritableOutputError: it cannot be read, so that nothing can be said for replacing it.
+    """
+    try:
+        return target.read_bytes() if target.is_file() else None
+    except (OSError, ValueError) as error:
+        raise _unwritable(target, error) from None
+
+
+def write_script(
+    script: Script,
+    writing: Writing,
+    *,
+    taken: dict[str, str],
+    reason_to_keep: Callable[[bytes], str | None],
+) -> bool:
+    """Write one result where it belongs, or refuse to.
+
+    Args:
+        script: what it was made from; a new file gets this one's mode bits.
+        writing: what is to be written, and where.
+        taken: the files this run has written, by real path, each with the script it came from; added to.
+        reason_to_keep: tells for the bytes of a file in the way why they should stay ("was not written by
+            instrument"); None where they are this tool's own to replace.
+
+    Returns:
+        Whether anything had to be written: False where the very bytes are there already.
+
+    Raises:
+        OutputIsSourceError: the target is the script, and that is not asked for.
+        OutputExistsError: the target is there and not to be replaced.
+        OutputClashError: another script of this run was written there.
+        UnwritableOutputError: the operating system refuses.
+    """
+    target = writing.target
+    if target is None:
+        write_stdout(writing.content)
+        return True
+    if not writing.in_place and script.path is not None and is_same_file(target, script.path):
+        raise OutputIsSourceError(
+            "the output would replace the script itself; choose another -o, or ask for it with --in-place",
+            path=script.shown,
+        )
+    real = os.path.realpath(target)
+    if real in taken:
+        raise OutputClashError(
+            f"would be written to {target} as {taken[real]} was; write them one by one, each with its own -o",
+            path=script.shown,
+        )
+    existing = read_existing(target)
+    if existing == writing.content:
+        taken[real] = script.shown
+        return False
+    if existing is not None:
+        _refuse_to_replace(target, existing, writing, reason_to_keep)
+    write_file(target, writing.content, mode_of=script.path)
+    taken[real] = script.shown
+    return True
+
+
+def _refuse_to_replace(
+    target: Path, existing: bytes, writing: Writing, reason_to_keep: Callable[[bytes], str | None]
+) -> None:
+    """Raise unless the user asked for `target` to be replaced, or it is this tool's own."""
+    if writing.force:
+        return
+    if not writing.in_place:
+        if (reason := reason_to_keep(existing)) is not None:
+            raise OutputExistsError(f"{reason}; choose another -o, or overwrite it with --force", path=str(target))
+    # Replacing a file asks for rights on its directory only; a write-protected script is to stay as it is.
+    elif not os.access(target, os.W_OK):
+        raise UnwritableOutputError(
+            "is write-protected; make it writable, or overwrite it with --force", path=str(target)
+        )
+
+
+def write_stdout(content: bytes) -> None:
+    """Write exact bytes to standard output, now.
+
+    Raises:
+        BrokenPipeError: the reader has gone (`instrument --diff a.py | head -1`).
+        UnwritableOutputError: the operating system refuses for another reason, such as a full disk.
+    """
+    try:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnwritableOutputError(f"cannot be written ({describe_os_error(error)})", path="standard output") from None
+
+
+def write_file(target: Path, content: bytes, *, mode_of: Path | None = None) -> None:
+    """Put `content` at `target`, whole or not at all.
+
+    Missing parent directories are made. A link is followed and stays. An existing file keeps its mode bits (and
+    its owner, as far as we may); a new one gets those of `mode_of`. What is no regular file (`/dev/null`, a named
+    pipe) is written to, never replaced.
+
+    Raises:
+        UnwritableOutputError: the operating system refuses; `target` is as it was.
+    """
+    try:
+        status = _status(target)
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            target.write_bytes(content)
+            return
+        real = Path(os.path.realpath(target))
+        _make_directory(real.parent)
+        if status is None and mode_of is not None:
+            mode: int | None = stat.S_IMODE(mode_of.stat().st_mode) & 0o777
+        else:
+            mode = None if status is None else stat.S_IMODE(status.st_mode)
+        _replace(real, content, mode, status)
+    except (OSError, ValueError) as error:
+        raise _unwritable(target, error) from None
+
+
+def _replace(real: Path, content: bytes, mode: int | None, status: os.stat_result | None) -> None:
+    """Write `content` to a file of another name beside `real`, then give it that name."""
+    # Not tempfile: its files are 0600, and a new file is to have what the user's umask says.
+    temporary = real.with_name(f".instrument-{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+        if status is not None and hasattr(os, "chown"):
+            with contextlib.suppress(OSError):  # only root may give files away
+                os.chown(temporary, status.st_uid, status.st_gid)
+        if mode is not None:
+            temporary.chmod(mode)
+        os.replace(temporary, real)  # noqa: PTH105 - atomic, and one name to make fail in tests
+    except BaseException:  # Ctrl-C too leaves nothing behind
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def describe_os_error(error: Exception) -> str:
+    """Say in the operating system's words what went wrong, without the number and the path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+def _unwritable(target: Path, error: Exception) -> UnwritableOutputError:
+    return UnwritableOutputError(
+        f"cannot be written ({describe_os_error(error)}); choose another place with -o", path=str(target)
+    )
+
+
+def _directory_given(argument: str) -> InstrumentError:
+    return DirectoryGivenError(
+        f"is a directory; name the scripts in it, such as {argument.rstrip('/') or '/'}/*.py", path=argument
+    )
+
+
+def _nearest_name(path: Path) -> str:
+    """Suggest what a path that is not there may have meant."""
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return f"there is no directory {path.parent} either"
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
+    return f"did you mean {path.parent / near[0]}?" if near else "check the path"

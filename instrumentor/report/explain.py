@@ -1,0 +1,76 @@
+"""Every decision with its reason, as a table."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from instrumentor.report.terminal import escape_unprintable, line_width, encoding_of, uses_color
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from instrumentor.decide import Decision
+
+_VERDICT_STYLES = {"wrap": "bold green", "merged": "yellow", "not wrapped": "dim"}
+
+
+def render_decisions(rows: Sequence[tuple[str, Decision]], stream: TextIO) -> bytes:
+    """Lay out decisions for `stream`, without writing to it.
+
+    Args:
+        rows: each decision with the path of its script, in the order to show them.
+        stream: where the table is going to be shown.
+
+    Returns:
+        A table in the stream's encoding. A terminal gets colours and its own width; a pipe or file gets one
+        line for each decision, however long, for `grep` and `less -S`.
+    """
+    target = io.BytesIO()
+    # Rich asks its file for the encoding and keeps to ASCII lines where that has no others.
+    rendered = io.TextIOWrapper(target, encoding=encoding_of(stream), errors="backslashreplace", newline="\n")
+    color = uses_color(stream)
+    console = Console(file=rendered, force_terminal=color, highlight=False, markup=False, emoji=False)
+    table = _build_table(rows)
+    width = line_width(stream)
+    if width is None:
+        # Rich believes no measurement wider than the console.
+        console.width = 100_000
+        width = Measurement.get(console, console.options, table).maximum
+    console.width = width
+    console.print(table)
+    rendered.flush()
+    return b"".join(line.rstrip(b" \n") + b"\n" for line in target.getvalue().splitlines() if line.strip())
+
+
+def _build_table(rows: Sequence[tuple[str, Decision]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("File", overflow="fold")
+    table.add_column("Line", justify="right", no_wrap=True)
+    table.add_column("Binding", overflow="fold", style="bold")
+    table.add_column("Object", overflow="fold")
+    table.add_column("Verdict", no_wrap=True)
+    table.add_column("Reason")
+    table.add_column("Aliases", overflow="fold")
+    for path, decision in rows:
+        table.add_row(
+            _cell(path),
+            _cell(str(decision.line)),
+            _cell(decision.target),
+            _cell(decision.object),
+            Text(decision.verdict, style=_VERDICT_STYLES[decision.verdict]),
+            _cell(decision.reason),
+            _cell(", ".join(f"{name} (line {line})" for name, line in decision.aliases)),
+        )
+    return table
+
+
+def _cell(text: str) -> Text:
+    """Wrap what the script says in a `Text`: as a string Rich would read `models["g"]` for markup."""
+    return Text(escape_unprintable(text))

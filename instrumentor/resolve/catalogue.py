@@ -1,0 +1,342 @@
+"""What the names of PyTorch and of the libraries around it stand for, as data.
+
+Names are canonical dotted names without a package's inner layout: `canonical_name` maps the many paths by which one
+thing can be imported to the shortest. Entries are patterns of `fnmatch`.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from fnmatch import fnmatchcase
+
+from instrumentor.resolve.nature import Nature
+
+
+class Effect(Enum):
+    """What a known function does with the modules passed to it."""
+
+    IDENTITY = "returns its argument"
+    IDENTITY_TUPLE = "returns its arguments, as a tuple where there are several"
+    REPLACES = "returns its argument with other parameters in it"
+    WRAPS = "returns an object that holds its argument"
+    WRAPS_EACH = "returns its arguments, the modules among them wrapped, as a tuple where there are several"
+    WRAPS_FIRST = "returns a tuple whose first element wraps the argument"
+    WRAPS_REPLACING = "returns an object that holds its argument and has new parameters"
+    UNWRAPS = "returns what its argument holds"
+    COPIES = "returns a module of its own, made from its argument"
+    DERIVES = "returns another view of its argument's parameters"
+    COLLECTS = "returns a container with its arguments' elements"
+    READS = "looks at its argument and lets it go"
+    BUILDS = "returns a partial application"
+
+
+_MODULE_BASES = (
+    "torch.nn.Module",
+    "torch.jit.ScriptModule",
+    "lightning.LightningModule",
+    "pytorch_lightning.LightningModule",
+    "lightning.pytorch.LightningModule",
+    "lightning_fabric.*Module",
+    "transformers.*PreTrainedModel",
+    "transformers.*Model",
+    "transformers.*For[A-Z]*",
+    "transformers.*Mixin",
+    "diffusers.*Model",
+    "diffusers.ModelMixin",
+    "torchvision.models.*.[A-Z]*",
+    "timm.models.*.[A-Z]*",
+    "torch_geometric.nn.[A-Z]*",
+    "torchaudio.models.[A-Z]*",
+    "e3nn.nn.[A-Z]*",
+)
+
+_MODULE_FACTORIES = (
+    "torchvision.models.*",
+    "torchvision.models",
+    "torchaudio.models.*",
+    "torchaudio.pipelines.*.get_model",
+    "timm.create_model",
+    "timm.models.*",
+    "torch.hub.load",
+    "transformers.*Model*.from_pretrained",
+    "transformers.*Model*.from_config",
+    "transformers.*Model*._from_config",
+    "transformers.*For*.from_pretrained",
+    "transformers.*For*.from_config",
+    "transformers.*LMHead*.from_pretrained",
+    "diffusers.*Model*.from_pretrained",
+    "diffusers.*Model*.from_config",
+    "diffusers.Autoencoder*.from_pretrained",
+    "efficientnet_pytorch.EfficientNet.*",
+    "pretrainedmodels.*",
+    "segmentation_models_pytorch.[A-Z]*",
+    "segmentation_models_pytorch.create_model",
+    "open_clip.create_model",
+    "sentence_transformers.SentenceTransformer",
+    "monai.networks.nets.[A-Z]*",
+    "torchtune.models.*",
+    "torchrl.modules.[A-Z]*",
+    "torch_geometric.nn.[A-Z]*",
+)
+
+# Names of torch.nn that make modules without any parameter. What is not listed has parameters or may have some.
+_PARAMETER_FREE_LAYERS = (
+    "*Loss",
+    "Identity",
+    "Flatten",
+    "Unflatten",
+    "*Dropout*",
+    "Dropout*",
+    "ReLU*",
+    "[CGS]ELU",
+    "ELU",
+    "LeakyReLU",
+    "RReLU",
+    "Hard*",
+    "Softmax*",
+    "Softmin",
+    "LogSoftmax",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "LogSigmoid",
+    "Sigmoid",
+    "SiLU",
+    "Mish",
+    "GELU",
+    "GLU",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+    "*Pool[123]d",
+    "*Pad[123]d",
+    "Upsample*",
+    "UpsamplingNearest2d",
+    "UpsamplingBilinear2d",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "ChannelShuffle",
+    "CosineSimilarity",
+    "PairwiseDistance",
+    "Fold",
+    "Unfold",
+    "LocalResponseNorm",
+    "CrossMapLRN2d",
+)
+
+_CONTAINERS = ("Sequential", "ModuleList", "ModuleDict")
+
+_PARAMETER_FREE = ("torchvision.transforms.*Normalize", "torchvision.transforms.v2.[A-Z]*", "kornia.losses.*")
+
+_NOT_MODULES = (
+    "torch.*",
+    "torchvision.*",
+    "torchaudio.*",
+    "timm.*",
+    "transformers.*",
+    "datasets.*",
+    "evaluate.*",
+    "diffusers.*Scheduler*",
+    "numpy.*",
+    "pandas.*",
+    "scipy.*",
+    "sklearn.*",
+    "matplotlib.*",
+    "seaborn.*",
+    "PIL.*",
+    "cv2.*",
+    "tqdm.*",
+    "wandb.*",
+    "tensorboardX.*",
+    "tensorboard.*",
+    "yaml.*",
+    "omegaconf.*",
+    "hydra.utils.get_original_cwd",
+    "gym.*",
+    "gymnasium.*",
+    "accelerate.Accelerator",
+    "lightning.Trainer",
+    "lightning.Fabric",
+    "pytorch_lightning.Trainer",
+    "requests.*",
+    "absl.*",
+)
+
+_EFFECTS: tuple[tuple[str, Effect], ...] = (
+    ("torch.nn.DataParallel", Effect.WRAPS),
+    ("torch.nn.DistributedDataParallel", Effect.WRAPS),
+    ("torch.compile", Effect.WRAPS),
+    ("apex.parallel.DistributedDataParallel", Effect.WRAPS),
+    ("peft.get_peft_model", Effect.WRAPS),
+    ("peft.PeftModel*.from_pretrained", Effect.WRAPS),
+    ("fairscale.nn.data_parallel.ShardedDataParallel", Effect.WRAPS),
+    ("fairscale.nn.ShardedDataParallel", Effect.WRAPS),
+    ("lightning*.Fabric.setup_module", Effect.WRAPS),
+    ("lightning*.Fabric.setup", Effect.WRAPS_EACH),
+    ("accelerate.Accelerator.prepare", Effect.WRAPS_EACH),
+    ("accelerate.Accelerator.prepare_model", Effect.WRAPS),
+    ("accelerate.Accelerator.unwrap_model", Effect.UNWRAPS),
+    ("accelerate.utils.extract_model_from_parallel", Effect.UNWRAPS),
+    ("deepspeed.initialize", Effect.WRAPS_FIRST),
+    ("torch.distributed.fsdp.FullyShardedDataParallel", Effect.WRAPS_REPLACING),
+    ("torch.distributed.fsdp.fully_shard", Effect.REPLACES),
+    ("torch.distributed._composable.fsdp.fully_shard", Effect.REPLACES),
+    ("torch.distributed.tensor.parallel.parallelize_module", Effect.REPLACES),
+    ("torch.nn.SyncBatchNorm.convert_sync_batchnorm", Effect.IDENTITY),
+    ("apex.parallel.convert_syncbn_model", Effect.IDENTITY),
+    ("torch.nn.utils.spectral_norm", Effect.IDENTITY),
+    ("torch.nn.utils.weight_norm", Effect.IDENTITY),
+    ("torch.nn.utils.remove_*_norm", Effect.IDENTITY),
+    ("torch.nn.utils.parametrizations.*", Effect.IDENTITY),
+    ("torch.nn.utils.prune.*", Effect.IDENTITY),
+    ("apex.amp.initialize", Effect.IDENTITY_TUPLE),
+    ("typing.cast", Effect.IDENTITY),
+    ("copy.deepcopy", Effect.COPIES),
+    ("copy.copy", Effect.COPIES),
+    ("torch.optim.swa_utils.AveragedModel", Effect.COPIES),
+    ("timm.utils.ModelEma*", Effect.COPIES),
+    ("ema_pytorch.EMA", Effect.COPIES),
+    ("torch.jit.*", Effect.DERIVES),
+    ("torch.fx.*", Effect.DERIVES),
+    ("torch.export.*", Effect.DERIVES),
+    ("torch.onnx.*", Effect.DERIVES),
+    ("torch.quantization.*", Effect.DERIVES),
+    ("torch.ao.quantization.*", Effect.DERIVES),
+    ("torch.nn.init.*", Effect.READS),
+    ("torch.save", Effect.READS),
+    ("torch.load", Effect.READS),
+    ("torch.func.stack_module_state", Effect.DERIVES),
+    ("functools.partial", Effect.BUILDS),
+    ("collections.OrderedDict", Effect.COLLECTS),
+    ("collections.deque", Effect.COLLECTS),
+    ("itertools.chain", Effect.COLLECTS),
+    ("logging.*", Effect.READS),
+    *((f"builtins.{name}", Effect.COLLECTS) for name in ("list", "tuple", "set", "dict", "frozenset", "sorted")),
+    *((f"builtins.{name}", Effect.COLLECTS) for name in ("reversed", "filter", "zip", "enumerate", "iter")),
+    *(
+        (f"builtins.{name}", Effect.READS)
+        for name in ("print", "len", "isinstance", "issubclass", "str", "repr", "type", "id", "hasattr", "callable")
+    ),
+    *((f"builtins.{name}", Effect.READS) for name in ("sum", "any", "all", "max", "min", "bool", "vars", "dir")),
+)
+
+# Methods of nn.Module that return the module itself.
+IDENTITY_METHODS = frozenset(
+    "to cuda cpu xpu ipu mps half float double bfloat16 type train eval requires_grad_ apply share_memory"
+    " to_empty".split()
+)
+# Methods after which the module holds other parameters.
+REPLACING_METHODS = frozenset({"to_empty"})
+# Methods that return one of the module's submodules.
+SUBMODULE_METHODS = frozenset(
+    "get_submodule get_input_embeddings get_output_embeddings resize_token_embeddings get_encoder get_decoder".split()
+)
+# Methods that put their arguments into a module as its submodules.
+ADOPTING_METHODS = frozenset({"add_module", "register_module", "append", "extend", "insert", "update", "__setitem__"})
+# Methods that look at or change the module in place and give nothing away that trains.
+HARMLESS_METHODS = frozenset(
+    "load_state_dict state_dict named_parameters parameters modules named_modules children named_children buffers"
+    " named_buffers zero_grad register_buffer register_parameter extra_repr get_parameter".split()
+)
+# Attributes under which wrappers keep what they hold.
+UNWRAPPING_ATTRIBUTES = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "base_model"})
+# Using an object so says that it is a module ...
+MODULE_EVIDENCE = frozenset(
+    "parameters named_parameters named_modules modules children named_children eval requires_grad_ add_module"
+    " register_forward_hook register_forward_pre_hook register_full_backward_hook get_submodule named_buffers"
+    " configure_optimizers gradient_checkpointing_enable".split()
+)
+# ... and so only together with a call of the object itself.
+WEAK_EVIDENCE = frozenset("train to cuda cpu half float double zero_grad state_dict load_state_dict apply".split())
+CALLED = "()"
+WRAPPED = "a wrapper for modules"
+
+# Decorators that hand a function's source or bytecode to a compiler, which may not know the proxy.
+_COMPILING_DECORATORS = ("torch.jit.*", "torch.compile", "torch.compiler.*", "torch._dynamo.*", "numba.*", "triton.*")
+
+_CANONICAL_PREFIXES = (
+    ("torch.nn.parallel.distributed.", "torch.nn."),
+    ("torch.nn.parallel.data_parallel.", "torch.nn."),
+    ("torch.nn.parallel.", "torch.nn."),
+    ("torch.distributed.fsdp.fully_sharded_data_parallel.", "torch.distributed.fsdp."),
+    ("torch.nn.utils.parametrizations.", "torch.nn.utils.parametrizations."),
+    ("torch.nn.modules.", "torch.nn."),
+    ("lightning.pytorch.", "lightning."),
+    ("lightning.fabric.", "lightning."),
+    ("pytorch_lightning.core.", "pytorch_lightning."),
+    ("accelerate.accelerator.", "accelerate."),
+    ("transformers.models.", "transformers."),
+)
+
+
+def canonical_name(name: str) -> str:
+    """The shortest of the names by which a library's thing is known."""
+    for prefix, short in _CANONICAL_PREFIXES:
+        if name.startswith(prefix):
+            rest = name[len(prefix) :].split(".")
+            # `modules.linear.Linear` is `Linear`, but `SyncBatchNorm.convert_sync_batchnorm` keeps both parts.
+            first = next((i for i, part in enumerate(rest) if part[:1].isupper()), len(rest) - 1)
+            return short + ".".join(rest[first:])
+    return name
+
+
+def effect_of(name: str) -> Effect | None:
+    """What the function `name` does with modules passed to it; None where that is not known."""
+    name = canonical_name(name)
+    return next((effect for pattern, effect in _EFFECTS if fnmatchcase(name, pattern)), None)
+
+
+def nature_of_call(name: str) -> Nature:
+    """What calling the library's class or function `name` gives, its arguments aside."""
+    name = canonical_name(name)
+    if _is_layer(name):
+        layer = name.removeprefix("torch.nn.")
+        if layer in {"Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer"}:
+            return Nature.NOT_MODULE
+        return Nature.NO_PARAMS if _matches(layer, _PARAMETER_FREE_LAYERS) else Nature.MODULE
+    if _matches(name, _PARAMETER_FREE):
+        return Nature.NO_PARAMS
+    if _matches(name, _MODULE_FACTORIES):
+        return Nature.MODULE
+    if name == "torch.load":
+        return Nature.UNKNOWN  # mostly a checkpoint, sometimes a whole model: its use tells
+    if _matches(name, _MODULE_BASES):
+        return Nature.MODULE
+    if _matches(name, _NOT_MODULES) or name.partition(".")[0] in sys.stdlib_module_names:
+        return Nature.NOT_MODULE
+    return Nature.UNKNOWN
+
+
+def nature_of_base(name: str) -> Nature:
+    """What a class is whose base is the library's class `name`."""
+    name = canonical_name(name)
+    if _is_layer(name):
+        return nature_of_call(name)
+    if name == "torch.nn.Module":
+        return Nature.NO_PARAMS
+    if _matches(name, _MODULE_BASES) or _matches(name, _MODULE_FACTORIES):
+        return Nature.MODULE
+    if name.startswith(("torch.", "builtins.")) or name.partition(".")[0] in sys.stdlib_module_names:
+        return Nature.NOT_MODULE
+    return Nature.NOT_MODULE if _matches(name, ("numpy.*", "pandas.*", "torchvision.datasets.*")) else Nature.UNKNOWN
+
+
+def is_container(name: str) -> bool:
+    """Whether `name` is a torch.nn container, which is made of its arguments alone."""
+    name = canonical_name(name)
+    return name.startswith("torch.nn.") and name.removeprefix("torch.nn.") in _CONTAINERS
+
+
+def is_compiling_decorator(name: str) -> bool:
+    """Whether functions decorated with `name` are read by a compiler."""
+    return _matches(name, _COMPILING_DECORATORS)
+
+
+def _is_layer(name: str) -> bool:
+    layer = name.removeprefix("torch.nn.")
+    return layer != name and "." not in layer and layer[:1].isupper() and layer != "Module"
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

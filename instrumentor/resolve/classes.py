@@ -1,0 +1,177 @@
+"""Which of a project's classes are modules, and which of these have parameters."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import Class, Function, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from instrumentor.resolve.units import Project
+
+_REGISTERING = frozenset({"register_parameter", "add_module", "register_module"})
+
+
+class Hierarchy:
+    """The classes of a project with what is above and below each."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._natures: dict[str, Nature] = {}
+        self._bases: dict[str, tuple[Class | str | None, ...]] = {}
+
+    def resolve(self, unit: Unit, expression: ast.expr) -> Class | Function | Unit | str | None:
+        """What a name or a dotted name stands for, by the unit's imports and definitions alone."""
+        if isinstance(expression, ast.Name):
+            return self._resolve_name(unit, expression.id)
+        if isinstance(expression, ast.Attribute):
+            above = self.resolve(unit, expression.value)
+            if isinstance(above, Unit):
+                return self.project.member(above, expression.attr)
+            return f"{above}.{expression.attr}" if isinstance(above, str) else None
+        if isinstance(expression, ast.Subscript):  # Generic[T]
+            return self.resolve(unit, expression.value)
+        return None
+
+    def _resolve_name(self, unit: Unit, name: str) -> Class | Function | Unit | str | None:
+        found = self.project.member(unit, name)
+        if found is None and name not in unit.imports and hasattr(builtins, name):
+            return f"builtins.{name}"
+        return found
+
+    def bases(self, cls: Class) -> tuple[Class | str | None, ...]:
+        """What the bases of a class stand for; None for those that cannot be resolved."""
+        if cls.key not in self._bases:
+            found = (self.resolve(cls.unit, base) for base in cls.node.bases)
+            self._bases[cls.key] = tuple(base if isinstance(base, (Class, str)) else None for base in found)
+        return self._bases[cls.key]
+
+    def ancestors(self, cls: Class) -> list[Class]:
+        """The class and those above it within the project, nearest first."""
+        found: dict[str, Class] = {}
+        pending = [cls]
+        while pending:
+            current = pending.pop(0)
+            if current.key not in found:
+                found[current.key] = current
+                pending.extend(base for base in self.bases(current) if isinstance(base, Class))
+        return list(found.values())
+
+    def library_bases(self, cls: Class) -> list[str | None]:
+        """The bases outside the project of a class and of those above it; None for unresolvable ones."""
+        return [base for each in self.ancestors(cls) for base in self.bases(each) if not isinstance(base, Class)]
+
+    def descendants(self, cls: Class) -> list[Class]:
+        """The classes below a class in the units read so far."""
+        units = [unit for unit in self.project.units.values() if unit is not None]
+        classes = [each for unit in units for each in unit.class_of.values()]
+        return [each for each in classes if each is not cls and cls in self.ancestors(each)]
+
+    def method(self, cls: Class, name: str) -> Function | None:
+        """The method that an instance of exactly this class has."""
+        return next((each.methods[name] for each in self.ancestors(cls) if name in each.methods), None)
+
+    def is_module(self, cls: Class) -> bool:
+        """Whether instances are modules, with parameters or without."""
+        return self.nature(cls) in (Nature.MODULE, Nature.NO_PARAMS)
+
+    def nature(self, cls: Class) -> Nature:
+        """What calling the class gives."""
+        if cls.key not in self._natures:
+            self._natures[cls.key] = Nature.MODULE  # what a recursive mention of the class counts as
+            self._natures[cls.key] = self._find_nature(cls)
+        return self._natures[cls.key]
+
+    def _find_nature(self, cls: Class) -> Nature:
+        kinds = [self._nature_of_base(cls, base) for base in self.library_bases(cls)]
+        best = max(kinds, default=Nature.NOT_MODULE)
+        if best is Nature.UNKNOWN and "forward" in _names_defined(self, cls):
+            return Nature.MODULE
+        if best is Nature.NO_PARAMS and any(self._may_have_parameters(each) for each in self.ancestors(cls)):
+            return Nature.MODULE
+        return best
+
+    def _nature_of_base(self, cls: Class, base: str | None) -> Nature:
+        return Nature.UNKNOWN if base is None else catalogue.nature_of_base(base)
+
+    def _may_have_parameters(self, cls: Class) -> bool:
+        """Whether anything in the class may be a parameter or a module that has some."""
+        called = {
+            node.func.attr
+            for node in ast.walk(cls.node)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_self(node.func.value)
+        }
+        if called & _REGISTERING:
+            return True
+        iterated = _attributes_iterated(cls.node)
+        return any(
+            any(self._is_parameter_maker(cls.unit, call) for call in _calls(value))
+            or (attribute in called | iterated and not self._is_parameter_free(cls.unit, value))
+            for attribute, value in _attribute_stores(cls.node)
+        )
+
+    def _is_parameter_maker(self, unit: Unit, call: ast.Call) -> bool:
+        found = self.resolve(unit, call.func)
+        if isinstance(found, Class):
+            return self.nature(found) is Nature.MODULE
+        if isinstance(found, str):
+            name = catalogue.canonical_name(found)
+            if catalogue.is_container(name):
+                return not call.args  # an empty one is filled later; a full one is what its elements are
+            return name == "torch.nn.Parameter" or catalogue.nature_of_call(name) is Nature.MODULE
+        return False
+
+    def _is_parameter_free(self, unit: Unit, value: ast.expr) -> bool:
+        """Whether a value that the class calls is known to hold no parameter."""
+        if not isinstance(value, ast.Call):
+            return isinstance(value, (ast.Lambda, ast.Constant))
+        found = self.resolve(unit, value.func)
+        if isinstance(found, Class):
+            return self.nature(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
+        if not isinstance(found, str):
+            return False
+        if catalogue.is_container(found):
+            return all(self._is_parameter_free(unit, argument) for argument in value.args)
+        return catalogue.nature_of_call(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
+
+
+def _names_defined(hierarchy: Hierarchy, cls: Class) -> set[str]:
+    return {name for each in hierarchy.ancestors(cls) for name in each.methods}
+
+
+def _is_self(expression: ast.expr) -> bool:
+    return isinstance(expression, ast.Name) and expression.id == "self"
+
+
+def _calls(value: ast.expr) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(value) if isinstance(node, ast.Call))
+
+
+def _attribute_stores(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    for node in ast.walk(cls):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            targets = [node.target]
+        value = getattr(node, "value", None)
+        for target in targets:
+            for each in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+                if isinstance(each, ast.Attribute) and _is_self(each.value) and isinstance(value, ast.expr):
+                    yield each.attr, value
+
+
+def _attributes_iterated(cls: ast.ClassDef) -> set[str]:
+    iterables = [node.iter for node in ast.walk(cls) if isinstance(node, (ast.For, ast.comprehension))]
+    return {
+        node.attr
+        for iterable in iterables
+        for node in ast.walk(iterable)
+        if isinstance(node, ast.Attribute) and _is_self(node.value)
+    }

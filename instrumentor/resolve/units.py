@@ -1,0 +1,228 @@
+"""The files that a script is made of: parsed, never imported, and read only as far as its names lead."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from instrumentor.errors import InstrumentError
+from instrumentor.source_text import decode, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+SCRIPT = ""
+# Projects are small where scripts are; a bound keeps a stray import of a huge neighbour from costing minutes.
+MAX_UNITS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One function of a unit; `key` names it in all units."""
+
+    key: str
+    node: FunctionNode
+    unit: Unit
+    owner: Class | None
+    parent: Function | None
+
+    @property
+    def name(self) -> str:
+        """Its name; `lambda` for those without."""
+        return "lambda" if isinstance(self.node, ast.Lambda) else self.node.name
+
+
+@dataclass(frozen=True, eq=False)
+class Class:
+    """One class of a unit; `key` names it in all units."""
+
+    key: str
+    node: ast.ClassDef
+    unit: Unit
+    methods: dict[str, Function] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """One parsed file.
+
+    Attributes:
+        name: its path relative to the script's directory; `SCRIPT` for the script itself.
+        folder: the folder that its relative imports start from.
+        imports: every name bound by an import anywhere in it, as a dotted name; relative ones start with dots.
+        stars: the modules it imports everything from.
+        parents: the node above each node.
+    """
+
+    name: str
+    folder: str
+    tree: ast.Module
+    imports: dict[str, str] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    classes: dict[str, Class] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    class_of: dict[ast.ClassDef, Class] = field(default_factory=dict)
+    function_of: dict[ast.AST, Function] = field(default_factory=dict)
+    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+
+
+def index_unit(name: str, folder: str, tree: ast.Module) -> Unit:
+    """List what a parsed file defines and imports."""
+    unit = Unit(name, folder, tree)
+    _index(unit, tree, None, None, "")
+    return unit
+
+
+def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """The names that an import binds, with what each stands for; `*` is among them as it is written."""
+    if isinstance(statement, ast.Import):
+        return {
+            alias.asname or alias.name.partition(".")[0]: alias.name if alias.asname else alias.name.partition(".")[0]
+            for alias in statement.names
+        }
+    module = "." * statement.level + (statement.module or "")
+    joint = "" if module.endswith(".") or not module else "."
+    return {alias.asname or alias.name: f"{module}{joint}{alias.name}" for alias in statement.names}
+
+
+def _index(unit: Unit, node: ast.AST, owner: Class | None, parent: Function | None, prefix: str) -> None:
+    # An explicit stack: generated scripts nest deeper than Python's own.
+    pending: list[tuple[ast.AST, Class | None, Function | None, str]] = [(node, owner, parent, prefix)]
+    while pending:
+        above, owner, parent, prefix = pending.pop()
+        for child in ast.iter_child_nodes(above):
+            # Context and operator nodes are shared between trees, which would make the map wrong for them only.
+            unit.parents[child] = above
+            within = (owner, parent, prefix)
+            if isinstance(child, ast.ClassDef):
+                within = _index_class(unit, child, parent, prefix)
+            elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                within = _index_function(unit, child, above, owner, parent, prefix)
+            elif isinstance(child, (ast.Import, ast.ImportFrom)):
+                _index_import(unit, child)
+            pending.append((child, *within))
+
+
+def _index_class(
+    unit: Unit, node: ast.ClassDef, parent: Function | None, prefix: str
+) -> tuple[Class, Function | None, str]:
+    found = Class(f"{unit.name}:{prefix}{node.name}@{node.lineno}", node, unit)
+    unit.class_of[node] = found
+    if not prefix or node.name not in unit.classes:
+        unit.classes[node.name] = found
+    return found, parent, f"{prefix}{node.name}."
+
+
+def _index_function(
+    unit: Unit, node: FunctionNode, above: ast.AST, owner: Class | None, parent: Function | None, prefix: str
+) -> tuple[Class | None, Function, str]:
+    name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+    key = f"{unit.name}:{prefix}{name}@{node.lineno}:{node.col_offset}"
+    found = Function(key, node, unit, owner, parent)
+    unit.function_of[node] = found
+    if above is not unit.tree and isinstance(above, ast.ClassDef) and owner is not None:
+        owner.methods[name] = found
+    elif not isinstance(node, ast.Lambda) and (not prefix or name not in unit.functions):
+        unit.functions[name] = found
+    return owner, found, f"{prefix}{name}."
+
+
+def _index_import(unit: Unit, node: ast.Import | ast.ImportFrom) -> None:
+    for name, target in imported_names(node).items():
+        if name == "*":
+            unit.stars.append(target.removesuffix("*").rstrip(".") or target.removesuffix("*"))
+        else:
+            unit.imports.setdefault(name, target)
+
+
+class Project:
+    """The units that a script's imports lead to, each read once."""
+
+    def __init__(self, script: Unit, read_sibling: Callable[[str], bytes | None] | None) -> None:
+        self.script = script
+        self._read_sibling = read_sibling
+        self.units: dict[str, Unit | None] = {SCRIPT: script}
+
+    def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
+        """What an imported dotted name stands for.
+
+        Returns:
+            A class, function or whole unit of the project; a dotted name of a library; or None for a project's
+            variable or a name that its unit does not have.
+        """
+        return self._lookup(unit, dotted, depth=12)
+
+    def member(self, unit: Unit, name: str) -> Class | Function | Unit | str | None:
+        """What `name` stands for at the top of a unit."""
+        return self._member(unit, name, depth=12)
+
+    def _lookup(self, unit: Unit, dotted: str, depth: int) -> Class | Function | Unit | str | None:
+        if depth == 0:
+            return None
+        level = len(dotted) - len(dotted.lstrip("."))
+        parts = [part for part in dotted[level:].split(".") if part]
+        folder = ""
+        if level:
+            folder = posixpath.normpath(posixpath.join(unit.folder or ".", *[".."] * (level - 1)))
+            folder = "" if folder == "." else folder
+        for count in range(len(parts), -1 if level else 0, -1):
+            found = self._unit_at(posixpath.join(folder, *parts[:count]), unit)
+            if found is None:
+                continue
+            if count == len(parts):
+                return found
+            result: Class | Function | Unit | str | None = found
+            for part in parts[count:]:
+                if not isinstance(result, Unit):
+                    return None
+                result = self._member(result, part, depth - 1)
+            return result
+        return None if level else dotted
+
+    def _member(self, unit: Unit, name: str, depth: int) -> Class | Function | Unit | str | None:
+        if depth == 0:
+            return None
+        if name in unit.classes:
+            return unit.classes[name]
+        if name in unit.functions:
+            return unit.functions[name]
+        if name in unit.imports:
+            return self._lookup(unit, unit.imports[name], depth - 1)
+        for star in unit.stars:
+            source = self._lookup(unit, star, depth - 1)
+            if isinstance(source, Unit):
+                found = self._member(source, name, depth - 1)
+                if found is not None:
+                    return found
+        return self._unit_at(posixpath.join(unit.folder, name), unit) if _is_package(unit) else None
+
+    def _unit_at(self, path: str, asking: Unit) -> Unit | None:
+        """The unit `path.py` or `path/__init__.py`; None where the project has neither."""
+        if self._read_sibling is None:
+            return None
+        package = f"{path}/__init__.py" if path else "__init__.py"
+        for name in (package, f"{path}.py") if path else (package,):
+            if name not in self.units:
+                self.units[name] = self._read(name) if len(self.units) < MAX_UNITS else None
+            found = self.units[name]
+            if found is not None and found is not asking:
+                return found
+        return None
+
+    def _read(self, name: str) -> Unit | None:
+        assert self._read_sibling is not None
+        content = self._read_sibling(name)
+        if content is None:
+            return None
+        try:
+            tree = parse(decode(content, source_name=name), source_name=name)
+        except InstrumentError:
+            return None  # a broken neighbour is not this script's mistake: its names are judged by their use
+        return index_unit(name, posixpath.dirname(name), tree)
+
+
+def _is_package(unit: Unit) -> bool:
+    return posixpath.basename(unit.name) == "__init__.py"

@@ -1,0 +1,27 @@
+"""What the user asked for, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+LogLevel = Literal["WARNING", "INFO", "DEBUG"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The choices that change what is written into a script.
+
+    Attributes:
+        logdir: directory the instrumented script writes its trace to; a name ending in `.log` asks for a text log.
+        log_level: how much the runtime records.
+        recurse: whether the proxies reach the submodules of a wrapped model.
+        select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
+        skip: name globs of the bindings to leave alone; wins over `select`.
+    """
+
+    logdir: str = "proxy_trace"
+    log_level: LogLevel = "INFO"
+    recurse: bool = True
+    select: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()

@@ -1,0 +1,151 @@
+"""A script's bytes as text and lines, in a way that can be turned back to the byte."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from dataclasses import dataclass
+
+from instrumentor.errors import SourceDecodeError, SourceSyntaxError
+
+# Where Python's tokenizer ends lines: not where str.splitlines() does, which also takes form feeds and U+2028.
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_LINE_END = re.compile(r"(?:\r\n|\r|\n)\Z")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """One decoded script.
+
+    Attributes:
+        bom: the byte order mark, or nothing.
+        encoding: the codec that its declaration names; UTF-8 without one.
+        lines: the text in Python's own lines, each with its line end.
+    """
+
+    bom: bytes
+    encoding: str
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """All lines in one, without the byte order mark."""
+        return "".join(self.lines)
+
+    @property
+    def newline(self) -> str:
+        """The line end of the first line that has one; a line feed where none has."""
+        return line_end(self.lines[0]) or "\n" if self.lines else "\n"
+
+    @property
+    def has_final_newline(self) -> bool:
+        """Whether one more line could be appended as it is."""
+        return not self.lines or bool(line_end(self.lines[-1]))
+
+    def column(self, line: int, byte_offset: int) -> int:
+        """The character column of what `ast` puts at `byte_offset` (of UTF-8) of line `line` (from 1)."""
+        text = self.lines[line - 1] if line <= len(self.lines) else ""
+        if text.isascii():
+            return byte_offset
+        return len(text.encode("utf-8")[:byte_offset].decode("utf-8", errors="ignore"))
+
+    def encode(self, lines: tuple[str, ...]) -> bytes:
+        """The bytes of other lines in this script's encoding."""
+        return self.bom + "".join(lines).encode(self.encoding)
+
+    def can_encode(self, text: str) -> bool:
+        """Whether this script's encoding has all characters of `text`."""
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError:
+            return False
+        return True
+
+
+def line_end(line: str) -> str:
+    """The characters that end `line`; empty on a last line without any."""
+    found = _LINE_END.search(line)
+    return found[0] if found else ""
+
+
+def split_lines(text: str) -> tuple[str, ...]:
+    """Split where Python's tokenizer does, keeping the line ends."""
+    return tuple(_LINE.findall(text))
+
+
+def decode(source: bytes, *, source_name: str) -> SourceText:
+    """Decode a script as Python would.
+
+    Raises:
+        SourceDecodeError: the declared encoding is unknown or does not fit the bytes.
+    """
+    bom = _BOM if source.startswith(_BOM) else b""
+    body = source[len(bom) :]
+    try:
+        # A declaration may end in a lone carriage return, which BytesIO.readline() does not know as a line end.
+        head = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        declared, _ = tokenize.detect_encoding(io.BytesIO(head).readline)
+        encoding = "utf-8" if declared == "utf-8-sig" else declared
+        text = body.decode(encoding)
+        survives = text.encode(encoding) == body
+    except UnicodeDecodeError as error:
+        line = len(split_lines(body[: error.start].decode("latin-1") + " "))
+        raise SourceDecodeError(
+            f"byte 0x{body[error.start]:02x} is not {error.encoding}; declare the file's encoding in its first two"
+            " lines (`# -*- coding: ... -*-`) or save it as UTF-8",
+            path=source_name,
+            line=line,
+        ) from None
+    except (SyntaxError, LookupError, UnicodeError, ValueError) as error:
+        raise SourceDecodeError(
+            f"{error}; correct the coding declaration or save the file as UTF-8", path=source_name
+        ) from None
+    if not survives:
+        raise SourceDecodeError(
+            f"the bytes do not survive being decoded and encoded again as {encoding}; save the file as UTF-8",
+            path=source_name,
+        )
+    return SourceText(bom, encoding, split_lines(text))
+
+
+def parse(source: SourceText, *, source_name: str) -> ast.Module:
+    """Parse a script.
+
+    Raises:
+        SourceSyntaxError: this interpreter's grammar refuses it.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in the user's strings are not ours to report
+            return ast.parse(source.text)
+    except SyntaxError as error:
+        raise SourceSyntaxError(
+            f"not Python that this interpreter can parse ({error.msg}); correct it, or run this tool with the"
+            " Python version that the script is written for",
+            path=source_name,
+            line=error.lineno,
+            column=error.offset,
+        ) from None
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond the parser's stack
+        raise SourceSyntaxError(
+            f"not Python that this interpreter can parse ({error or type(error).__name__}); correct it",
+            path=source_name,
+        ) from None
+
+
+def read_comments(source: SourceText) -> dict[int, str]:
+    """The real comments (not look-alikes in strings) by line; none where the tokenizer refuses the text."""
+    # The tokenizer is fed line feeds only: some versions take a lone carriage return for a character.
+    text = "".join(line.removesuffix(line_end(line)) + "\n" for line in source.lines)
+    comments: dict[int, str] = {}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                comments[token.start[0]] = token.string
+    except (tokenize.TokenError, SyntaxError):
+        return {}
+    return comments

@@ -1,0 +1,101 @@
+"""Instrumented text back to the original, by the source comment alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from instrumentor import emit
+from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceDecodeError
+from instrumentor.source_text import decode, line_end
+
+if TYPE_CHECKING:
+    from instrumentor.source_text import SourceText
+
+_ADDED_LINE = re.compile(r"\+(\d+)")
+_ADDED_SPAN = re.compile(r"(\d+):(\d+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class Undone:
+    """The original's bytes and the path that the source comment records for it."""
+
+    original: bytes
+    recorded_source: str
+
+
+@dataclass(frozen=True)
+class _SourceComment:
+    source: str
+    sha256: str
+    lines: frozenset[int]
+    spans: tuple[tuple[int, int, int], ...]
+    had_final_newline: bool
+
+
+def undo(source: bytes, *, source_name: str) -> Undone:
+    """Take out what was added.
+
+    Raises:
+        NotInstrumentedError: `source` ends with no source comment.
+        EditedSinceError: what is left does not have the recorded hash.
+    """
+    try:
+        text = decode(source, source_name=source_name)
+    except SourceDecodeError:
+        raise _not_instrumented(source_name) from None
+    comment = _read_comment(text)
+    if comment is None:
+        raise _not_instrumented(source_name)
+    original = text.encode(_without_additions(text, comment))
+    if hashlib.sha256(original).hexdigest() != comment.sha256:
+        raise EditedSinceError(
+            "edited since it was instrumented, so the original cannot be told from the edits; take the original"
+            f" ({comment.source}) and instrument it again, or take the added lines and the last comment out by hand",
+            path=source_name,
+            line=len(text.lines),
+        )
+    return Undone(original, comment.source)
+
+
+def _not_instrumented(source_name: str) -> NotInstrumentedError:
+    return NotInstrumentedError(
+        "not instrumented, so there is nothing to revert: it does not end with a `# instrument: format=1` comment;"
+        " name a file that `instrument` wrote",
+        path=source_name,
+    )
+
+
+def _read_comment(text: SourceText) -> _SourceComment | None:
+    last = text.lines[-1] if text.lines else ""
+    found = emit.SOURCE_COMMENT.fullmatch(last.removesuffix(line_end(last)))
+    if found is None:
+        return None
+    lines: set[int] = set()
+    spans: list[tuple[int, int, int]] = []
+    for entry in filter(None, found["added"].split(",")):
+        if whole := _ADDED_LINE.fullmatch(entry):
+            lines.add(int(whole[1]))
+        elif part := _ADDED_SPAN.fullmatch(entry):
+            spans.append((int(part[1]), int(part[2]), int(part[3])))
+        else:
+            return None
+    try:
+        recorded = json.loads(found["source"])
+    except ValueError:
+        return None
+    return _SourceComment(recorded, found["sha256"], frozenset(lines), tuple(spans), not found["no_newline"])
+
+
+def _without_additions(text: SourceText, comment: _SourceComment) -> tuple[str, ...]:
+    lines = list(text.lines[:-1])
+    for line, start, end in sorted(comment.spans, reverse=True):
+        if line <= len(lines):
+            lines[line - 1] = lines[line - 1][:start] + lines[line - 1][end:]
+    kept = [line for number, line in enumerate(lines, start=1) if number not in comment.lines]
+    if not comment.had_final_newline and kept:
+        kept[-1] = kept[-1].removesuffix(line_end(kept[-1]))
+    return tuple(kept)

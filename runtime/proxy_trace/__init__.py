@@ -1,0 +1,1 @@
+"""Reads what `proxy_wrapper` wrote, without torch."""

@@ -1,0 +1,300 @@
+"""The `proxy-trace` command: options in, one call, an exit code out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, cast
+
+import typer
+
+from proxy_wrapper import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_DEFAULT_RUN: Final = "proxy_trace"
+_WRONG_INPUT: Final = 2
+_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
+_READER_GONE: Final = 141  # 128 + SIGPIPE
+
+_HELP = """
+Read what an instrumented script has left behind.
+
+[bold]Examples[/bold]
+
+  [cyan]proxy-trace summary[/cyan]                        is anything wrong in the newest run?
+  [cyan]proxy-trace summary other_dir/RUN_ID[/cyan]      the same of a certain run
+  [cyan]proxy-trace show --kind non_finite[/cyan]         every first NaN, and its line
+  [cyan]proxy-trace show --name 'model.fc1.*'[/cyan]      how a layer's parameters moved
+  [cyan]proxy-trace log | less[/cyan]                     the whole run as a text log
+
+RUN is a run directory, one of its .jsonl files, or the logdir, of which the
+newest run is taken. Without RUN it is ./proxy_trace, where scripts write.
+"""
+
+_EPILOG = """
+[bold]Exit codes[/bold]
+
+  0    done, whatever was found
+  2    wrong usage, or there is no trace that can be read
+  130  interrupted
+"""
+
+_SUMMARY_HELP = """
+Say what happened in a run, and first of all what looks wrong.
+
+That is: non-finite values (the first one first), parameters that training never changed and why, modules that
+were never called, problems of tracing, and trace files that break off. Then a table of modules (calls and
+times) and one of parameters (updates, and how their values moved).
+
+[bold]Examples[/bold]
+
+  [cyan]proxy-trace summary[/cyan]
+  [cyan]proxy-trace summary proxy_trace --rank 3[/cyan]
+  [cyan]proxy-trace summary --format json | jq '.findings[]'[/cyan]
+"""
+
+_SHOW_HELP = """
+Show the events of a run, one to a line, with time, step, module and the line of the script.
+
+Options narrow down: an event must meet all of them, and one of the values where an option is given several times.
+Globs match whole names, and * matches dots too.
+
+[bold]Examples[/bold]
+
+  [cyan]proxy-trace show --limit 50[/cyan]
+  [cyan]proxy-trace show --kind gradient,update --name model.fc1.weight[/cyan]
+  [cyan]proxy-trace show --step 100-102 --module 'model.encoder*'[/cyan]
+  [cyan]proxy-trace show --kind update --format json | jq .statistics.norm[/cyan]
+
+The definitions of places in the script are left out, unless --kind location asks for them.
+"""
+
+_LOG_HELP = """
+Print a run as the text log that a logdir ending in .log gets.
+
+[bold]Examples[/bold]
+
+  [cyan]proxy-trace log | less[/cyan]
+  [cyan]proxy-trace log proxy_trace | grep -A2 _obj[/cyan]
+"""
+
+app = typer.Typer(
+    name="proxy-trace",
+    help=_HELP,
+    epilog=_EPILOG,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Format(str, Enum):
+    """The values of `--format`."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+RunArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="RUN",
+        help=f"A run directory, one of its .jsonl files, or the logdir (its newest run). Default: ./{_DEFAULT_RUN}",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
+RankOption = Annotated[
+    int | None,
+    typer.Option("--rank", metavar="N", min=0, help="Only what rank N of the run recorded.", show_default=False),
+]
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"proxy-trace {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def proxy_trace(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001  Its callback does the work.
+        bool,
+        typer.Option("--version", "-V", help="Show the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Print the help if there is no command; the text of `--help` is `_HELP`."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(help=_SUMMARY_HELP)
+def summary(run: RunArgument = None, output: FormatOption = Format.TEXT, rank: RankOption = None) -> None:
+    """Say what happened in a run; the text of `--help` is `_SUMMARY_HELP`."""
+    import msgspec
+
+    from proxy_trace.colour import Palette
+    from proxy_trace.progress import progress_bar
+    from proxy_trace.summary import summarize
+    from proxy_trace.summary_text import summary_lines
+    from proxy_trace.trace import Trace
+
+    trace = Trace.open(_run_or_default(run))
+    if rank is not None:
+        trace = trace.of_rank(rank)
+    with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
+        result = summarize(trace, on_progress)
+    if output is Format.JSON:
+        _print_lines([msgspec.json.format(msgspec.json.encode(result)).decode()])
+    else:
+        _print_lines(summary_lines(result, Palette.for_stream(sys.stdout), tables_of_all=rank is not None))
+
+
+@app.command(help=_SHOW_HELP)
+def show(
+    run: RunArgument = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind", "-k", metavar="KIND", help="This kind of event; several with commas.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            "-n",
+            metavar="GLOB",
+            help="Something named in the event: a parameter, a module, a function, an attribute.",
+            show_default=False,
+        ),
+    ] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--module", "-m", metavar="GLOB", help="The module called, or being called meanwhile.", show_default=False
+        ),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            "--step",
+            "-s",
+            metavar="N|A-B",
+            help="Optimizer steps, from 0: one, a range, or an open range (100-).",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-l", metavar="N", min=1, help="Stop after N events.", show_default=False),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+    rank: RankOption = None,
+) -> None:
+    """Show events; the text of `--help` is `_SHOW_HELP`."""
+    from itertools import islice
+
+    import msgspec
+
+    from proxy_trace.colour import Palette
+    from proxy_trace.selection import Selection, StepRange
+    from proxy_trace.show import EventLines, resolve, select_events
+    from proxy_trace.trace import Trace
+
+    selection = Selection(kind or (), name or (), module or (), StepRange.parse(step) if step is not None else None)
+    trace = Trace.open(_run_or_default(run))
+    if rank is not None:
+        trace = trace.of_rank(rank)
+    names = [file.names() for file in trace.files]
+    sightings = islice(select_events(trace, names, selection), limit)
+    if output is Format.JSON:
+        encode = msgspec.json.Encoder().encode
+        _print_lines(encode(resolve(sighting)).decode() for sighting in sightings)
+        return
+    lines = EventLines(names, Palette.for_stream(sys.stdout))
+    _print_lines([lines.header()])
+    _print_lines(map(lines.line, sightings))
+
+
+@app.command(help=_LOG_HELP)
+def log(run: RunArgument = None, rank: RankOption = None) -> None:
+    """Print a run as text; the text of `--help` is `_LOG_HELP`."""
+    from proxy_trace.errors import TextLogError
+    from proxy_trace.log import log_lines, text_log_lines
+    from proxy_trace.trace import Trace
+
+    try:
+        trace = Trace.open(_run_or_default(run))
+    except TextLogError as error:
+        _print_lines(text_log_lines(error.path))
+        return
+    _print_lines(log_lines(trace if rank is None else trace.of_rank(rank)))
+
+
+def _run_or_default(run: Path | None) -> Path:
+    """The RUN given, or the one that scripts write to if none is.
+
+    Raises:
+        NoRunGivenError: if that does not exist.
+    """
+    from proxy_trace.errors import NoRunGivenError
+
+    if run is not None:
+        return run
+    default = Path(_DEFAULT_RUN)
+    if not default.exists():
+        raise NoRunGivenError(_DEFAULT_RUN)
+    return default
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    """Write lines to standard output; end quietly if nobody reads any more, as with `| head`.
+
+    Raises:
+        typer.Exit: if nobody does.
+    """
+    stream = sys.stdout
+    try:
+        stream.writelines(f"{line}\n" for line in lines)
+        stream.flush()
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more at its end; that must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise typer.Exit(_READER_GONE) from None
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run the command with `arguments` and give back its exit code; a mistake of the user is told in one line."""
+    from proxy_trace.errors import TraceError
+
+    # UsageError is not among typer's own names, and whose it is (click's or typer's copy) depends on its version.
+    usage_error = cast("type[Exception]", typer.BadParameter.__base__)
+    try:
+        code = app(args=arguments, prog_name="proxy-trace", standalone_mode=False)
+    except TraceError as error:
+        message = str(error)
+    except usage_error as error:
+        said = getattr(error, "format_message", error.__str__)()
+        message = f"{said.rstrip('.')}. Try 'proxy-trace --help'."
+    except (KeyboardInterrupt, typer.Abort):
+        return _INTERRUPTED
+    else:
+        return code if isinstance(code, int) else 0
+    from proxy_trace.colour import Palette
+
+    print(f"proxy-trace: {Palette.for_stream(sys.stderr).paint('error:', 'red')} {message}", file=sys.stderr)
+    return _WRONG_INPUT
+
+
+def main() -> None:
+    """Run the command with the arguments of this process; the entry point of the distribution."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.exit(run_command(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""What a user of `proxy-trace` can get wrong, one class each; the message says what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class TraceError(Exception):
+    """The base of all errors that `proxy-trace` reports in one line."""
+
+
+class TraceNotFoundError(TraceError):
+    """There is no such file or directory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: no such file or directory. Give a run directory, one of its .jsonl files, or the logdir."
+        )
+
+
+class NoRunGivenError(TraceError):
+    """No RUN was given, and there is no default."""
+
+    def __init__(self, default: str) -> None:
+        super().__init__(
+            f"no RUN was given, and there is no '{default}' here. "
+            "Give a run directory, one of its .jsonl files, or the logdir."
+        )
+
+
+class NoTraceError(TraceError):
+    """A directory holds no trace."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: holds no trace: there is no .jsonl file in it, nor in a run directory below it.")
+
+
+class UnreadableFileError(TraceError):
+    """The operating system would not let us read."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{path}: cannot be read: {error.strerror or error}.")
+
+
+class NotATraceError(TraceError):
+    """A file does not begin as a trace does."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"{path}: is no trace: {reason}.")
+
+
+class NewerFormatError(TraceError):
+    """A trace was written by a later version than this reader knows."""
+
+    def __init__(self, path: Path, found: int, known: int) -> None:
+        super().__init__(
+            f"{path}: has trace format {found}, and this proxy-trace reads up to format {known}. "
+            "Upgrade the package that proxy-trace came with."
+        )
+
+
+class TextLogError(TraceError):
+    """A text log was given where records are needed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: is a text log, which has lines to read and no records to work with; print it with "
+            "'proxy-trace log'. For a JSON Lines trace give Proxy.Proxy a logdir that does not end in .log, "
+            'such as logdir="proxy_trace", and run the script again.'
+        )
+
+
+class UnknownKindError(TraceError):
+    """An event kind that does not exist."""
+
+    def __init__(self, kind: str, valid: Iterable[str]) -> None:
+        super().__init__(f"there is no event kind '{kind}'. Kinds are: {', '.join(valid)}.")
+
+
+class StepRangeError(TraceError):
+    """A range of steps that cannot be understood."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"'{text}' is no range of steps. Give one step (7), a range (2-5), or an open one (100- or -10)."
+        )
+
+
+class NoSuchRankError(TraceError):
+    """A rank that left no file in this run."""
+
+    def __init__(self, rank: int, ranks: Iterable[int]) -> None:
+        super().__init__(f"no file of rank {rank} in this run. Ranks are: {', '.join(map(str, ranks))}.")

@@ -1,0 +1,54 @@
+"""Finds the files of a run: from a logdir the newest run, from a run directory its files."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.errors import NoTraceError, TextLogError, TraceNotFoundError, UnreadableFileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_RUN_ID: Final = re.compile(r"\d{8}T\d{6}")
+
+
+def find_run_files(path: Path) -> list[Path]:
+    """The trace files that `path` stands for, sorted by name.
+
+    Args:
+        path: a trace file, a run directory, or a logdir, of which the newest run is taken.
+
+    Raises:
+        TraceNotFoundError: if there is nothing at `path`.
+        TextLogError: if `path` is a text log, or a directory that holds only such.
+        NoTraceError: if a directory holds no trace.
+        UnreadableFileError: if the file system refuses.
+    """
+    try:
+        if not path.exists():
+            raise TraceNotFoundError(path)
+        if not path.is_dir():
+            if path.suffix == ".log":
+                raise TextLogError(path)
+            return [path]
+        return _files_in(path) or _files_of_newest_run(path)
+    except OSError as error:
+        raise UnreadableFileError(path, error) from error
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("*.jsonl") if file.is_file())
+
+
+def _files_of_newest_run(logdir: Path) -> list[Path]:
+    """The files of the last run by name; a folder whose name is no run id counts only where there is no other."""
+    runs = [folder for folder in logdir.iterdir() if folder.is_dir()]
+    for run in sorted(runs, key=lambda run: (_RUN_ID.match(run.name) is not None, run.name), reverse=True):
+        files = _files_in(run)
+        if files:
+            return files
+    logs = [file for file in logdir.glob("*.log") if file.is_file()]
+    if logs:
+        raise TextLogError(max(logs, key=lambda file: file.stat().st_mtime))
+    raise NoTraceError(logdir)

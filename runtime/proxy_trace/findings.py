@@ -1,0 +1,247 @@
+"""What looks wrong in a run: the reason why somebody reads a trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from proxy_trace.summary import ModuleSummary, ProcessCollector, TensorSummary
+    from proxy_trace.trace import DamagedFile
+
+_KINDS: Final = ("never_updated", "never_called", "problem", "incomplete", "frozen")
+_FROZEN: Final = "frozen (requires_grad is False)"
+_RECORDED_LEVELS: Final = frozenset({"INFO", "DEBUG"})
+_CONTAINERS: Final = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict"})
+
+
+class Finding(msgspec.Struct):
+    """One thing that looks wrong.
+
+    Attributes:
+        kind: "non_finite", "never_updated", "never_called", "problem" or "incomplete"; or "frozen", which is
+            worth knowing rather than wrong.
+        name: the module, parameter or file; "prefix.*" stands for everything below a module.
+        reason: why this is reported, the same words for all findings of one sort.
+        ranks: the ranks it was found in.
+        names: how many names `name` stands for.
+        step: the optimizer steps that had ended when it happened, if it happened at a time.
+        time_us: when it happened, likewise, since the start of the first process.
+        place: where, as "file:line", if that is known.
+    """
+
+    kind: str
+    name: str
+    reason: str
+    ranks: list[int]
+    names: int = 1
+    step: int | None = None
+    time_us: int | None = None
+    place: str = ""
+
+
+def collect_findings(collectors: Sequence[ProcessCollector], damaged: Sequence[DamagedFile]) -> list[Finding]:
+    """All findings of a run, the same finding in several ranks as one, non-finite values by time."""
+    non_finite: list[Finding] = []
+    others: list[Finding] = []
+    any_called = any(collector.process.module_calls for collector in collectors)
+    first_us = min((collector.started_us for collector in collectors), default=0)
+    for collector in collectors:
+        non_finite += _non_finite(collector, collector.started_us - first_us)
+        others += _never_updated(collector)
+        if collector.process.module_calls or not any_called:
+            others += _never_called(collector)
+        others += _problems(collector)
+        others += _incomplete(collector)
+    others += [Finding("incomplete", str(path), reason, []) for path, reason in damaged]
+    non_finite.sort(key=lambda finding: finding.time_us or 0)
+    others.sort(key=lambda finding: _KINDS.index(finding.kind))
+    return non_finite + _merged(others)
+
+
+def _non_finite(collector: ProcessCollector, offset_us: int) -> list[Finding]:
+    names, rank = collector.names, collector.process.rank
+    found = []
+    for event in collector.non_finite:
+        module = names.modules.get(event.module)
+        if event.where == "output":
+            name = names.module_name(event.module)
+            what = f"output{f' ({module.type})' if module else ''}"
+        else:
+            name, what = names.tensor_name(event.tensor), event.where
+        size = f" of {event.type}" if event.type else ""
+        reason = f"{what}: {event.count:,} non-finite element{'' if event.count == 1 else 's'}{size}"
+        place = names.place(event.location)
+        found.append(Finding("non_finite", name, reason, [rank], 1, event.step, event.time_us + offset_us, place))
+    return found
+
+
+def _never_updated(collector: ProcessCollector) -> list[Finding]:
+    """Parameters that no optimizer's step has changed, in a process that had such steps."""
+    process = collector.process
+    if not process.steps:
+        return []
+    unrecorded = {module.id for module in process.modules if module.level not in _RECORDED_LEVELS}
+    parameters = [tensor for tensor in process.tensors if not tensor.is_buffer]
+    names_by_reason: dict[str, list[str]] = {}
+    for tensor in parameters:
+        if tensor.module not in unrecorded:
+            reason = _reason_not_updated(tensor)
+            if reason:
+                names_by_reason.setdefault(reason, []).append(tensor.name)
+    all_names = [tensor.name for tensor in parameters]
+    return [
+        Finding("frozen" if reason == _FROZEN else "never_updated", name, reason, [process.rank], count)
+        for reason, names in names_by_reason.items()
+        for name, count in fold_names(names, all_names)
+    ]
+
+
+def _reason_not_updated(tensor: TensorSummary) -> str:
+    """Why a parameter counts as never updated; "" if it was updated."""
+    if tensor.has_changed:
+        return ""
+    was_stepped = "step" in tensor.updates or "unchanged" in tensor.updates
+    if was_stepped and not tensor.gradients:
+        return "in an optimizer, but it never had a gradient"
+    if was_stepped:
+        zero = "" if tensor.has_nonzero_gradient else "; its gradient was always zero"
+        return f"in an optimizer, but its values never changed{zero}"
+    if tensor.gradients:
+        return "had gradients, but no optimizer's step updated it"
+    if not tensor.requires_grad:
+        return _FROZEN
+    return "in no optimizer's step"
+
+
+def fold_names(names: Iterable[str], all_names: Iterable[str]) -> list[tuple[str, int]]:
+    """Put "prefix.*" for names that are all there is below a prefix.
+
+    Args:
+        names: dotted names, each among `all_names`.
+        all_names: everything there is.
+
+    Returns:
+        The names in order with how many each stands for; a prefix stands for at least two.
+    """
+    names = list(names)
+    there_are = Counter(prefix for name in all_names for prefix in _prefixes(name))
+    given = Counter(prefix for name in names for prefix in _prefixes(name))
+    folded: dict[str, int] = {}
+    for name in names:
+        for prefix in _prefixes(name):
+            if given[prefix] == there_are[prefix] > 1:
+                folded[f"{prefix}.*"] = given[prefix]
+                break
+        else:
+            folded[name] = 1
+    return list(folded.items())
+
+
+def _prefixes(name: str) -> list[str]:
+    """The dotted prefixes of a name, shortest first, itself left out."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _never_called(collector: ProcessCollector) -> list[Finding]:
+    """The topmost modules of which neither they nor anything below them was called."""
+    process = collector.process
+    children: dict[int, list[ModuleSummary]] = {}
+    for module in process.modules:
+        children.setdefault(module.parent, []).append(module)
+    if not process.module_calls:
+        reason = "no module was ever called (perhaps its forward is called directly)"
+        roots = [root for root in children.get(0, []) if root.level in _RECORDED_LEVELS]
+        sizes = [_size(root, children) for root in roots]
+        return [
+            Finding("never_called", root.name, reason, [process.rank], size)
+            for root, size in zip(roots, sizes, strict=True)
+        ]
+    trained = {tensor.module for tensor in process.tensors if tensor.has_changed and not tensor.is_buffer}
+    called: set[int] = set()
+    parents = {module.id: module.parent for module in process.modules}
+    for module in process.modules:
+        id_ = module.id if module.calls else 0
+        while id_ and id_ not in called:
+            called.add(id_)
+            id_ = parents.get(id_, 0)
+    found = []
+    pending = list(reversed(children.get(0, [])))
+    while pending:
+        module = pending.pop()
+        below = children.get(module.id, [])
+        if module.id in called or module.level not in _RECORDED_LEVELS:
+            pending.extend(reversed(below))
+        elif below or module.type not in _CONTAINERS:
+            reason = "never called"
+            if module.id in trained:
+                reason = "never called, though its own parameters were updated (another module uses them)"
+            size = _size(module, children)
+            found.append(Finding("never_called", module.name, reason, [process.rank], size))
+    return found
+
+
+def _size(module: ModuleSummary, children: dict[int, list[ModuleSummary]]) -> int:
+    """How many modules there are from this one down."""
+    count = 0
+    pending = [module]
+    while pending:
+        count += 1
+        pending.extend(children.get(pending.pop().id, []))
+    return count
+
+
+def _problems(collector: ProcessCollector) -> list[Finding]:
+    found = []
+    for problem in collector.problems.values():
+        times = f" ({problem.count:,} times)" if problem.count > 1 else ""
+        event = problem.event
+        found.append(
+            Finding(
+                "problem",
+                collector.names.module_name(event.module),
+                " ".join(problem.message.split()) + times,
+                [collector.process.rank],
+                step=event.step,
+                time_us=event.time_us,
+                place=collector.names.place(event.location),
+            )
+        )
+    return found
+
+
+def _incomplete(collector: ProcessCollector) -> list[Finding]:
+    process = collector.process
+    reasons = []
+    if process.is_cut:
+        reasons.append("cut off within its last line: the process was killed, or is still running")
+    if process.ends_inside:
+        reasons.append(
+            f"ends inside a call of {process.ends_inside}: the process was killed or interrupted there, "
+            "or is still running"
+        )
+    if process.malformed:
+        lines = "1 malformed line" if process.malformed == 1 else f"{process.malformed:,} malformed lines"
+        reasons.append(f"{lines} left out, the first is line {process.first_malformed_line:,}")
+    if process.unknown:
+        kinds = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(process.unknown.items()))
+        reasons.append(f"records of unknown kinds left out, perhaps of a newer version: {kinds}")
+    return [Finding("incomplete", process.file, reason, [process.rank]) for reason in reasons]
+
+
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
+    """The same finding in several ranks as one, at its first place."""
+    merged: dict[tuple[str, str, str], Finding] = {}
+    for finding in findings:
+        key = (finding.kind, finding.name, finding.reason)
+        first = merged.get(key)
+        if first is None:
+            merged[key] = finding
+        else:
+            first.ranks = sorted({*first.ranks, *finding.ranks})
+    return list(merged.values())

@@ -1,0 +1,42 @@
+"""A run as a text log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_trace.errors import UnreadableFileError
+from proxy_wrapper.text_form import TextForm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from proxy_trace.trace import Trace
+
+
+def log_lines(trace: Trace) -> Iterator[str]:
+    """The lines of all processes, one process after another; a heading for each if there are several.
+
+    Raises:
+        TraceError: if the file system refuses.
+    """
+    for file in trace.files:
+        if len(trace.files) > 1:
+            yield f"==> rank {file.run.rank}, process {file.run.pid} <=="
+        form = TextForm()
+        for event in file.read():
+            yield from form.lines(event)
+
+
+def text_log_lines(path: Path) -> Iterator[str]:
+    """The lines of a trace that is a text log already.
+
+    Raises:
+        UnreadableFileError: if the file system refuses.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                yield line.rstrip("\n")
+    except OSError as error:
+        raise UnreadableFileError(path, error) from error

@@ -1,0 +1,261 @@
+"""Shows events one to a line, with names in place of ids: as text, or as JSON."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from proxy_trace.selection import kind_of, module_of
+from proxy_trace.units import format_count, format_duration, format_number
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from proxy_trace.colour import Palette
+    from proxy_trace.names import Names
+    from proxy_trace.selection import Selection
+    from proxy_trace.trace import Trace, TraceFile
+    from proxy_wrapper.events import AnyEvent
+
+_WIDEST: Final = 48
+"""Columns get no wider than this; longer names still stand whole."""
+
+_RED: Final = (events.NonFinite, events.Problem)
+
+
+class Sighting(NamedTuple):
+    """An event of one process: `time_us` counts from the start of the first process of the run."""
+
+    time_us: int
+    event: AnyEvent
+    file: TraceFile
+    names: Names
+
+
+def select_events(trace: Trace, names: Sequence[Names], selection: Selection) -> Iterator[Sighting]:
+    """The chosen events of all files, by time; memory does not grow with their number.
+
+    Args:
+        trace: the run.
+        names: what the ids in each of its files stand for.
+        selection: the choice.
+
+    Raises:
+        TraceError: if the file system refuses.
+    """
+    first_us = min(file.started_us() for file in trace.files)
+    streams = [
+        _select(file, names_in_file, selection, file.started_us() - first_us)
+        for file, names_in_file in zip(trace.files, names, strict=True)
+    ]
+    if len(streams) == 1:
+        return streams[0]
+    return heapq.merge(*streams, key=lambda sighting: sighting.time_us)
+
+
+def _select(file: TraceFile, names: Names, selection: Selection, offset_us: int) -> Iterator[Sighting]:
+    has = selection.has
+    latest_us = 0
+    for event in file.read():
+        # Definitions may have no time of their own, and threads may be a little out of order.
+        latest_us = max(latest_us, getattr(event, "time_us", 0))
+        if has(event, names):
+            yield Sighting(latest_us + offset_us, event, file, names)
+
+
+def resolve(sighting: Sighting) -> dict[str, Any]:
+    """The record of an event with `rank`, and with names in place of ids.
+
+    `module`, `root`, `parent` and `tensor` are names; `location` and `caller` have file, line and function.
+    The `id` of a definition stays.
+    """
+    event, names = sighting.event, sighting.names
+    record: dict[str, Any] = msgspec.to_builtins(event)
+    resolved = {"kind": record.pop("kind"), "rank": sighting.file.run.rank, **record}
+    for field in ("module", "root", "parent"):
+        if field in resolved:
+            resolved[field] = names.module_name(resolved[field])
+    if "tensor" in resolved:
+        resolved["tensor"] = names.tensor_name(resolved["tensor"])
+    for field in ("location", "caller"):
+        if field in resolved:
+            location = names.locations.get(resolved[field])
+            if location is not None:
+                resolved[field] = {
+                    "file": location.file,
+                    "line": location.line,
+                    "function": location.function,
+                }
+    return resolved
+
+
+class EventLines:
+    """Renders events as lines with aligned columns: time, step, rank, kind, module, place, details."""
+
+    def __init__(self, names: Sequence[Names], palette: Palette) -> None:
+        """Lay out the columns.
+
+        Args:
+            names: of all files to be shown; there is a column for the rank if these are several.
+            palette: for a terminal.
+        """
+        self._palette = palette
+        self._with_rank = len(names) > 1
+        modules = (module.name for of_file in names for module in of_file.modules.values())
+        places = (of_file.place(id_) for of_file in names for id_ in of_file.locations)
+        self._module_width = min(max(map(len, modules), default=0), _WIDEST)
+        self._place_width = min(max(map(len, places), default=0), _WIDEST)
+
+    def header(self) -> str:
+        """The titles of the columns."""
+        rank = "rank  " if self._with_rank else ""
+        module, place = "module".ljust(self._module_width), "place".ljust(self._place_width)
+        line = f"{'time/s':>12}  {'step':>6}  {rank}{'kind':<18}  {module}  {place}  details"
+        return self._palette.paint(line, "dim")
+
+    def line(self, sighting: Sighting) -> str:
+        """One event as one line, without a line end."""
+        event, names = sighting.event, sighting.names
+        step = str(event.step) if isinstance(event, events.Happening) else ""
+        rank = f"{sighting.file.run.rank:>4}  " if self._with_rank else ""
+        kind = self._palette.paint(f"{kind_of(event):<18}", "red" if isinstance(event, _RED) else "cyan")
+        module = module_of(event, names).ljust(self._module_width)
+        place = names.place(getattr(event, "location", 0)).ljust(self._place_width)
+        describe = _DETAILS.get(type(event))
+        details = describe(event, names) if describe else ""
+        time = f"{sighting.time_us / 1e6:>12.6f}"
+        return f"{time}  {step:>6}  {rank}{kind}  {module}  {self._palette.paint(place, 'dim')}  {details}".rstrip()
+
+
+def _tensors(types: list[str]) -> str:
+    return ", ".join(types) or "()"
+
+
+def _numbers(statistics: events.Statistics | None) -> str:
+    if statistics is None:
+        return "no values"
+    words = (
+        f"min {format_number(statistics.minimum)}  max {format_number(statistics.maximum)}  "
+        f"norm {format_number(statistics.norm)}"
+    )
+    return f"{words}  non-finite {statistics.nonfinite:,}" if statistics.nonfinite else words
+
+
+def _run(event: events.Run, _: Names) -> str:
+    return f"{event.script} {' '.join(event.argv)}".rstrip() + f"  (pid {event.pid}, torch {event.torch})"
+
+
+def _location(event: events.Location, names: Names) -> str:
+    caller = f", called from {names.place(event.caller)}" if event.caller else ""
+    return f"{event.file}:{event.line} in {event.function}{caller}"
+
+
+def _module(event: events.Module, _: Names) -> str:
+    return f"{event.type}, {format_count(event.parameters, 'parameter')}, level {event.level}"
+
+
+def _state_tensor(event: events.StateTensor, _: Names) -> str:
+    aliases = f" = {', '.join(event.aliases)}" if event.aliases else ""
+    grad = ", requires grad" if event.requires_grad else ""
+    return f"{event.name}{aliases}: {event.type} on {event.device}{grad}; {_numbers(event.statistics)}"
+
+
+def _call_module(event: events.CallModule, _: Names) -> str:
+    return _tensors(event.inputs) + ("" if event.training else "  (eval)")
+
+
+def _return_module(event: events.ReturnModule, _: Names) -> str:
+    duration = format_duration(event.duration_us)
+    if event.raised:
+        return f"raised an exception after {duration}"
+    keywords = "".join(f"  {key}={type_}" for key, type_ in event.keywords.items())
+    return f"-> {_tensors(event.outputs)}  in {duration}{keywords}"
+
+
+def _backward(event: events.Backward, _: Names) -> str:
+    return f"{event.function} of {_tensors(event.inputs)}"
+
+
+def _backward_end(event: events.BackwardEnd, _: Names) -> str:
+    duration = format_duration(event.duration_us)
+    return f"raised an exception after {duration}" if event.raised else f"in {duration}"
+
+
+def _optimizer_step(event: events.OptimizerStep, _: Names) -> str:
+    return f"{event.optimizer}, {format_count(event.tensors, 'tensor')}"
+
+
+def _optimizer_step_end(event: events.OptimizerStepEnd, _: Names) -> str:
+    return f"{event.optimizer}, in {format_duration(event.duration_us)}"
+
+
+def _gradient(event: events.Gradient, names: Names) -> str:
+    numbers = "none" if event.statistics is None else _numbers(event.statistics)
+    return f"{names.tensor_name(event.tensor)}: {numbers}"
+
+
+def _update(event: events.Update, names: Names) -> str:
+    type_ = f" now {event.type}" if event.type else ""
+    return f"{names.tensor_name(event.tensor)} ({event.cause}){type_}: {_numbers(event.statistics)}"
+
+
+def _non_finite(event: events.NonFinite, names: Names) -> str:
+    name = f" {names.tensor_name(event.tensor)}" if event.tensor else ""
+    size = f" of {event.type}" if event.type else ""
+    return f"{event.where}{name}: {format_count(event.count, 'NaN or infinite element')}{size}"
+
+
+def _call_function(event: events.CallFunction, _: Names) -> str:
+    if event.raised:
+        return f"{event.target}({', '.join(event.inputs)}) raised an exception"
+    in_place = "  (in place)" if event.in_place else ""
+    return f"{event.target}({', '.join(event.inputs)}) -> {_tensors(event.outputs)}{in_place}"
+
+
+def _read_value(event: events.ReadValue, _: Names) -> str:
+    value = "" if event.value is None else f" = {event.value}"
+    return f"{event.target}({', '.join(event.inputs)}){value}"
+
+
+def _get_attr(event: events.GetAttr, _: Names) -> str:
+    return f"{event.owner}.{event.target} -> {event.value}"
+
+
+def _set_attr(event: events.SetAttr, _: Names) -> str:
+    return f"{event.owner}.{event.target} = {event.value}"
+
+
+def _del_attr(event: events.DelAttr, _: Names) -> str:
+    return f"{event.owner}.{event.target}"
+
+
+def _problem(event: events.Problem, _: Names) -> str:
+    return " ".join(event.message.split())
+
+
+_DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
+    events.Run: _run,
+    events.Location: _location,
+    events.Module: _module,
+    events.Parameter: _state_tensor,
+    events.Buffer: _state_tensor,
+    events.CallModule: _call_module,
+    events.ReturnModule: _return_module,
+    events.Backward: _backward,
+    events.BackwardEnd: _backward_end,
+    events.OptimizerStep: _optimizer_step,
+    events.OptimizerStepEnd: _optimizer_step_end,
+    events.Gradient: _gradient,
+    events.Update: _update,
+    events.NonFinite: _non_finite,
+    events.CallFunction: _call_function,
+    events.CallMethod: _call_function,
+    events.ReadValue: _read_value,
+    events.GetAttr: _get_attr,
+    events.SetAttr: _set_attr,
+    events.DelAttr: _del_attr,
+    events.Problem: _problem,
+}

@@ -1,0 +1,214 @@
+"""A summary as text for people."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.table import format_table
+from proxy_trace.units import format_count, format_duration, format_number, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy_trace.colour import Palette
+    from proxy_trace.findings import Finding
+    from proxy_trace.summary import ModuleSummary, ProcessSummary, Summary, TensorSummary
+    from proxy_wrapper.events import Statistics
+
+_SHOWN_FINDINGS: Final = 20
+_TITLES: Final = {
+    "non_finite": ("Non-finite values", "red"),
+    "never_updated": ("Parameters never updated", "red"),
+    "never_called": ("Modules never called", "yellow"),
+    "problem": ("Problems of tracing", "yellow"),
+    "incomplete": ("Incomplete trace files", "yellow"),
+    "frozen": ("Frozen parameters", "cyan"),
+}
+
+
+def summary_lines(summary: Summary, palette: Palette, *, tables_of_all: bool = False) -> Iterator[str]:
+    """The lines of the report: the run, what looks wrong, then the tables.
+
+    Args:
+        summary: what to report.
+        palette: for a terminal.
+        tables_of_all: show the tables of every process; otherwise those of the first that saw most modules.
+    """
+    yield from _header_lines(summary, palette)
+    yield from _finding_lines(summary, palette)
+    processes = summary.processes
+    if not tables_of_all:
+        processes = [max(processes, key=lambda process: (process.module_calls > 0, len(process.modules)))]
+    for process in processes:
+        of = f" of rank {process.rank}, process {process.pid}" if len(summary.processes) > 1 else ""
+        yield from _module_lines(process, of, palette)
+        yield from _tensor_lines("Parameters", [t for t in process.tensors if not t.is_buffer], of, palette)
+        yield from _tensor_lines("Buffers", [t for t in process.tensors if t.is_buffer], of, palette)
+    left_out = len(summary.processes) - len(processes)
+    if left_out:
+        yield ""
+        words = "1 more process has tables" if left_out == 1 else f"{left_out} more processes have tables"
+        yield palette.paint(f"{words} too; --rank N shows those of a rank.", "dim")
+
+
+def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:
+    yield palette.paint(" ".join([summary.script, *map(shlex.quote, summary.argv)]), "bold")
+    started = summary.started.replace("T", " ").partition(".")[0].partition("+")[0]
+    yield f"  run        {summary.run}, started {started} UTC, {format_duration(summary.duration_us)} long"
+    yield f"  software   Python {summary.python}, torch {summary.torch}, proxy_wrapper {summary.version}"
+    processes = len(summary.processes)
+    if processes > 1 or summary.world_size > 1:
+        ranks = f"{_ranks_words(summary.ranks)} of {summary.world_size}"
+        counted = "1 process" if processes == 1 else f"{processes} processes"
+        yield f"  processes  {counted}, {ranks}"
+    yield f"  training   {_training_words(summary)}"
+    size = sum(process.size_bytes for process in summary.processes)
+    yield f"  trace      {format_count(summary.events, 'event')}, {format_size(size)}"
+
+
+def _training_words(summary: Summary) -> str:
+    """Steps and backward passes of the process that made most."""
+    process = max(summary.processes, key=lambda process: (process.steps, process.backward_passes))
+    if not process.steps:
+        words = "no optimizer step was traced"
+    elif len(process.optimizers) == 1:
+        words = f"{format_count(process.steps, 'step')} of {next(iter(process.optimizers)) or 'an optimizer'}"
+    else:
+        parts = ", ".join(f"{name} {count:,}" for name, count in process.optimizers.items())
+        words = f"{format_count(process.steps, 'step')} ({parts})"
+    if process.backward_passes:
+        passes = "1 backward pass" if process.backward_passes == 1 else f"{process.backward_passes:,} backward passes"
+        words += f", {passes} ({format_duration(process.backward_us)})"
+    return words
+
+
+def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
+    if all(finding.kind == "frozen" for finding in summary.findings):
+        yield ""
+        yield palette.paint(_all_is_well(summary), "green")
+    show_ranks = len(summary.processes) > 1
+    for kind, (title, colour) in _TITLES.items():
+        findings = [finding for finding in summary.findings if finding.kind == kind]
+        if not findings:
+            continue
+        count = sum(finding.names if kind in ("never_updated", "frozen") else 1 for finding in findings)
+        yield ""
+        yield palette.paint(f"{title} ({count:,})", colour)
+        shown = findings[:_SHOWN_FINDINGS]
+        rows = [_finding_cells(finding, show_ranks) for finding in shown]
+        if kind == "non_finite":
+            rows = [[("first" if not i else "then"), *row] for i, row in enumerate(rows)]
+        for line in format_table([""] * len(rows[0]), rows, "l" * len(rows[0]))[1:]:
+            yield f"  {line}"
+        if len(findings) > len(shown):
+            yield f"  ... and {len(findings) - len(shown):,} more; --format json lists all"
+
+
+def _finding_cells(finding: Finding, show_ranks: bool) -> list[str]:
+    name = finding.name
+    if finding.names > 1 and finding.kind in ("never_updated", "frozen"):
+        name += f" ({finding.names:,} parameters)"
+    elif finding.names > 1:
+        name += f" ({finding.names - 1:,} below)"
+    details = [finding.reason]
+    if finding.step is not None:
+        details.append(f"at step {finding.step:,}")
+    if finding.place:
+        details.append(finding.place)
+    if show_ranks and finding.ranks:
+        details.append(_ranks_words(finding.ranks))
+    return [name, ", ".join(details)]
+
+
+def _all_is_well(summary: Summary) -> str:
+    checked = ["no non-finite value", "no tracing problem", "the trace is complete"]
+    if any(process.module_calls for process in summary.processes):
+        checked.insert(1, "every module was called")
+    if summary.steps:
+        frozen = any(finding.kind == "frozen" for finding in summary.findings)
+        checked.insert(1, "every trainable parameter was updated" if frozen else "every parameter was updated")
+    return f"Nothing looks wrong: {', '.join(checked)}."
+
+
+def _module_lines(process: ProcessSummary, of: str, palette: Palette) -> Iterator[str]:
+    if not process.modules:
+        return
+    rows = []
+    for module, depth in _tree(process.modules):
+        name = module.name if not depth else module.name.rpartition(".")[2]
+        raised = f" ({module.raised:,} raised)" if module.raised else ""
+        rows.append(
+            [
+                "  " * depth + name,
+                module.type,
+                f"{module.calls:,}" + raised,
+                format_duration(module.total_us) if module.ended else "-",
+                format_duration(module.mean_us) if module.ended else "-",
+                f"{module.parameters:,}" if module.parameters else "-",
+            ]
+        )
+    header = ["name", "type", "calls", "total", "mean", "parameters"]
+    yield from _table(f"Modules{of}", header, rows, "llrrrr", palette)
+
+
+def _tree(modules: Sequence[ModuleSummary]) -> Iterator[tuple[ModuleSummary, int]]:
+    """The modules with their depth, each before those below it."""
+    ids = {module.id for module in modules}
+    children: dict[int, list[ModuleSummary]] = {}
+    for module in modules:
+        parent = module.parent if module.parent in ids and module.parent != module.id else 0
+        children.setdefault(parent, []).append(module)
+    pending = [(module, 0) for module in reversed(children.get(0, []))]
+    while pending:
+        module, depth = pending.pop()
+        yield module, depth
+        pending += [(child, depth + 1) for child in reversed(children.get(module.id, []))]
+
+
+def _tensor_lines(title: str, tensors: list[TensorSummary], of: str, palette: Palette) -> Iterator[str]:
+    if not tensors:
+        return
+    rows = [
+        [
+            tensor.name + (f" (= {', '.join(tensor.aliases)})" if tensor.aliases else ""),
+            tensor.type,
+            f"{tensor.update_count:,}",
+            _change(tensor.first, tensor.last, "minimum"),
+            _change(tensor.first, tensor.last, "maximum"),
+            format_number(tensor.last.norm) if tensor.last else "-",
+            format_number(tensor.last_gradient.norm) if tensor.last_gradient else "-",
+        ]
+        for tensor in tensors
+    ]
+    header = ["name", "type", "updates", "minimum", "maximum", "norm", "gradient norm"]
+    if title == "Buffers":
+        rows = [row[:-1] for row in rows]
+        header.pop()
+    yield from _table(title + of, header, rows, "llrllrr"[: len(header)], palette)
+
+
+def _change(first: Statistics | None, last: Statistics | None, field: str) -> str:
+    """A statistic from first to last."""
+    before = format_number(getattr(first, field, None))
+    after = format_number(getattr(last, field, None))
+    return before if before == after else f"{before} -> {after}"
+
+
+def _table(title: str, header: list[str], rows: list[list[str]], sides: str, palette: Palette) -> Iterator[str]:
+    yield ""
+    yield palette.paint(title, "bold")
+    for number, line in enumerate(format_table(header, rows, sides)):
+        yield "  " + (line if number else palette.paint(line, "dim"))
+
+
+def _ranks_words(ranks: Sequence[int]) -> str:
+    """Ranks in words, neighbours as ranges: "rank 0", "ranks 0-3, 7"."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    words = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+    return f"rank{'s' if len(ranks) > 1 else ''} {words}"

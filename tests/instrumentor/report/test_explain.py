@@ -1,0 +1,93 @@
+"""The table of decisions."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from instrumentor.decide import Decision
+from instrumentor.report.explain import render_decisions
+
+WRAP = Decision(
+    verdict="wrap",
+    line=126,
+    column=4,
+    target='models["g"]',
+    object="torch.nn.Linear",
+    reason="makes a module and binds it here for the first time in this script, " * 3,
+    reason_code="constructed",
+    aliases=(("net", 130), ("self.net", 141)),
+)
+MERGED = Decision("merged", 130, 4, "net", "Net", "the same object as model, line 126", "merged", 126, "same")
+
+
+class Stdout(io.StringIO):
+    encoding = "utf-8"
+
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+@pytest.fixture
+def stdout(monkeypatch: pytest.MonkeyPatch) -> Stdout:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return Stdout(is_terminal=False)
+
+
+def test_piped_each_decision_is_one_line(stdout: Stdout) -> None:
+    header, rule, first, second = (
+        render_decisions([("mnist.py", WRAP), ("mnist.py", MERGED)], stdout).decode().splitlines()
+    )
+    assert header.split() == ["File", "Line", "Binding", "Object", "Verdict", "Reason", "Aliases"]
+    assert set(rule) <= {"─", " "}
+    assert first.startswith('mnist.py   126  models["g"]  torch.nn.Linear  wrap     makes a module')
+    assert first.endswith("net (line 130), self.net (line 141)")
+    assert second == "mnist.py   130  net          Net              merged   the same object as model, line 126"
+
+
+def test_piped_it_has_no_colours(stdout: Stdout) -> None:
+    assert b"\x1b" not in render_decisions([("mnist.py", WRAP)], stdout)
+
+
+def test_piped_columns_are_honoured(stdout: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = render_decisions([("mnist.py", WRAP)], stdout).decode().splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 100
+
+
+def test_a_terminal_gets_its_width_and_colours(stdout: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout.is_terminal = True
+    monkeypatch.setenv("COLUMNS", "100")
+    table = render_decisions([("mnist.py", MERGED)], stdout)
+    assert b"\x1b[33mmerged" in table
+
+
+def test_no_color_is_honoured(stdout: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout.is_terminal = True
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert b"\x1b" not in render_decisions([("mnist.py", MERGED)], stdout)
+
+
+def test_an_ascii_stream_gets_ascii(stdout: Stdout) -> None:
+    stdout.encoding = "ascii"
+    table = render_decisions([("modèle.py", MERGED)], stdout)
+    assert table.isascii()
+    assert b"mod\\xe8le.py" in table
+
+
+def test_what_the_script_says_is_no_markup_and_no_command(stdout: Stdout) -> None:
+    decision = Decision("wrap", 1, 0, "a[red]", ":smile:", "\x1b[31mred", "constructed")
+    table = render_decisions([("[bold]m.py", decision)], stdout).decode()
+    assert "[bold]m.py" in table
+    assert "a[red]" in table
+    assert ":smile:" in table
+    assert "\\x1b[31mred" in table

@@ -1,0 +1,48 @@
+"""Attributes of proxied modules, at level DEBUG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from torch import nn
+
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import DelAttr, GetAttr, SetAttr
+from tests.proxy_wrapper.programs import Plain
+
+if TYPE_CHECKING:
+    from proxy_wrapper.observers.memory import MemoryObserver
+
+
+def test_parameters_and_submodules_are_named_when_read(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level="DEBUG")
+    assert model.first.weight is not None
+    reads = [(event.owner, event.target, event.value) for event in seen.events if isinstance(event, GetAttr)]
+    assert reads == [("net", "first", "net.first"), ("net.first", "weight", "net.first.weight")]
+
+
+def test_writes_and_deletions_are_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level="DEBUG")
+    model.scale = 3  # type: ignore[assignment]
+    model.eval()
+    del model.first
+    writes = [(event.owner, event.target, event.value) for event in seen.events if isinstance(event, SetAttr)]
+    assert writes[0] == ("net", "scale", "3")
+    assert ("net.rest.0", "training", "False") in writes
+    assert [(event.owner, event.target) for event in seen.events if isinstance(event, DelAttr)] == [("net", "first")]
+
+
+def test_a_missing_attribute_is_the_same_error(logdir: str) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir, log_level="DEBUG")
+    with pytest.raises(AttributeError, match="'Plain' object has no attribute 'missing'"):
+        _ = model.missing
+
+
+def test_other_modules_and_levels_leave_nothing(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(Plain(), recurse=True, logdir=logdir, log_level="DEBUG")
+    quiet = Proxy.Proxy(nn.Linear(1, 1), logdir=logdir)
+    seen.events.clear()
+    assert quiet.weight is not None
+    assert Plain().first is not None
+    assert not any(isinstance(event, (GetAttr, SetAttr)) for event in seen.events)

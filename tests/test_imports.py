@@ -1,0 +1,66 @@
+"""The halves stay apart: what an import loads, seen in fresh interpreters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Name the top-level packages that a fresh interpreter has loaded after `statement`."""
+    program = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        pytest.param(
+            "import instrumentor.cli",
+            {"torch", "numpy", "libcst", "rich", "proxy_wrapper", "proxy_trace"},
+            id="the command is there before libcst and rich are, and never needs torch",
+        ),
+        pytest.param(
+            "import instrumentor.command, instrumentor.report.explain, instrumentor.report.diff",
+            {"torch", "numpy", "proxy_wrapper", "proxy_trace"},
+            id="the whole rewriter never needs torch",
+        ),
+        pytest.param(
+            "import proxy_wrapper.proxy",
+            {"libcst", "typer", "rich", "polars", "instrumentor", "proxy_trace"},
+            id="what scripts import loads no tool",
+        ),
+        pytest.param(
+            "import proxy_trace.cli",
+            {"torch", "numpy", "libcst", "polars", "instrumentor"},
+            id="the reader of traces needs no torch",
+        ),
+    ],
+)
+def test_an_import_does_not_load(statement: str, absent: set[str]) -> None:
+    assert not loaded_by(statement) & absent
+
+
+def test_the_command_runs_without_torch_and_help_without_libcst() -> None:
+    blocked = "import sys; sys.modules['torch'] = sys.modules['libcst'] = None; sys.argv = ['instrument', '-h'];"
+    program = f"{blocked} from instrumentor.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: instrument" in done.stdout
