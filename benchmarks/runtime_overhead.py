@@ -53,8 +53,9 @@ MEMORY_TARGET = 1.05
 class Measurement:
     """One variant of one workload, beside plain. Ratios are to plain; `cpu_low` and `cpu_high` are quartiles.
 
-    `wall_ms` and `cpu_ms` are for one step. `peak_memory_mb` is the highest resident size of the process.
-    `rounds` counts those of all launches. `weights_equal` says whether all final weights are bit for bit those of plain after the same steps.
+    `wall_ms` and `cpu_ms` are for one step; `rounds` counts those of all launches. `peak_memory_mb` is the highest
+    resident size of the process. `weights_equal` says whether all final weights are bit for bit those of plain after
+    the same steps.
     """
 
     workload: str
@@ -428,7 +429,7 @@ def main() -> int:
     """Run the benchmark; the exit code is 1 if a traced run's weights differ from the plain run's."""
     parser = argparse.ArgumentParser(description="what tracing costs a training step")
     parser.add_argument("--workload", choices=list(WORKLOADS), action="append", help="only this one (repeatable)")
-    parser.add_argument("--launches", type=int, help="times to start fresh processes (default: 5; with --quick 1)")
+    parser.add_argument("--launches", type=int, help="times to start fresh processes (default: 3; with --quick 1)")
     parser.add_argument("--rounds", type=int, help="rounds per launch (default: 8)")
     parser.add_argument("--steps-per-round", type=int, help="steps per block (default: by workload)")
     parser.add_argument("--format", choices=["text", "json", "markdown"], default="text")
@@ -440,7 +441,7 @@ def main() -> int:
         run_worker(args.workload[0], args.worker, args.logdir)
         return 0
 
-    launches = args.launches or (1 if args.quick else 5)
+    launches = args.launches or (1 if args.quick else 3)
     rounds = args.rounds or 8
     everything: list[Measurement] = []
     if args.format != "json":

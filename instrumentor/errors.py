@@ -44,6 +44,10 @@ class EditedSinceError(InstrumentError):
     """A revert was asked for, but the instrumented script was edited: the recorded hash does not match."""
 
 
+class InternalError(InstrumentError):
+    """The instrumented text did not pass its check: a mistake of this tool's, and nothing is written."""
+
+
 class MissingFileError(InstrumentError):
     """A script was named that is not there."""
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from instrumentor.decide import Decision
-from instrumentor.settings import Settings
+from instrumentor.analysis.fixpoint import analyse
+from instrumentor.analysis.sites import SiteIndex
+from instrumentor.decide import decide
+from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
+from instrumentor.resolve.units import SCRIPT, Project, index_unit
+from instrumentor.rewrite import rewrite
+from instrumentor.source_text import decode, parse
+from instrumentor.suppressions import read_suppressions
+from instrumentor.undo import undo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.decide import Decision
+    from instrumentor.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -67,8 +80,37 @@ def instrument_source(
     Raises:
         SourceSyntaxError: `source` is not Python.
         SourceDecodeError: `source` does not fit its declared encoding.
+        EditedSinceError: `source` is an instrumented script that was edited since.
     """
-    raise NotImplementedError
+    if _is_instrumented(source, source_name=source_name):
+        return Result(source, source, (), already_instrumented=True)
+    text = decode(source, source_name=source_name)
+    tree = parse(text, source_name=source_name)
+    suppressions = read_suppressions(text)
+    try:
+        project = Project(index_unit(SCRIPT, "", tree), read_sibling)
+        facts, hierarchy = analyse(project)
+        plan = decide(SiteIndex(facts, hierarchy, project.script), settings, text, suppressions)
+    except RecursionError:
+        raise SourceSyntaxError(
+            "nested too deeply to be analysed; split its longest expression, or exclude the file", path=source_name
+        ) from None
+    instrumented = rewrite(source, text, tree, plan, settings, source_name=source_name)
+    return Result(source, instrumented, plan.decisions, already_instrumented=False)
+
+
+def _is_instrumented(source: bytes, *, source_name: str) -> bool:
+    """Whether a valid source comment says so.
+
+    Raises:
+        EditedSinceError: there is a source comment, but the script was edited since; wrapping what may be wrapped
+            already would make duplicates.
+    """
+    try:
+        undo(source, source_name=source_name)
+    except NotInstrumentedError:
+        return False
+    return True
 
 
 def revert_source(source: bytes, *, source_name: str) -> Reverted:
@@ -82,4 +124,5 @@ def revert_source(source: bytes, *, source_name: str) -> Reverted:
         NotInstrumentedError: `source` ends with no source comment.
         EditedSinceError: `source` was edited after it was instrumented.
     """
-    raise NotImplementedError
+    undone = undo(source, source_name=source_name)
+    return Reverted(undone.original, undone.recorded_source)

@@ -44,6 +44,11 @@ class Finding(msgspec.Struct):
     place: str = ""
 
 
+def is_recorded(module: ModuleSummary) -> bool:
+    """Whether the calls of a module and the updates of its parameters are recorded at all, at its level."""
+    return module.level in _RECORDED_LEVELS
+
+
 def collect_findings(collectors: Sequence[ProcessCollector], damaged: Sequence[DamagedFile]) -> list[Finding]:
     """All findings of a run, the same finding in several ranks as one, non-finite values by time."""
     non_finite: list[Finding] = []
@@ -85,7 +90,7 @@ def _never_updated(collector: ProcessCollector) -> list[Finding]:
     process = collector.process
     if not process.steps:
         return []
-    unrecorded = {module.id for module in process.modules if module.level not in _RECORDED_LEVELS}
+    unrecorded = {module.id for module in process.modules if not is_recorded(module)}
     parameters = [tensor for tensor in process.tensors if not tensor.is_buffer]
     names_by_reason: dict[str, list[str]] = {}
     for tensor in parameters:
@@ -156,7 +161,7 @@ def _never_called(collector: ProcessCollector) -> list[Finding]:
         children.setdefault(module.parent, []).append(module)
     if not process.module_calls:
         reason = "no module was ever called (perhaps its forward is called directly)"
-        roots = [root for root in children.get(0, []) if root.level in _RECORDED_LEVELS]
+        roots = [root for root in children.get(0, []) if is_recorded(root)]
         sizes = [_size(root, children) for root in roots]
         return [
             Finding("never_called", root.name, reason, [process.rank], size)
@@ -175,7 +180,7 @@ def _never_called(collector: ProcessCollector) -> list[Finding]:
     while pending:
         module = pending.pop()
         below = children.get(module.id, [])
-        if module.id in called or module.level not in _RECORDED_LEVELS:
+        if module.id in called or not is_recorded(module):
             pending.extend(reversed(below))
         elif below or module.type not in _CONTAINERS:
             reason = "never called"
@@ -222,8 +227,7 @@ def _incomplete(collector: ProcessCollector) -> list[Finding]:
         reasons.append("cut off within its last line: the process was killed, or is still running")
     if process.ends_inside:
         reasons.append(
-            f"ends inside a call of {process.ends_inside}: the process was killed or interrupted there, "
-            "or is still running"
+            f"ends inside {process.ends_inside}: the process was killed or interrupted there, or is still running"
         )
     if process.malformed:
         lines = "1 malformed line" if process.malformed == 1 else f"{process.malformed:,} malformed lines"

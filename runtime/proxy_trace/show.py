@@ -67,29 +67,32 @@ def _select(file: TraceFile, names: Names, selection: Selection, offset_us: int)
 
 
 def resolve(sighting: Sighting) -> dict[str, Any]:
-    """The record of an event with `rank`, and with names in place of ids.
+    """All fields of an event, and its `rank`, with names in place of ids.
 
-    `module`, `root`, `parent` and `tensor` are names; `location` and `caller` have file, line and function.
-    The `id` of a definition stays.
+    `module`, `root`, `parent` and `tensor` are names, `location` and `caller` have file, line and function; each
+    is None where there is none. The `id` of a definition stays.
     """
     event, names = sighting.event, sighting.names
-    record: dict[str, Any] = msgspec.to_builtins(event)
-    resolved = {"kind": record.pop("kind"), "rank": sighting.file.run.rank, **record}
-    for field in ("module", "root", "parent"):
-        if field in resolved:
-            resolved[field] = names.module_name(resolved[field])
-    if "tensor" in resolved:
-        resolved["tensor"] = names.tensor_name(resolved["tensor"])
-    for field in ("location", "caller"):
-        if field in resolved:
-            location = names.locations.get(resolved[field])
-            if location is not None:
-                resolved[field] = {
-                    "file": location.file,
-                    "line": location.line,
-                    "function": location.function,
-                }
+    resolved: dict[str, Any] = {"kind": kind_of(event), "rank": sighting.file.run.rank}
+    for field in event.__struct_fields__:
+        value = getattr(event, field)
+        if field in ("module", "root", "parent"):
+            value = names.module_name(value) or None
+        elif field == "tensor":
+            value = names.tensor_name(value) or None
+        elif field in ("location", "caller"):
+            value = _resolve_location(value, names)
+        elif isinstance(value, events.Statistics):
+            value = msgspec.structs.asdict(value)
+        resolved[field] = value
     return resolved
+
+
+def _resolve_location(id_: int, names: Names) -> dict[str, Any] | None:
+    location = names.locations.get(id_)
+    if location is None:
+        return None
+    return {"file": location.file, "line": location.line, "function": location.function}
 
 
 class EventLines:

@@ -103,7 +103,7 @@ class ProcessSummary(msgspec.Struct):
     unknown: dict[str, int] = {}
     is_cut: bool = False
     ends_inside: str = ""
-    """The innermost module whose call had not ended when the trace did; "" if all had."""
+    """What had not ended when the trace did: "a call of model.fc", "a backward pass"; "" if all had."""
 
 
 class Summary(msgspec.Struct):
@@ -193,6 +193,7 @@ class ProcessCollector:
         self._modules: dict[int, ModuleSummary] = {}
         self._tensors: dict[int, TensorSummary] = {}
         self._calls_by_thread: dict[int, list[int]] = {}
+        self._unfinished = ""
         self._take: dict[type[events.Event], Callable[[Any], None]] = {
             events.Module: self._module,
             events.Parameter: self._tensor,
@@ -201,6 +202,7 @@ class ProcessCollector:
             events.ReturnModule: self._return_module,
             events.Backward: self._backward,
             events.BackwardEnd: self._backward_end,
+            events.OptimizerStep: self._step,
             events.OptimizerStepEnd: self._step_end,
             events.Gradient: self._gradient,
             events.Update: self._update,
@@ -231,10 +233,11 @@ class ProcessCollector:
         process.tensors = list(self._tensors.values())
         process.module_calls = sum(module.calls for module in process.modules)
         self.names = reading.names
-        for stack in self._calls_by_thread.values():
-            if stack:
-                process.ends_inside = self.names.module_name(stack[-1])
-                break
+        open_calls = [stack[-1] for stack in self._calls_by_thread.values() if stack]
+        if open_calls:
+            process.ends_inside = f"a call of {self.names.module_name(open_calls[0])}"
+        else:
+            process.ends_inside = self._unfinished
 
     def _module(self, event: events.Module) -> None:
         module = self._module_of(event.id)
@@ -264,6 +267,7 @@ class ProcessCollector:
     def _call_module(self, event: events.CallModule) -> None:
         module = self._module_of(event.module)
         module.calls += 1
+        self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
         stack = self._calls_by_thread.setdefault(event.thread, [])
         if not module.parent and event.module in stack:
             # A root that is being called is called again: what was left by a KeyboardInterrupt never ends.
@@ -283,11 +287,17 @@ class ProcessCollector:
 
     def _backward(self, _: events.Backward) -> None:
         self.process.backward_passes += 1
+        self._unfinished = "a backward pass"
 
     def _backward_end(self, event: events.BackwardEnd) -> None:
         self.process.backward_us += event.duration_us
+        self._unfinished = ""
+
+    def _step(self, event: events.OptimizerStep) -> None:
+        self._unfinished = f"a step of {event.optimizer}"
 
     def _step_end(self, event: events.OptimizerStepEnd) -> None:
+        self._unfinished = ""
         self.process.steps += 1
         optimizers = self.process.optimizers
         optimizers[event.optimizer] = optimizers.get(event.optimizer, 0) + 1

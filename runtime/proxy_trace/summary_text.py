@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from proxy_trace.findings import is_recorded
 from proxy_trace.table import format_table
 from proxy_trace.units import format_count, format_duration, format_number, format_size
 
@@ -122,10 +123,12 @@ def _finding_cells(finding: Finding, show_ranks: bool) -> list[str]:
 
 
 def _all_is_well(summary: Summary) -> str:
-    checked = ["no non-finite value", "no tracing problem", "the trace is complete"]
-    if any(process.module_calls for process in summary.processes):
+    """What was checked, and only that: modules of which too little is recorded are not said to be well."""
+    checked = ["no non-finite value", "no tracing problem", "no trace file breaks off"]
+    is_all_recorded = all(is_recorded(module) for process in summary.processes for module in process.modules)
+    if is_all_recorded and any(process.module_calls for process in summary.processes):
         checked.insert(1, "every module was called")
-    if summary.steps:
+    if is_all_recorded and summary.steps:
         frozen = any(finding.kind == "frozen" for finding in summary.findings)
         checked.insert(1, "every trainable parameter was updated" if frozen else "every parameter was updated")
     return f"Nothing looks wrong: {', '.join(checked)}."

@@ -199,7 +199,7 @@ class Update(Happening, frozen=True, gc=False):
 
     `cause` is "step" for an optimizer's step, "in-place" for any other in-place change, "data" for one that
     went around the version count (`p.data.clamp_()`), "replaced" where another tensor took the name, and
-    "unchanged" for the optimizer's step that left the tensor's version as it was.
+    "unchanged" for an optimizer's step that left both version and statistics as they were.
     """
 
     tensor: int = 0
@@ -225,8 +225,8 @@ class NonFinite(Happening, frozen=True, gc=False):
 class CallFunction(Happening, frozen=True, gc=False):
     """A function of torch was called. `target` is its qualified name, such as "torch.relu".
 
-    `inputs` describes the tensors among its arguments: a tensor of the model's state by its name
-    ("model.conv1.weight"), any other as "float32[64, 32, 26, 26]". `in_place` says that it gave back its
+    `inputs` describes the tensors among its arguments, `outputs` those it gave back: a tensor of the model's state by
+    its name ("model.conv1.weight"), any other as "float32[64, 32, 26, 26]". `in_place` says that it gave back its
     first argument.
     """
 

@@ -95,6 +95,8 @@ class TorchCallMode(TorchFunctionMode):
             target = self._targets.get(func)
             if target is None:
                 target = self._targets[func] = identify(func)
+            if target.kind == "marker":
+                return
             location = thread.optimizer_location or tracer.locator.locate(2)
             event = self._event(target, args, kwargs, result, raised, module, location, thread)
             if channel is not None:
@@ -137,7 +139,7 @@ class TorchCallMode(TorchFunctionMode):
             return ReadValue(now, step, module, location, number, name, inputs, _scalar(result))
         outputs: list[str] = []
         if isinstance(result, torch.Tensor):
-            outputs.append(tracer.describer.describe(result))
+            outputs.append(self._name(result))
         elif isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
             self._collect(result, outputs)
         in_place = bool(args) and result is args[0]
@@ -231,6 +233,8 @@ def identify(func: Callable[..., Any]) -> Target:
     if name in ("__get__", "__set__", "__delete__"):
         attribute = str(getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "?"))
         return Target({"__get__": "get_attr", "__set__": "set_attr", "__delete__": "del_attr"}[name], attribute)
+    if str(getattr(func, "__module__", "")).startswith("torch._ops.profiler"):
+        return Target("marker", name)  # Where torch marks a range for its profiler; the program called nothing.
     if name in _VALUE_READS:
         return Target("read_value", name)
     if hasattr(func, "__objclass__") or getattr(func, "__qualname__", "").startswith("Tensor."):

@@ -49,6 +49,19 @@ def test_a_method_says_whether_it_worked_in_place(weight: torch.Tensor, seen: Me
     assert [(event.target, event.in_place) for event in calls] == [("detach", False), ("mul_", True)]
 
 
+def test_a_change_of_a_parameter_names_it(weight: torch.Tensor, seen: MemoryObserver) -> None:
+    with torch.no_grad():
+        weight.mul_(2.0)
+    (call,) = (event for event in seen.events if isinstance(event, CallMethod))
+    assert (call.inputs, call.outputs, call.in_place) == (["net.weight"], ["net.weight"], True)
+
+
+def test_marks_for_the_profiler_are_no_calls(weight: torch.Tensor, seen: MemoryObserver) -> None:
+    with torch.autograd.profiler.record_function("range"):
+        pass
+    assert seen.events == []
+
+
 def test_a_call_that_raises_is_recorded_as_raised(weight: torch.Tensor, seen: MemoryObserver) -> None:
     with pytest.raises(RuntimeError):
         torch.matmul(weight, torch.ones(5))

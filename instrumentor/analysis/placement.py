@@ -1,0 +1,309 @@
+"""Where in the text a new object can be put under a proxy."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from instrumentor.analysis.blocks import statement_of
+from instrumentor.analysis.expressions import text_of
+from instrumentor.resolve.catalogue import IDENTITY_METHODS, Effect
+from instrumentor.resolve.units import Class, Function, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.resolve.classes import Hierarchy
+
+
+class Place(Enum):
+    """How a proxy can be put there."""
+
+    LINE = "in a line of its own after the statement"
+    INLINE = "around the expression"
+    RETURNED = "by the caller, to whom the object is returned"
+    DISCARDED = "not at all: the object is used once and dropped"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the proxy of one object goes.
+
+    Attributes:
+        place: how.
+        statement: the statement that binds or holds the object.
+        expression: the whole expression whose value it is, method chain included.
+        target: for lines, what the statement binds it to.
+        text: what holds it, as people read it.
+        name: what it is called in the trace.
+        can_inline: whether a proxy around `expression` would do as well as a line.
+    """
+
+    place: Place
+    statement: ast.stmt
+    expression: ast.expr
+    target: ast.expr | None
+    text: str
+    name: str
+    can_inline: bool = True
+
+    @property
+    def group(self) -> tuple[int, str]:
+        """Equal for objects that one proxy call serves."""
+        held = self.statement if self.place is Place.LINE else self.expression
+        return id(held), self.text if self.place is Place.LINE else ""
+
+
+class _Climb(NamedTuple):
+    unit: Unit
+    facts: Facts
+    hierarchy: Hierarchy
+    is_fresh: Callable[[ast.expr], bool]
+
+
+def place(
+    unit: Unit, facts: Facts, hierarchy: Hierarchy, node: ast.expr, path: tuple[int, ...], *, is_fresh: Callable[[ast.expr], bool]
+) -> Placement | None:
+    """Find where the object that `node` makes can be put under a proxy.
+
+    Args:
+        unit: the file it stands in.
+        facts: tell what the calls around it do.
+        hierarchy: tells the parameters' names of functions called with it.
+        node: the expression that makes it.
+        path: for a call that gives a tuple, which of its elements.
+        is_fresh: whether an expression makes an object that is wrapped with this one if they share a place.
+
+    Returns:
+        The place; None for an element of a tuple that nothing unpacks.
+    """
+    climb = _Climb(unit, facts, hierarchy, is_fresh)
+    expression = _whole_expression(climb, node)
+    if path:
+        return _place_element(climb, expression, path)
+    return _place_whole(climb, expression)
+
+
+def _whole_expression(climb: _Climb, node: ast.expr) -> ast.expr:
+    """Climb over all that hands the same object on: `.to()` chains, `await`, the branches of `a() if c else b()`."""
+    while True:
+        above = _same_object_above(climb, node)
+        if above is None:
+            return node
+        node = above
+
+
+def _same_object_above(climb: _Climb, node: ast.expr) -> ast.expr | None:
+    parents = climb.unit.parents
+    parent = parents.get(node)
+    if isinstance(parent, ast.Attribute) and parent.attr in IDENTITY_METHODS:
+        call = parents.get(parent)
+        return call if isinstance(call, ast.Call) and call.func is parent else None
+    if isinstance(parent, ast.Await):
+        return parent
+    if isinstance(parent, ast.Call) and node in parent.args:
+        effects = climb.facts.call_kinds.get(id(parent), set())
+        return parent if effects & {Effect.IDENTITY.name, Effect.REPLACES.name} else None
+    if isinstance(parent, (ast.IfExp, ast.BoolOp)) and getattr(parent, "test", None) is not node:
+        return parent if all(_is_fresh_or_none(climb, leaf) for leaf in _leaves(parent)) else None
+    return None
+
+
+def _leaves(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.IfExp):
+        return [*_leaves(node.body), *_leaves(node.orelse)]
+    if isinstance(node, ast.BoolOp):
+        return [leaf for operand in node.values for leaf in _leaves(operand)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in IDENTITY_METHODS:
+        return _leaves(node.func.value)
+    return [node]
+
+
+def _is_fresh_or_none(climb: _Climb, leaf: ast.expr) -> bool:
+    return (isinstance(leaf, ast.Constant) and leaf.value is None) or climb.is_fresh(leaf)
+
+
+def _place_element(climb: _Climb, expression: ast.expr, path: tuple[int, ...]) -> Placement | None:
+    statement = climb.unit.parents.get(expression)
+    if isinstance(statement, ast.Return) and len(path) == 1:
+        return Placement(Place.RETURNED, statement, expression, None, f"return[{path[0]}]", "")
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or len(path) != 1:
+        return None
+    target = statement.targets[0]
+    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(each, ast.Starred) for each in target.elts):
+        return None
+    if path[0] >= len(target.elts) or not _can_store_again(climb, target.elts[path[0]]):
+        return None
+    element = target.elts[path[0]]
+    return Placement(Place.LINE, statement, expression, element, text_of(element), name_of(element), can_inline=False)
+
+
+def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
+    parent = climb.unit.parents[expression]
+    statement = statement_of(climb.unit, expression)
+    inline = Placement(Place.INLINE, statement, expression, None, "", "")
+    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+        return _place_assigned(climb, inline, parent.targets if isinstance(parent, ast.Assign) else [parent.target])
+    if isinstance(parent, ast.NamedExpr):
+        return _named(inline, parent.target.id, parent.target.id)
+    if isinstance(parent, (ast.Return, ast.Lambda)):
+        text = "return" if isinstance(parent, ast.Return) else "lambda"
+        return replace(inline, place=Place.RETURNED, text=text)
+    if isinstance(parent, ast.arguments):
+        name = _parameter_with_default(parent, expression)
+        return _named(inline, name, name)
+    if isinstance(parent, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
+        return _place_in_display(climb, inline, parent)
+    if isinstance(parent, (ast.Call, ast.keyword)):
+        return _place_argument(climb, inline, parent)
+    return _place_elsewhere(climb, inline, parent)
+
+
+def _place_elsewhere(climb: _Climb, inline: Placement, parent: ast.AST) -> Placement:
+    if isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+        holder = _holder(climb, parent)
+        return _named(inline, f"{holder or '[...]'}[*]", _trace_name(holder))
+    if isinstance(parent, ast.withitem) and parent.optional_vars is not None:
+        return _named(inline, text_of(parent.optional_vars), name_of(parent.optional_vars))
+    if isinstance(parent, (ast.IfExp, ast.BoolOp)):
+        holder = _holder(climb, parent)
+        return _named(inline, holder or "expression", _trace_name(holder))
+    if isinstance(parent, (ast.Yield, ast.Starred, ast.withitem, ast.For, ast.comprehension)):
+        return _named(inline, type(parent).__name__.lower(), "")
+    return replace(inline, place=Place.DISCARDED, text=_holder(climb, inline.expression) or "expression")
+
+
+def _place_assigned(climb: _Climb, inline: Placement, targets: list[ast.expr]) -> Placement:
+    target = next((each for each in targets if _can_store_again(climb, each)), None)
+    if target is not None:
+        return replace(inline, place=Place.LINE, target=target, text=text_of(target), name=name_of(target))
+    return _named(inline, text_of(targets[0]), name_of(targets[0]))
+
+
+def _place_in_display(
+    climb: _Climb, inline: Placement, display: ast.Tuple | ast.List | ast.Set | ast.Dict
+) -> Placement:
+    elements = display.values if isinstance(display, ast.Dict) else display.elts
+    position = next(i for i, each in enumerate(elements) if each is inline.expression)
+    above = climb.unit.parents[display]
+    if isinstance(above, ast.Return) and isinstance(display, ast.Tuple):
+        return replace(inline, place=Place.RETURNED, text=f"return[{position}]")
+    if isinstance(above, ast.Assign) and isinstance(display, (ast.Tuple, ast.List)) and len(above.targets) == 1:
+        target = above.targets[0]
+        if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == len(elements):
+            starred = any(isinstance(each, ast.Starred) for each in (*target.elts, *elements))
+            if not starred:
+                return _place_assigned(climb, inline, [target.elts[position]])
+    holder = _holder(climb, display) or type(display).__name__.lower()
+    key = display.keys[position] if isinstance(display, ast.Dict) else None
+    index = text_of(key) if key is not None else str(position)
+    name = str(key.value) if isinstance(key, ast.Constant) else str(position)
+    return _named(inline, f"{holder}[{index}]", ".".join(filter(None, [_trace_name(_holder(climb, display)), name])))
+
+
+def _place_argument(climb: _Climb, inline: Placement, parent: ast.Call | ast.keyword) -> Placement:
+    call = parent if isinstance(parent, ast.Call) else climb.unit.parents[parent]
+    assert isinstance(call, ast.Call)
+    if call.func is inline.expression:
+        return replace(inline, place=Place.DISCARDED, text=_holder(climb, call) or "expression")
+    effects = climb.facts.call_kinds.get(id(call), set())
+    holder = _holder(climb, call)
+    if Effect.WRAPS.name in effects:
+        held_in = "_orig_mod" if ast.unparse(call.func).endswith("compile") else "module"
+        return _named(inline, f"{holder or ast.unparse(call.func)}.{held_in}", _trace_name(holder))
+    if effects & {Effect.READS.name, Effect.COPIES.name}:
+        return replace(inline, place=Place.DISCARDED, text=holder or "expression")
+    if _is_storing(call):
+        assert isinstance(call.func, ast.Attribute)
+        return _named(inline, f"{ast.unparse(call.func.value)}[*]", name_of(call.func.value))
+    if isinstance(parent, ast.keyword):
+        return _named(inline, f"arg:{parent.arg or '**'}", parent.arg or "")
+    position = next(i for i, each in enumerate(call.args) if each is inline.expression)
+    return _named(inline, f"arg{position}", _parameter_name(climb, call, position))
+
+
+def _is_storing(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in {"append", "add", "insert", "appendleft"}
+
+
+def _parameter_name(climb: _Climb, call: ast.Call, position: int) -> str:
+    """The name of the parameter that an argument goes to; nothing where the callee cannot be seen."""
+    found = climb.hierarchy.resolve(climb.unit, call.func)
+    skipped = 0
+    if isinstance(found, Class):
+        found, skipped = climb.hierarchy.method(found, "__init__"), 1
+    if not isinstance(found, Function):
+        return ""
+    declared = [each.arg for each in (*found.node.args.posonlyargs, *found.node.args.args)]
+    return declared[position + skipped] if position + skipped < len(declared) else ""
+
+
+def _parameter_with_default(arguments: ast.arguments, default: ast.expr) -> str:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return next(parameter.arg for parameter, each in pairs if each is default)
+
+
+def _named(placement: Placement, text: str, name: str) -> Placement:
+    return replace(placement, text=text, name=name)
+
+
+def _holder(climb: _Climb, node: ast.AST) -> str:
+    """What the statement around an expression binds its value to; nothing where it binds none."""
+    statement = statement_of(climb.unit, node)
+    if isinstance(statement, ast.Assign):
+        return text_of(statement.targets[0])
+    return text_of(statement.target) if isinstance(statement, ast.AnnAssign) else ""
+
+
+def _trace_name(holder: str) -> str:
+    return holder.removeprefix("self.").partition("[")[0] if holder.isprintable() else ""
+
+
+def name_of(target: ast.AST) -> str:
+    """What an object is called in the trace that is bound to `target`: `self.net` is `net`, `nets["g"]` is `nets.g`."""
+    if isinstance(target, ast.Attribute):
+        above = name_of(target.value)
+        return target.attr if above in {"", "self"} else f"{above}.{target.attr}"
+    if isinstance(target, ast.Subscript):
+        above = name_of(target.value)
+        return f"{above}.{target.slice.value}" if isinstance(target.slice, ast.Constant) else above
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _can_store_again(climb: _Climb, target: ast.expr) -> bool:
+    """Whether reading `target` and storing the same object back is sure to change nothing.
+
+    A subscript's index may have effects, and `__setitem__` may refuse a second store; the setter of an object whose
+    class is not known may do more than store; and a class body may belong to an enumeration.
+    """
+    if isinstance(target, ast.Name):
+        body = climb.unit.parents[statement_of(climb.unit, target)]
+        return not isinstance(body, ast.ClassDef) or not (body.bases or body.keywords)
+    if not isinstance(target, ast.Attribute):
+        return False
+    if isinstance(target.value, ast.Name) and target.value.id == "self":
+        owner = _enclosing_class(climb.unit, target)
+        return owner is None or not _intercepts_stores(climb.hierarchy, owner, target.attr)
+    return False
+
+
+def _enclosing_class(unit: Unit, node: ast.AST) -> Class | None:
+    while node in unit.parents:
+        node = unit.parents[node]
+        if isinstance(node, ast.ClassDef):
+            return unit.class_of[node]
+    return None
+
+
+def _intercepts_stores(hierarchy: Hierarchy, owner: Class, attribute: str) -> bool:
+    names = {name for each in hierarchy.ancestors(owner) for name in each.methods}
+    if "__setattr__" in names or attribute in names:
+        return True
+    return any(base is None or not base.startswith("builtins.object") for base in hierarchy.library_bases(owner))

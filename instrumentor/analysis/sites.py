@@ -1,0 +1,216 @@
+"""The analysis as the decisions need it: what each site makes, where it can be wrapped, who else holds it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.blocks import always_follows, conditions_of
+from instrumentor.analysis.expressions import text_of
+from instrumentor.analysis.placement import Place, Placement, place
+from instrumentor.analysis.values import (
+    NOTHING,
+    Made,
+    Pack,
+    Parameter,
+    SiteKey,
+    Value,
+    is_object,
+    root,
+    strip,
+    value,
+)
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Event, Facts, Site
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import Unit
+
+# What people call things that are called like models and moved like models, but are none.
+_NO_MODEL_NAME = re.compile(r"loss|criterion|metric|crit\b|optim|schedul|token|transform|augment", re.IGNORECASE)
+
+
+class SiteIndex:
+    """Questions about the sites of one script, answered from the finished facts."""
+
+    def __init__(self, facts: Facts, hierarchy: Hierarchy, script: Unit) -> None:
+        self.facts = facts
+        self.hierarchy = hierarchy
+        self.script = script
+        self.own_sites = [site for site in facts.sites.values() if site.unit is script]
+        self._words = self._evidence()
+        self._natures: dict[SiteKey, Nature] = {}
+        self._placements: dict[SiteKey, Placement | None] = {}
+        self._callers: dict[SiteKey, list[Site]] = {}
+        for site in facts.sites.values():
+            for origin in site.origins:
+                self._callers.setdefault(origin, []).append(site)
+        self._fresh_nodes: set[int] | None = None
+
+    def _evidence(self) -> dict[SiteKey, set[str]]:
+        """How each site's object is used, under its own names and as a parameter of the functions it is passed to."""
+        found: dict[SiteKey, set[str]] = {}
+        for atom, words in self.facts.evidence.items():
+            for source in self.facts.sources(value(atom)):
+                made = root(source) if isinstance(atom, Parameter) and strip(source) == root(source) else source
+                if isinstance(made, Made):
+                    found.setdefault(made.site, set()).update(words)
+        return found
+
+    # ---- what a site makes ----
+
+    def nature(self, site: Site) -> Nature:
+        """What a site makes, its later use included; never UNKNOWN."""
+        if site.key not in self._natures:
+            self._natures[site.key] = Nature.NOT_MODULE  # what a site that depends on itself counts as
+            self._natures[site.key] = self._find_nature(site)
+        return self._natures[site.key]
+
+    def _find_nature(self, site: Site) -> Nature:
+        if site.nature is not Nature.UNKNOWN:
+            return site.nature
+        if site.is_copy and any(self.is_module(root(atom)) for atom in self._copied(site)):
+            return Nature.MODULE
+        if site.key.path and site.key._replace(path=()) in self.facts.sites and not site.origins:
+            whole = self.facts.sites[site.key._replace(path=())]
+            if whole.nature is not Nature.UNKNOWN:
+                return Nature.NOT_MODULE
+        return Nature.MODULE if self._is_used_as_module(site) else Nature.NOT_MODULE
+
+    def _copied(self, site: Site) -> Value:
+        return self.facts.sources(frozenset(atom for atom in site.arguments if is_object(atom)))
+
+    def _is_used_as_module(self, site: Site) -> bool:
+        words = self._words.get(site.key, set())
+        if catalogue.WRAPPED in words or words & catalogue.MODULE_EVIDENCE:
+            return True
+        placement = self.placement(site)
+        named_otherwise = placement is not None and _NO_MODEL_NAME.search(placement.text)
+        return bool(catalogue.CALLED in words and words & catalogue.WEAK_EVIDENCE and not named_otherwise)
+
+    def is_module(self, atom: object) -> bool:
+        """Whether an object is a module, with parameters or without."""
+        if isinstance(atom, Made) and atom.site in self.facts.sites:
+            return self.nature(self.facts.sites[atom.site]) in (Nature.MODULE, Nature.NO_PARAMS)
+        return False
+
+    # ---- where it is, and where it goes ----
+
+    def placement(self, site: Site) -> Placement | None:
+        """Where a site's object can be put under a proxy; None for an element of a tuple that is not unpacked."""
+        if site.key not in self._placements:
+            self._placements[site.key] = place(
+                site.unit, self.facts, self.hierarchy, site.node, site.key.path, is_fresh=self._is_fresh
+            )
+        return self._placements[site.key]
+
+    def _is_fresh(self, node: ast.expr) -> bool:
+        if self._fresh_nodes is None:
+            self._fresh_nodes = {
+                id(site.node)
+                for site in self.facts.sites.values()
+                if not site.is_read and not site.key.path and site.nature in (Nature.MODULE, Nature.UNKNOWN)
+            }
+        return id(node) in self._fresh_nodes
+
+    def callers(self, site: Site) -> list[Site]:
+        """The calls that hand on a site's object as their own."""
+        return self._callers.get(site.key, [])
+
+    def is_handed_out(self, site: Site) -> bool:
+        """Whether a site's object leaves its function as the value returned, and by no other way."""
+        function = site.function
+        if function is None or Made(site.key) in self.facts.captured:
+            return False
+        if function.key in self.facts.escaped and function.key not in self.facts.called:
+            return False
+        returned = self.facts.returns.get(function.key, NOTHING)
+        flat = {inner for atom in returned if isinstance(atom, Pack) for item in atom.items for inner in item}
+        return Made(site.key) in returned | flat
+
+    def is_in_module_class(self, site: Site) -> bool:
+        """Whether a site stands in the class of a module, so that what it makes becomes part of one."""
+        node: ast.AST = site.node
+        while node in site.unit.parents:
+            node = site.unit.parents[node]
+            if isinstance(node, ast.ClassDef) and self.hierarchy.is_module(site.unit.class_of[node]):
+                return True
+        return False
+
+    def compiling_decorator(self, site: Site) -> str | None:
+        """The decorator that hands the code around a site to a compiler; None without one."""
+        node: ast.AST = site.node
+        while node in site.unit.parents:
+            node = site.unit.parents[node]
+            for decorator in getattr(node, "decorator_list", []):
+                maker = decorator.func if isinstance(decorator, ast.Call) else decorator
+                found = self.hierarchy.resolve(site.unit, maker)
+                if isinstance(found, str) and catalogue.is_compiling_decorator(found):
+                    return found
+        return None
+
+    def certain_absorptions(self, site: Site) -> list[Event]:
+        """Where a site's object becomes part of another module, in every run that makes it."""
+        return self._certain(site, self.facts.absorbed.get(Made(site.key), {}))
+
+    def certain_replacements(self, site: Site) -> list[Event]:
+        """Where a site's object gets other parameters, in every run that makes it; in the order of the text."""
+        events = self._certain(site, self.facts.replaced.get(Made(site.key), {}))
+        return sorted(events, key=lambda event: (event.node.lineno, event.node.col_offset))  # type: ignore[attr-defined]
+
+    def _certain(self, site: Site, events: dict[int, Event]) -> list[Event]:
+        conditions = conditions_of(site.unit, site.node)
+        return [
+            event
+            for event in events.values()
+            if event.unit is site.unit
+            and event.function is site.function
+            and always_follows(event.conditions, conditions)
+        ]
+
+    def site_at(self, node: ast.AST) -> Site | None:
+        """The site that a node is."""
+        return next((site for site in self.own_sites if site.node is node and not site.key.path), None)
+
+    def rebinds_argument(self, site: Site) -> bool:
+        """Whether an unknown call's result takes the name of a module passed to it, as in `m = prepare(m, cfg)`.
+
+        Such functions hand the module on, or a wrapper of it, which the runtime meets by itself.
+        """
+        if site.is_read:
+            return any(self.is_module(root(atom)) for atom in self._held_by(site))
+        placement = self.placement(site)
+        if site.nature is not Nature.UNKNOWN or site.is_copy or not isinstance(site.node, ast.Call) or placement is None:
+            return False
+        passed = [*site.node.args, *(keyword.value for keyword in site.node.keywords)]
+        if isinstance(site.node.func, ast.Attribute):
+            passed.append(site.node.func.value)
+        same = any(isinstance(each, (ast.Name, ast.Attribute)) and text_of(each) == placement.text for each in passed)
+        return same and bool(self.modules_passed(site))
+
+    def modules_passed(self, site: Site) -> Value:
+        """The modules among what was passed to a site's call."""
+        sources = self.facts.sources(frozenset(atom for atom in site.arguments if is_object(atom)))
+        return frozenset(atom for atom in sources if self.is_module(root(atom)) and root(atom) != Made(site.key))
+
+    def _held_by(self, site: Site) -> Value:
+        """The modules that an object from which another is fetched is, or was given."""
+        found: set[object] = set()
+        for atom in self.facts.sources(site.arguments):
+            base = root(atom)
+            found.add(base)
+            if isinstance(base, Made) and base.site in self.facts.sites:
+                found |= self.facts.sites[base.site].arguments
+        return frozenset(atom for atom in found if self.is_module(root(atom)))  # type: ignore[arg-type,type-var]
+
+    def modules_fetched(self, site: Site) -> Value:
+        """The modules that a fetched object may be."""
+        return self._held_by(site) if site.is_read else self.modules_passed(site)
+
+
+def is_usable(placement: Placement | None) -> bool:
+    """Whether a proxy can be written there."""
+    return placement is not None and placement.place in (Place.LINE, Place.INLINE)

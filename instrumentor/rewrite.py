@@ -1,0 +1,235 @@
+"""Decisions to text: the insertions that put the planned proxies into a script."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import warnings
+from typing import TYPE_CHECKING
+
+from instrumentor import emit
+from instrumentor.analysis.placement import Place
+from instrumentor.edits import NewLine, NewText, apply_edits
+from instrumentor.errors import InstrumentError, InternalError
+from instrumentor.source_text import line_end, split_lines
+from instrumentor.undo import undo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from instrumentor.decide import Plan, Wrap
+    from instrumentor.settings import Settings
+    from instrumentor.source_text import SourceText
+
+_NOTHING_BUT_A_COMMENT = re.compile(r"\s*(?:#.*)?", re.DOTALL)
+# At one place in a line: what ends an expression stands before what starts one, and both before a new statement.
+_AFTER, _BEFORE = 0, 1
+
+
+def rewrite(
+    original: bytes, source: SourceText, tree: ast.Module, plan: Plan, settings: Settings, *, source_name: str
+) -> bytes:
+    """Write the planned proxies into a script.
+
+    Args:
+        original: the script's bytes.
+        source: the same, decoded.
+        tree: the same, parsed.
+        plan: what to wrap.
+        settings: the arguments of the proxy calls.
+        source_name: what the source comment records.
+
+    Returns:
+        The new bytes; `original` itself where nothing is planned.
+
+    Raises:
+        InternalError: the result does not stand up to being undone or parsed.
+    """
+    if not plan.wraps:
+        return original
+    writer = _Writer(source, tree, settings)
+    for wrap in plan.wraps:
+        writer.add(wrap)
+    edited = apply_edits(source.lines, [writer.import_edit(plan.wraps), *writer.edits])
+    lines = list(edited.lines)
+    if not line_end(lines[-1]):
+        lines[-1] += source.newline
+    comment = emit.render_source_comment(
+        source_name,
+        hashlib.sha256(original).hexdigest(),
+        edited.added,
+        had_final_newline=source.has_final_newline,
+    )
+    instrumented = source.encode((*lines, comment + source.newline))
+    _check(original, instrumented, source, source_name=source_name)
+    return instrumented
+
+
+class _Writer:
+    """Turns places in the tree into insertions in the text."""
+
+    def __init__(self, source: SourceText, tree: ast.Module, settings: Settings) -> None:
+        self._source = source
+        self._tree = tree
+        self._settings = settings
+        self._alias = emit.unused_name(_identifiers(tree), hidden=_has_late_star_import(tree))
+        self.edits: list[NewLine | NewText] = []
+
+    def add(self, wrap: Wrap) -> None:
+        """Add the insertions for one proxy."""
+        placement = wrap.placement
+        wrapping = emit.render_wrapping(
+            self._alias, wrap.name, self._settings, can_encode=self._source.can_encode
+        )
+        target = placement.target
+        if placement.place is Place.LINE and target is not None:
+            spelled = self._text(target)
+            statement = f"{spelled} = {wrapping.before}{spelled}{wrapping.after}"
+            if self._has_own_lines(placement.statement):
+                self._add_line_after(placement.statement, statement)
+                return
+            if not placement.can_inline:
+                line, column = self._end(placement.statement)
+                self.edits.append(NewText(line, column, f"; {statement}", (_AFTER, line, column)))
+                return
+        self._add_around(placement.expression, wrapping)
+
+    def _add_line_after(self, statement: ast.stmt, text: str) -> None:
+        first, column = self._start(statement)
+        # A form feed sets the indentation back to nothing; what follows it is what counts.
+        indentation = self._line(first)[:column].rpartition("\f")[2]
+        last = statement.end_lineno or first
+        newline = line_end(self._line(last)) or self._source.newline
+        self.edits.append(NewLine(last, f"{indentation}{text}{newline}"))
+
+    def _add_around(self, expression: ast.expr, wrapping: emit.Wrapping) -> None:
+        start, end = self._start(expression), self._end(expression)
+        # Of expressions that start at one place the longer is the outer one; of those that end there, the later.
+        self.edits.append(NewText(*start, wrapping.before, (_BEFORE, -end[0], -end[1])))
+        self.edits.append(NewText(*end, wrapping.after, (_AFTER, -start[0], -start[1])))
+
+    def import_edit(self, wraps: Sequence[Wrap]) -> NewLine | NewText:
+        """The insertion of the import: after the imports at the top, and before whatever else runs there."""
+        text = emit.render_import(self._alias)
+        body = self._tree.body
+        count = _count_leading(body, min(_first_line(wrap.placement.statement) for wrap in wraps))
+        following = body[count] if count < len(body) else None
+        if count == 0:
+            assert following is not None
+            line = _first_line(following)
+            return NewLine(line - 1, text + (line_end(self._line(line)) or self._source.newline))
+        last = body[count - 1].end_lineno or 0
+        if following is not None and following.lineno == last:
+            line, column = self._start(following)
+            return NewText(line, column, f"{text}; ", (_BEFORE, -len(self._source.lines) - 1))
+        return NewLine(last, text + (line_end(self._line(last)) or self._source.newline))
+
+    def _has_own_lines(self, statement: ast.stmt) -> bool:
+        """Whether nothing but a comment shares the lines of a statement."""
+        first, column = self._start(statement)
+        if self._line(first)[:column].strip():
+            return False
+        if first > 1 and self._line(first - 1).removesuffix(line_end(self._line(first - 1))).endswith("\\"):
+            return False
+        last, column = self._end(statement)
+        return _NOTHING_BUT_A_COMMENT.fullmatch(self._line(last)[column:]) is not None
+
+    def _text(self, node: ast.expr) -> str:
+        """A target as the script spells it, on one line."""
+        (first, start), (last, end) = self._start(node), self._end(node)
+        return self._line(first)[start:end] if first == last else ast.unparse(node)
+
+    def _start(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
+        return node.lineno, self._source.column(node.lineno, node.col_offset)
+
+    def _end(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return node.end_lineno, self._source.column(node.end_lineno, node.end_col_offset)
+
+    def _line(self, number: int) -> str:
+        return self._source.lines[number - 1]
+
+
+def _identifiers(tree: ast.Module) -> set[str]:
+    """Every name that a script binds or uses, attributes of other things aside."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        for field in ("id", "arg", "name", "rest", "asname"):
+            held = getattr(node, field, None)
+            if isinstance(held, str):
+                found.add(held.partition(".")[0])
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            found.update(node.names)
+    return found
+
+
+def _has_late_star_import(tree: ast.Module) -> bool:
+    """Whether anything is imported by `*` behind the imports at the top, which could rebind a plain name."""
+    leading = set(map(id, tree.body[: _count_leading(tree.body, len(tree.body) and tree.body[-1].lineno + 1)]))
+    return any(
+        isinstance(node, ast.ImportFrom) and id(node) not in leading and any(each.name == "*" for each in node.names)
+        for node in ast.walk(tree)
+    )
+
+
+def _count_leading(body: Sequence[ast.stmt], before_line: int) -> int:
+    """How many statements come before the import: docstring, `__future__`, and the first run of imports.
+
+    Where that run does not import torch but a later statement at the top does, the import goes behind that one, as
+    long as no proxy comes before it: scripts set environment variables that torch reads when it is first imported.
+    """
+    count = 1 if body and _is_docstring(body[0]) else 0
+    count = _end_of_imports(body, count)
+    if any(_imports_torch(statement) for statement in body[:count]):
+        return count
+    for position in range(count, len(body)):
+        if _first_line(body[position]) >= before_line:
+            break
+        if _imports_torch(body[position]):
+            return _end_of_imports(body, position)
+    return count
+
+
+def _end_of_imports(body: Sequence[ast.stmt], start: int) -> int:
+    while start < len(body) and isinstance(body[start], (ast.Import, ast.ImportFrom)):
+        start += 1
+    return start
+
+
+def _imports_torch(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Import):
+        return any(alias.name.partition(".")[0] == "torch" for alias in statement.names)
+    return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == "torch"
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    held = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(held, ast.Constant) and isinstance(held.value, str)
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(each.lineno for each in decorators)])
+
+
+def _check(original: bytes, instrumented: bytes, source: SourceText, *, source_name: str) -> None:
+    """Make sure that the result is Python and can be undone: no wrong text ever leaves this module."""
+    try:
+        undone = undo(instrumented, source_name=source_name).original
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse("".join(split_lines(instrumented[len(source.bom) :].decode(source.encoding))))
+    except (InstrumentError, SyntaxError, ValueError) as error:
+        raise _internal(source_name, str(error)) from error
+    if undone != original:
+        raise _internal(source_name, "undoing does not give the original")
+
+
+def _internal(source_name: str, detail: str) -> InternalError:
+    return InternalError(
+        f"the instrumented text did not pass its check ({detail}), so nothing is written; this is a mistake of this"
+        " tool: please report it with the script, and exclude the line with `# instrument: skip` meanwhile",
+        path=source_name,
+    )

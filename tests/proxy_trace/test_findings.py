@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy_trace.findings import Finding, fold_names
+from proxy_trace.summary import summarize
+from proxy_trace.trace import Trace
+from proxy_wrapper import events
+from proxy_wrapper.events import Statistics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+STEP = events.OptimizerStepEnd(100, optimizer="SGD")
+VALUES = Statistics(-1.0, 1.0, 2.0)
+OTHER_VALUES = Statistics(-1.0, 1.0, 3.0)
+
+NOT_UPDATED: dict[str, tuple[list[events.Event], str]] = {
+    "no optimizer has it": ([], "in no optimizer's step"),
+    "it never had a gradient": (
+        [events.Gradient(1, tensor=1), events.Update(2, tensor=1, statistics=VALUES, cause="unchanged")],
+        "in an optimizer, but it never had a gradient",
+    ),
+    "it had gradients that no step used": (
+        [events.Gradient(1, tensor=1, statistics=VALUES)],
+        "had gradients, but no optimizer's step updated it",
+    ),
+    "steps left its values as they were": (
+        [
+            events.Gradient(1, tensor=1, statistics=VALUES),
+            events.Update(2, tensor=1, statistics=VALUES, version=1, cause="step"),
+        ],
+        "in an optimizer, but its values never changed",
+    ),
+    "its gradient was always zero": (
+        [
+            events.Gradient(1, tensor=1, statistics=Statistics(0.0, 0.0, 0.0)),
+            events.Update(2, tensor=1, statistics=VALUES, version=1, cause="step"),
+        ],
+        "in an optimizer, but its values never changed; its gradient was always zero",
+    ),
+    "it was only initialised by hand before training": (
+        [events.Update(1, tensor=1, statistics=OTHER_VALUES, cause="in-place")],
+        "in no optimizer's step",
+    ),
+}
+
+UPDATED: dict[str, list[events.Event]] = {
+    "a step changed its values": [events.Update(2, tensor=1, statistics=OTHER_VALUES, cause="step"), STEP],
+    "it was changed by hand during training": [
+        STEP,
+        events.Update(200, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place"),
+    ],
+    "values came back to the first ones": [
+        events.Update(2, tensor=1, statistics=OTHER_VALUES, cause="step"),
+        STEP,
+        events.Update(3, 1, tensor=1, statistics=VALUES, cause="step"),
+    ],
+    "its statistics could not be read": [events.Update(2, tensor=1, cause="step"), STEP],
+    "nothing was trained": [],
+}
+
+
+def find(path: Path) -> list[Finding]:
+    return summarize(Trace.open(path)).findings
+
+
+def of_kind(path: Path, kind: str) -> list[tuple[str, str]]:
+    return [(finding.name, finding.reason) for finding in find(path) if finding.kind == kind]
+
+
+def test_a_layer_that_is_left_out_is_found(small_trace: Path) -> None:
+    assert [(finding.kind, finding.name, finding.names) for finding in find(small_trace)] == [
+        ("never_updated", "model.spare.*", 2),
+        ("never_called", "model.spare", 1),
+    ]
+
+
+@pytest.mark.parametrize(("records", "reason"), NOT_UPDATED.values(), ids=NOT_UPDATED)
+def test_a_parameter_counts_as_never_updated_if(
+    records: list[events.Event], reason: str, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES)
+    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), weight, *records, STEP)
+    assert of_kind(path, "never_updated") == [("model.w", reason)]
+
+
+@pytest.mark.parametrize("records", UPDATED.values(), ids=UPDATED)
+def test_a_parameter_does_not_count_as_never_updated_if(
+    records: list[events.Event], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES)
+    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), weight, *records)
+    assert of_kind(path, "never_updated") == []
+
+
+def test_a_frozen_parameter_is_worth_a_note(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(tmp_path / "a.jsonl", events.Parameter(1, "model.w", 1, "float32[1]"), STEP)
+    assert of_kind(path, "frozen") == [("model.w", "frozen (requires_grad is False)")]
+    assert of_kind(path, "never_updated") == []
+
+
+def test_modules_whose_level_records_no_calls_and_updates_are_not_judged(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.quiet", "Linear", 1, 1, "WARNING"),
+        events.Parameter(1, "model.quiet.weight", 2, "float32[1]", requires_grad=True),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        STEP,
+    )
+    assert find(path) == []
+
+
+def test_only_the_topmost_module_that_was_never_called_is_named(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.old", "Block", 1, 1),
+        events.Module(3, "model.old.fc", "Linear", 1, 2),
+        events.Module(4, "model.layers", "ModuleList", 1, 1),
+        events.Module(5, "model.layers.0", "Linear", 1, 4),
+        events.Module(6, "model.nothing", "ModuleList", 1, 1),
+        events.CallModule(1, module=1),
+        events.CallModule(2, module=5),
+        events.ReturnModule(3, module=5),
+        events.ReturnModule(4, module=1),
+    )
+    assert [(f.kind, f.name, f.names) for f in find(path)] == [("never_called", "model.old", 2)]
+
+
+def test_containers_are_judged_by_what_is_in_them_whatever_the_order_of_definition(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "encoder", "Linear", 1),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        events.Module(2, "model", "Wrapper", 2),
+        events.Module(1, "model.encoder", "Linear", 2, 2),
+    )
+    assert find(path) == []
+
+
+def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.out_proj", "Linear", 1, 1),
+        events.Parameter(1, "model.out_proj.weight", 2, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        events.Update(3, tensor=1, statistics=OTHER_VALUES),
+        STEP,
+    )
+    reason = "never called, though its own parameters were updated (another module uses them)"
+    assert of_kind(path, "never_called") == [("model.out_proj", reason)]
+
+
+def test_a_model_that_is_never_called_is_one_finding(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.fc", "Linear", 1, 1),
+    )
+    assert [(f.name, f.names) for f in find(path)] == [("model", 2)]
+    assert "forward is called directly" in find(path)[0].reason
+
+
+def test_a_process_that_only_holds_the_model_is_not_judged(tmp_path: Path, write_trace: WriteTrace) -> None:
+    model = events.Module(1, "model", "Net", 1)
+    write_trace(tmp_path / "rank0-1.jsonl", model)
+    called = [events.CallModule(1, module=1), events.ReturnModule(2, module=1)]
+    write_trace(tmp_path / "rank0-2.jsonl", model, *called, pid=2, parent_pid=1)
+    assert find(tmp_path) == []
+
+
+def test_non_finite_values_come_by_time_over_all_ranks(tmp_path: Path, write_trace: WriteTrace) -> None:
+    module = events.Module(1, "model", "Net", 1)
+    tensor = events.Parameter(1, "model.w", 1, "float32[3]")
+    place = events.Location(1, "train.py", 12, "main")
+    late = events.NonFinite(500, 2, 1, 1, where="output", count=1, type="float32[2]")
+    early = events.NonFinite(100, 1, 1, 1, where="gradient", tensor=1, count=3, type="float32[3]")
+    calls = [events.CallModule(1, module=1), events.ReturnModule(1, module=1)]
+    write_trace(tmp_path / "0.jsonl", module, place, *calls, late, started="2026-11-21T08:00:00.000000+00:00")
+    # The second process starts 300 us later: its 100 us lie before the first one's 500.
+    write_trace(
+        tmp_path / "1.jsonl", module, tensor, place, *calls, early, rank=1, started="2026-11-21T08:00:00.000300+00:00"
+    )
+    first, second = find(tmp_path)
+    assert first == Finding(
+        "non_finite",
+        "model.w",
+        "gradient: 3 non-finite elements of float32[3]",
+        [1],
+        step=1,
+        time_us=400,
+        place="train.py:12",
+    )
+    assert (second.name, second.reason) == ("model", "output (Net): 1 non-finite element of float32[2]")
+
+
+def test_the_same_finding_in_several_ranks_is_one(
+    tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
+) -> None:
+    for rank in (0, 1):
+        write_trace(tmp_path / f"rank{rank}-{rank}.jsonl", *small_run, rank=rank, pid=rank)
+    assert [(finding.name, finding.ranks) for finding in find(tmp_path)] == [
+        ("model.spare.*", [0, 1]),
+        ("model.spare", [0, 1]),
+    ]
+
+
+def test_the_same_problem_is_told_once_with_its_count(tmp_path: Path, write_trace: WriteTrace) -> None:
+    problem = events.Problem(5, 1, message="no space\nleft")
+    path = write_trace(tmp_path / "a.jsonl", problem, problem, events.Problem(9, message="other"))
+    assert of_kind(path, "problem") == [("", "no space left (2 times)"), ("", "other")]
+    assert (find(path)[0].step, find(path)[0].time_us) == (1, 5)
+
+
+def test_incomplete_files_are_told_with_what_they_lack(tmp_path: Path, write_trace: WriteTrace) -> None:
+    tail = b'nonsense\n{"kind":"fold"}\n{"kind":"fold"}\n{"kind":"mod'
+    records = [events.Module(1, "model", "Net", 1), events.CallModule(1, module=1)]
+    path = write_trace(tmp_path / "rank0-1.jsonl", *records, tail=tail)
+    (tmp_path / "rank1-2.jsonl").touch()
+    assert of_kind(tmp_path, "incomplete") == [
+        (str(path), "cut off within its last line: the process was killed, or is still running"),
+        (
+            str(path),
+            "ends inside a call of model: the process was killed or interrupted there, or is still running",
+        ),
+        (str(path), "1 malformed line left out, the first is line 4"),
+        (str(path), "records of unknown kinds left out, perhaps of a newer version: fold (2)"),
+        (str(tmp_path / "rank1-2.jsonl"), "it is empty"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(["m.a.w"], [("m.a.w", 1)], id="one of two is itself"),
+        pytest.param(["m.a.w", "m.a.b"], [("m.a.*", 2)], id="all of a module are its prefix"),
+        pytest.param(["m.a.w", "m.a.b", "m.c.w"], [("m.*", 3)], id="all of a model are its prefix"),
+        pytest.param(["m.c.w"], [("m.c.w", 1)], id="the only one of a module is itself"),
+        pytest.param([], [], id="none is none"),
+    ],
+)
+def test_names_are_folded_where(names: list[str], expected: list[tuple[str, int]]) -> None:
+    assert fold_names(names, ["m.a.w", "m.a.b", "m.c.w"]) == expected
+
+
+@given(st.sets(st.text("ab.", min_size=1, max_size=6)))
+def test_folding_keeps_the_count_of_names(all_names: set[str]) -> None:
+    names = sorted(all_names)[::2]
+    assert sum(count for _, count in fold_names(names, all_names)) == len(names)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_trace.colour import Palette
+from proxy_trace.summary import summarize
+from proxy_trace.summary_text import summary_lines
+from proxy_trace.trace import Trace
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+CALLS: list[events.Event] = [events.CallModule(1, module=1), events.ReturnModule(2, module=1, duration_us=1)]
+
+
+def report(path: Path, *, tables_of_all: bool = False) -> str:
+    lines = summary_lines(summarize(Trace.open(path)), Palette(enabled=False), tables_of_all=tables_of_all)
+    return "\n".join(lines)
+
+
+def test_a_whole_report(small_trace: Path) -> None:
+    size = next(small_trace.iterdir()).stat().st_size / 1e3
+    assert (
+        report(small_trace)
+        == f"""\
+train.py --epochs 1
+  run        20261121T080911-3f2a9c, started 2026-11-21 08:09:11 UTC, 2.4 ms long
+  software   Python 3.11.7, torch 2.8.0, proxy_wrapper 0.1.0
+  training   2 steps of SGD, 2 backward passes (200 us)
+  trace      34 events, {size:.1f} kB
+
+Parameters never updated (2)
+  model.spare.* (2 parameters)  in no optimizer's step
+
+Modules never called (1)
+  model.spare  never called
+
+Modules
+  name     type    calls   total    mean  parameters
+  model    Net         2  200 us  100 us          24
+    fc     Linear      2   80 us   40 us          12
+    spare  Linear      0       -       -          12
+
+Parameters
+  name                type           updates  minimum     maximum   norm  gradient norm
+  model.fc.weight     float32[3, 3]        2  -0.5 -> -1  0.5          2            1.5
+  model.fc.bias       float32[3]           2  0 -> -1     0 -> 0.5     2            1.5
+  model.spare.weight  float32[3, 3]        0  -0.5        0.5          1              -
+  model.spare.bias    float32[3]           0  0           0            0              -"""
+    )
+
+
+def test_a_run_in_which_nothing_is_wrong_says_so(
+    tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", *(event for event in small_run if "spare" not in repr(event)))
+    assert (
+        "Nothing looks wrong: no non-finite value, every parameter was updated, every module was called, "
+        "no tracing problem, no trace file breaks off."
+    ) in report(path)
+
+
+def test_a_frozen_parameter_does_not_make_a_run_look_wrong(
+    tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
+) -> None:
+    sound = [event for event in small_run if "spare" not in repr(event)]
+    text = report(write_trace(tmp_path / "a.jsonl", *sound, events.Parameter(9, "model.frozen", 1, "float32[1]")))
+    assert "every trainable parameter was updated" in text
+    assert "Frozen parameters (1)\n  model.frozen  frozen (requires_grad is False)" in text
+
+
+def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace: WriteTrace) -> None:
+    text = report(write_trace(tmp_path / "a.jsonl"))
+    assert "Nothing looks wrong: no non-finite value, no tracing problem, no trace file breaks off." in text
+    assert "no optimizer step was traced" in text
+
+
+def test_modules_that_record_too_little_are_not_said_to_be_well(tmp_path: Path, write_trace: WriteTrace) -> None:
+    quiet = events.Module(2, "model.quiet", "Linear", 1, 1, "WARNING")
+    path = write_trace(
+        tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), quiet, *CALLS, events.OptimizerStepEnd(3)
+    )
+    assert "Nothing looks wrong: no non-finite value, no tracing problem, no trace file breaks off." in report(path)
+
+
+def test_the_first_non_finite_value_comes_first(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Location(1, "train.py", 9, "main"),
+        *CALLS,
+        events.NonFinite(20, 3, module=1, location=1, count=2, type="float32[4]"),
+        events.Parameter(1, "model.w", 1, "float32[1]"),
+        events.NonFinite(30, 3, module=1, location=1, where="parameter", tensor=1, count=1, type="float32[1]"),
+    )
+    assert """
+Non-finite values (2)
+  first  model    output (Net): 2 non-finite elements of float32[4], at step 3, train.py:9
+  then   model.w  parameter: 1 non-finite element of float32[1], at step 3, train.py:9
+""" in report(path)
+
+
+def test_long_lists_are_cut_with_a_word_on_how_to_see_the_rest(tmp_path: Path, write_trace: WriteTrace) -> None:
+    problems = [events.Problem(1, message=f"problem {number}") for number in range(25)]
+    text = report(write_trace(tmp_path / "a.jsonl", *problems))
+    assert "problem 19" in text
+    assert "problem 20" not in text
+    assert "... and 5 more; --format json lists all" in text
+
+
+def test_several_processes_share_one_report_with_the_tables_of_one(
+    tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
+) -> None:
+    for rank in (0, 1, 2):
+        write_trace(tmp_path / f"rank{rank}-{rank}.jsonl", *small_run, rank=rank, pid=rank, world_size=4)
+    text = report(tmp_path)
+    assert "  processes  3 processes, ranks 0-2 of 4\n" in text
+    assert "  model.spare  never called, ranks 0-2\n" in text
+    assert "Modules of rank 0, process 0\n" in text
+    assert text.endswith("2 more processes have tables too; --rank N shows those of a rank.")
+    assert "Parameters of rank 2, process 2" in report(tmp_path, tables_of_all=True)
+
+
+def test_buffers_aliases_and_exceptions_have_their_place(tmp_path: Path, write_trace: WriteTrace) -> None:
+    values = events.Statistics(0.0, 1.0, 1.0)
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Parameter(1, "model.w", 1, "float32[1]", "cpu", True, ["model.v"], values),
+        events.Buffer(2, "model.b", 1, "float32[1]", statistics=values),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1, duration_us=1, raised=True),
+        events.OptimizerStepEnd(3, optimizer="SGD"),
+        events.OptimizerStepEnd(4, optimizer="Adam"),
+    )
+    text = report(path)
+    assert "  training   2 steps (SGD 1, Adam 1)\n" in text
+    assert "  model.w (= model.v)  float32[1]        0  0        1           1              -\n" in text
+    assert "1 (1 raised)" in text
+    assert "Buffers\n  name     type        updates  minimum  maximum  norm\n" in text
