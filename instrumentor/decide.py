@@ -26,7 +26,7 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
-from instrumentor.suppressions import Suppressions
+from instrumentor.resolve.units import Class, Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.settings import Settings
     from instrumentor.source_text import SourceText
+    from instrumentor.suppressions import Suppressions
 
 Verdict = Literal["wrap", "merged", "not wrapped"]
 Relation = Literal["same", "wrapper", "unwrap"]
@@ -141,7 +142,9 @@ class _Judge:
         """What becomes of a site."""
         if site.key not in self._verdicts:
             # What a site that depends on itself, as in a recursive function, counts as.
-            self._verdicts[site.key] = _Verdict(_Fate.NOT_WRAPPED, "returned", "returned by a function that calls itself")
+            self._verdicts[site.key] = _Verdict(
+                _Fate.NOT_WRAPPED, "returned", "returned by a function that calls itself"
+            )
             self._verdicts[site.key] = self._find_verdict(site)
         return self._verdicts[site.key]
 
@@ -167,7 +170,9 @@ class _Judge:
             )
         compiler = self.index.compiling_decorator(site)
         if compiler is not None:
-            return _not_wrapped("derived", f"inside a function that {compiler} compiles, where no proxy can stand", placement)
+            return _not_wrapped(
+                "derived", f"inside a function that {compiler} compiles, where no proxy can stand", placement
+            )
         if nature is Nature.NO_PARAMS:
             return _not_wrapped("no-params", "a module without parameters: no state to watch", placement)
         return self._absorbed(site, placement)
@@ -189,7 +194,9 @@ class _Judge:
             return _Verdict(_Fate.ALIAS, "merged", "the object it was given, or a wrapper of it", placement, keys)
         own_origins = [key for key in sorted(site.origins) if key in self._wrapped_inside]
         if own_origins:
-            return _Verdict(_Fate.ALIAS, "merged", "made and wrapped in the function called", placement, tuple(own_origins))
+            return _Verdict(
+                _Fate.ALIAS, "merged", "made and wrapped in the function called", placement, tuple(own_origins)
+            )
         if site.key in self._wrapped_inside or not self.index.is_handed_out(site):
             return None
         callers = tuple(caller.key for caller in self.index.callers(site))
@@ -236,7 +243,9 @@ class _Judge:
     def _deselected(self, placement: Placement) -> _Verdict | None:
         names = (placement.text, name_of(placement.target) if placement.target is not None else placement.text)
         if self._settings.select and not _matches(names, self._settings.select):
-            return _not_wrapped("deselected", f"not among the selected names ({', '.join(self._settings.select)})", placement)
+            return _not_wrapped(
+                "deselected", f"not among the selected names ({', '.join(self._settings.select)})", placement
+            )
         if _matches(names, self._settings.skip):
             return _not_wrapped("deselected", f"among the names to skip ({', '.join(self._settings.skip)})", placement)
         return None
@@ -276,7 +285,9 @@ class _Judge:
             or placement.place is Place.DISCARDED
             or any(origin.key in inside or not self.index.is_handed_out(origin) for origin in own)
         )
-        return {origin.key for origin in own} if forced and not self.index.is_in_module_class(caller) else set()
+        if not forced or self.index.is_in_module_class(caller):
+            return set()
+        return {origin.key for origin in own if not self.index.is_in_module_class(origin)}
 
     def _is_for_hidden_caller(self, site: Site) -> bool:
         """Whether a method's fresh object goes to a base class that cannot be seen."""
@@ -357,7 +368,9 @@ class _Report:
         label = " or ".join(site.labels)
         if verdict.fate is _Fate.NOT_WRAPPED:
             self._tell(
-                Decision("not wrapped", line, self._column(placement.expression), text, label, verdict.reason, verdict.code)
+                Decision(
+                    "not wrapped", line, self._column(placement.expression), text, label, verdict.reason, verdict.code
+                )
             )
             return
         lines = sorted(self._cover_lines(verdict.others))
@@ -406,7 +419,9 @@ class _Report:
             whole = [atom for atom in objects if not isinstance(strip(atom), Part)]
             if in_module:
                 if self._stores_into_module(binding):
-                    self._tell_binding(binding, "submodule", "an attribute of a module: part of it, which recursion covers")
+                    self._tell_binding(
+                        binding, "submodule", "an attribute of a module: part of it, which recursion covers"
+                    )
             elif not whole:
                 self._tell_binding(binding, "submodule", "part of a module that is covered by recursion")
             else:
@@ -436,7 +451,9 @@ class _Report:
                 binding.statement.lineno,
                 self._column(binding.source or binding.target),
                 binding.text,
-                " or ".join(dict.fromkeys(label for key in sorted(keys) for label in self._index.facts.sites[key].labels)),
+                " or ".join(
+                    dict.fromkeys(label for key in sorted(keys) for label in self._index.facts.sites[key].labels)
+                ),
                 f"{words[relation]} wrapped at line {lines[0]}",
                 "merged",
                 lines[0],
@@ -459,9 +476,13 @@ class _Report:
                 reason = "no module as far as its class and its use can tell"
                 self._tell_binding(binding, "not-module", reason, label)
                 return
-            if isinstance(atom, Derived) and self._is_data_of_model(binding, atom):
-                self._tell_binding(binding, "not-module", "computed from a module, none itself")
-                return
+
+        if self._is_data_of_model(binding):
+            self._tell_binding(binding, "not-module", "computed from a module, none itself")
+        elif isinstance(binding.source, ast.Call):
+            found = self._index.hierarchy.resolve(binding.unit, binding.source.func)
+            if isinstance(found, (Class, Function)):
+                self._tell_binding(binding, "not-module", "no module as far as the function called can tell")
 
     def _is_worth_telling(self, made: Made) -> bool:
         site = self._index.facts.sites[made.site]
@@ -469,17 +490,26 @@ class _Report:
         package, last = label.partition(".")[0], label.rpartition(".")[2]
         if site.is_read or not label:
             return False
-        return bool(site.origins) or label == "torch.load" or (
-            last[:1].isupper() if package in {"torch", "numpy"} else "(" not in label and catalogue.effect_of(label) is None
+        return (
+            bool(site.origins)
+            or label == "torch.load"
+            or (
+                last[:1].isupper()
+                if package in {"torch", "numpy"}
+                else "(" not in label and catalogue.effect_of(label) is None
+            )
         )
 
-    def _is_data_of_model(self, binding: Binding, atom: Derived) -> bool:
-        base = root(atom)
-        if not self._index.is_module(base) or not isinstance(base, Made):
+    def _is_data_of_model(self, binding: Binding) -> bool:
+        """Whether a value holds what methods of a module gave, such as a state dict, or what a dropped one computed."""
+        derived = [atom for atom in self._index.facts.reach(binding.value) if isinstance(atom, Derived)]
+        bases = [base for atom in derived if isinstance(base := root(atom), Made) and self._index.is_module(base)]
+        if not bases or binding.source is None:
             return False
-        text = _called_name(binding.source)
-        temporary = self._judge.verdict(self._index.facts.sites[base.site]).code == "temporary"
-        return temporary or text in catalogue.HARMLESS_METHODS or text in {"deepcopy", "dict", "list"} or text.startswith("configure_")
+        if any(self._judge.verdict(self._index.facts.sites[base.site]).code == "temporary" for base in bases):
+            return True
+        named = {node.attr for node in ast.walk(binding.source) if isinstance(node, ast.Attribute)}
+        return bool(named & (catalogue.HARMLESS_METHODS | {"configure_optimizers"}))
 
     # ---- helpers ----
 
@@ -509,6 +539,8 @@ class _Report:
         verdict = self._judge.verdict(site)
         placement = verdict.placement
         if verdict.fate is _Fate.WRAP and placement is not None:
+            if placement.place is Place.INLINE and placement.text.startswith("arg"):
+                return False  # what the call gives back is another name of its argument
             original = self._index.placement(site)
             statements = [placement.statement, original.statement if original is not None else None]
             return binding.statement in statements
@@ -555,7 +587,9 @@ def _absorbed_by(event: Event, placement: Placement | None) -> _Verdict:
     if isinstance(event.node, (ast.Attribute, ast.Subscript)):
         return _not_wrapped("submodule", f"becomes part of {event.text}, which recursion covers", placement)
     where = f"{event.text}, line {event.node.lineno}" if event.text else f"line {event.node.lineno}"  # type: ignore[attr-defined]
-    return _not_wrapped("absorbed", f"becomes part of the module made of it ({where}), which recursion covers", placement)
+    return _not_wrapped(
+        "absorbed", f"becomes part of the module made of it ({where}), which recursion covers", placement
+    )
 
 
 def _inline_if_returned(placement: Placement | None) -> Placement | None:

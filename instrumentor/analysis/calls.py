@@ -172,7 +172,8 @@ class CallTransfer:
     def _call_object(self, atom: Atom, node: ast.Call, arguments: Arguments) -> Value:
         """A module's forward pass; or, for an object that nobody knows, whatever it makes."""
         base = strip(atom)
-        self._capture(value(atom))
+        if not isinstance(base, Part):
+            self._capture(value(atom))
         if isinstance(base, Parameter):
             passed = self.facts.sources(value(base))
             makers = [each for each in passed if isinstance(each, (ClassRef, FunctionRef, Named, Partial, Method))]
@@ -275,7 +276,9 @@ class CallTransfer:
             text = f"{ast.unparse(node.func.value)}[-1]"
             statement = evaluator.statement(node)
             evaluator.facts.bind(
-                Binding(evaluator.unit, evaluator.function, statement, node.args[-1], text, held, NOTHING, node.args[-1])
+                Binding(
+                    evaluator.unit, evaluator.function, statement, node.args[-1], text, held, NOTHING, node.args[-1]
+                )
             )
 
     def _object_method(self, atom: Atom, name: str, node: ast.Call, arguments: Arguments) -> Value:
@@ -298,14 +301,17 @@ class CallTransfer:
         if name in catalogue.SUBMODULE_METHODS:
             return value(Part(root(atom)))
         if name in catalogue.ADOPTING_METHODS and (nature is Nature.MODULE or isinstance(base, Part)):
-            self._absorb(arguments.all(), node, ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else "")
+            self._absorb(
+                arguments.all(), node, ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            )
             return OPAQUE
         if name in catalogue.HARMLESS_METHODS:
             return value(Derived(root(atom)))
         held = self.facts.attributes.get((base, name), NOTHING)
         if held:
             return join([self.apply(each, node, arguments) for each in held])
-        self._capture(join((value(atom), arguments.all())))
+        # A call of a part is mostly one of its tensor's or layer's own methods; the whole stays where it is.
+        self._capture(arguments.all() if isinstance(base, Part) else join((value(atom), arguments.all())))
         if nature is Nature.MODULE and not isinstance(base, Parameter):
             return value(Derived(root(atom)))
         return self._unknown_method(atom, name, node, arguments)
@@ -470,7 +476,10 @@ class CallTransfer:
         return arguments.all() if name == "typing.cast" else arguments.module()
 
     def _identity_tuple(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
-        given = [*arguments.positional, *(held for key, held in arguments.keywords.items() if key.startswith(("model", "optim")))]
+        given = [
+            *arguments.positional,
+            *(held for key, held in arguments.keywords.items() if key.startswith(("model", "optim"))),
+        ]
         return given[0] if len(given) == 1 else pack(given)
 
     def _replaces(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
@@ -527,7 +536,11 @@ class CallTransfer:
         return value(Made(site.key))
 
     def _class_keys(self, atom: Atom) -> set[str]:
-        return self.facts.sites[atom.site].class_keys if isinstance(atom, Made) and atom.site in self.facts.sites else set()
+        return (
+            self.facts.sites[atom.site].class_keys
+            if isinstance(atom, Made) and atom.site in self.facts.sites
+            else set()
+        )
 
     def _derives(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
         inner = arguments.module()

@@ -379,9 +379,7 @@ class Evaluator:
             statement = self.statement(node)
             holder = text_of(statement.targets[0]) if isinstance(statement, ast.Assign) else "{}"
             text = f"{holder}[{text_of(key)}]"
-            self.facts.bind(
-                Binding(self.unit, self.function, statement, element, text, held, NOTHING, element)
-            )
+            self.facts.bind(Binding(self.unit, self.function, statement, element, text, held, NOTHING, element))
 
     def put(self, box: Box, key: str, held: Value) -> None:
         """Let a container hold one thing more."""

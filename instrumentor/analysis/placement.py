@@ -65,7 +65,13 @@ class _Climb(NamedTuple):
 
 
 def place(
-    unit: Unit, facts: Facts, hierarchy: Hierarchy, node: ast.expr, path: tuple[int, ...], *, is_fresh: Callable[[ast.expr], bool]
+    unit: Unit,
+    facts: Facts,
+    hierarchy: Hierarchy,
+    node: ast.expr,
+    path: tuple[int, ...],
+    *,
+    is_fresh: Callable[[ast.expr], bool],
 ) -> Placement | None:
     """Find where the object that `node` makes can be put under a proxy.
 
@@ -173,7 +179,11 @@ def _place_elsewhere(climb: _Climb, inline: Placement, parent: ast.AST) -> Place
         return _named(inline, holder or "expression", _trace_name(holder))
     if isinstance(parent, (ast.Yield, ast.Starred, ast.withitem, ast.For, ast.comprehension)):
         return _named(inline, type(parent).__name__.lower(), "")
-    return replace(inline, place=Place.DISCARDED, text=_holder(climb, inline.expression) or "expression")
+    return _discarded(inline)
+
+
+def _discarded(inline: Placement) -> Placement:
+    return replace(inline, place=Place.DISCARDED, text=text_of(inline.expression))
 
 
 def _place_assigned(climb: _Climb, inline: Placement, targets: list[ast.expr]) -> Placement:
@@ -208,14 +218,14 @@ def _place_argument(climb: _Climb, inline: Placement, parent: ast.Call | ast.key
     call = parent if isinstance(parent, ast.Call) else climb.unit.parents[parent]
     assert isinstance(call, ast.Call)
     if call.func is inline.expression:
-        return replace(inline, place=Place.DISCARDED, text=_holder(climb, call) or "expression")
+        return _discarded(inline)
     effects = climb.facts.call_kinds.get(id(call), set())
     holder = _holder(climb, call)
     if Effect.WRAPS.name in effects:
         held_in = "_orig_mod" if ast.unparse(call.func).endswith("compile") else "module"
         return _named(inline, f"{holder or ast.unparse(call.func)}.{held_in}", _trace_name(holder))
     if effects & {Effect.READS.name, Effect.COPIES.name}:
-        return replace(inline, place=Place.DISCARDED, text=holder or "expression")
+        return _discarded(inline)
     if _is_storing(call):
         assert isinstance(call.func, ast.Attribute)
         return _named(inline, f"{ast.unparse(call.func.value)}[*]", name_of(call.func.value))

@@ -183,7 +183,12 @@ class SiteIndex:
         if site.is_read:
             return any(self.is_module(root(atom)) for atom in self._held_by(site))
         placement = self.placement(site)
-        if site.nature is not Nature.UNKNOWN or site.is_copy or not isinstance(site.node, ast.Call) or placement is None:
+        if (
+            site.nature is not Nature.UNKNOWN
+            or site.is_copy
+            or not isinstance(site.node, ast.Call)
+            or placement is None
+        ):
             return False
         passed = [*site.node.args, *(keyword.value for keyword in site.node.keywords)]
         if isinstance(site.node.func, ast.Attribute):

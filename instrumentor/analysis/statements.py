@@ -192,7 +192,15 @@ class Pass:
 
     def _entered(self, held: Value) -> Value:
         """What `with ... as` binds: what a generator yields, else mostly the object itself."""
-        return join([self.evaluator.elements_of(value(atom)) if not is_object(atom) and not isinstance(atom, Instance) else value(atom) for atom in held] or [NOTHING])
+        return join(
+            [
+                self.evaluator.elements_of(value(atom))
+                if not is_object(atom) and not isinstance(atom, Instance)
+                else value(atom)
+                for atom in held
+            ]
+            or [NOTHING]
+        )
 
     def _try(self, node: ast.Try) -> Environment | None:
         self._raises.append([self._env().copy()])
@@ -302,13 +310,9 @@ class Pass:
         path = path_of(target)
         if path is not None:
             self.evaluator.assign_path(path, held)
-        self.facts.bind(
-            Binding(self.unit, self.function, statement, target, text_of(target), held, receiver, source)
-        )
+        self.facts.bind(Binding(self.unit, self.function, statement, target, text_of(target), held, receiver, source))
 
-    def _unpack(
-        self, target: ast.Tuple | ast.List, held: Value, statement: ast.stmt, source: ast.expr | None
-    ) -> None:
+    def _unpack(self, target: ast.Tuple | ast.List, held: Value, statement: ast.stmt, source: ast.expr | None) -> None:
         parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
         aligned = len(parts) == len(target.elts) and not any(
             isinstance(each, ast.Starred) for each in (*parts, *target.elts)

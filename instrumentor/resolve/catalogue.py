@@ -163,6 +163,9 @@ _NOT_MODULES = (
     "absl.*",
 )
 
+# What is looked up by a string in one of these may be anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.
+_NAMED_AT_RUN_TIME = ("sys.modules", "importlib", "builtins", "torch.nn.")
+
 _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.nn.DataParallel", Effect.WRAPS),
     ("torch.nn.DistributedDataParallel", Effect.WRAPS),
@@ -205,7 +208,6 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.ao.quantization.*", Effect.DERIVES),
     ("torch.nn.init.*", Effect.READS),
     ("torch.save", Effect.READS),
-    ("torch.load", Effect.READS),
     ("torch.func.stack_module_state", Effect.DERIVES),
     ("functools.partial", Effect.BUILDS),
     ("collections.OrderedDict", Effect.COLLECTS),
@@ -303,6 +305,8 @@ def nature_of_call(name: str) -> Nature:
         return Nature.UNKNOWN  # mostly a checkpoint, sometimes a whole model: its use tells
     if _matches(name, _MODULE_BASES):
         return Nature.MODULE
+    if "*" in name and name.startswith(_NAMED_AT_RUN_TIME):
+        return Nature.UNKNOWN
     if _matches(name, _NOT_MODULES) or name.partition(".")[0] in sys.stdlib_module_names:
         return Nature.NOT_MODULE
     return Nature.UNKNOWN

@@ -95,6 +95,10 @@ class Hierarchy:
             return Nature.MODULE
         if best is Nature.NO_PARAMS and any(self._may_have_parameters(each) for each in self.ancestors(cls)):
             return Nature.MODULE
+        if best is Nature.NO_PARAMS and "forward" not in _names_defined(self, cls):
+            # Neither a loss nor a layer, which are the modules that have no parameters; unless torch defines it.
+            torch_bases = {catalogue.canonical_name(base) for base in self.library_bases(cls) if base is not None}
+            return Nature.MODULE if "torch.nn.Module" in torch_bases else best
         return best
 
     def _nature_of_base(self, cls: Class, base: str | None) -> Nature:
@@ -109,10 +113,10 @@ class Hierarchy:
         }
         if called & _REGISTERING:
             return True
-        iterated = _attributes_iterated(cls.node)
+        used = called | _attributes_iterated(cls.node) | _attributes_used_as_modules(cls.node)
         return any(
             any(self._is_parameter_maker(cls.unit, call) for call in _calls(value))
-            or (attribute in called | iterated and not self._is_parameter_free(cls.unit, value))
+            or (attribute in used and not self._is_parameter_free(cls.unit, value))
             for attribute, value in _attribute_stores(cls.node)
         )
 
@@ -165,6 +169,18 @@ def _attribute_stores(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
             for each in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
                 if isinstance(each, ast.Attribute) and _is_self(each.value) and isinstance(value, ast.expr):
                     yield each.attr, value
+
+
+def _attributes_used_as_modules(cls: ast.ClassDef) -> set[str]:
+    words = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE
+    return {
+        node.value.attr
+        for node in ast.walk(cls)
+        if isinstance(node, ast.Attribute)
+        and node.attr in words - {"to", "cuda", "cpu", "float", "half", "double"}
+        and isinstance(node.value, ast.Attribute)
+        and _is_self(node.value.value)
+    }
 
 
 def _attributes_iterated(cls: ast.ClassDef) -> set[str]:

@@ -184,7 +184,7 @@ class TestWriting:
         assert WRAPPED in Path("real/mnist.py").read_bytes()
 
     def test_classes_of_sibling_files_are_known(self) -> None:
-        write("net.py", b"import torch.nn as nn\n\nclass Net(nn.Module):\n    pass\n")
+        write("net.py", b"import torch.nn as nn\n\nclass Net(nn.Sequential):\n    bias = nn.Parameter()\n")
         write("train.py", b"from net import Net\n\nthing = Net()\nprint(thing)\n")
         assert run("train.py").err == "train.py -> instrumented_train.py: 1 model (thing, line 3)\n"
 
@@ -218,6 +218,16 @@ class TestNothingToDo:
         assert outcome.err == "mnist.py: already instrumented\n"
         assert listing() == ["mnist.py"]
         assert Path("mnist.py").read_bytes() == before
+
+    def test_instrumented_and_edited_since(self) -> None:
+        write("mnist.py")
+        run("mnist.py", "--in-place")
+        edited = write("mnist.py", Path("mnist.py").read_bytes().replace(b"print", b"repr")).read_bytes()
+        for options in ((), ("--in-place",), ("--diff",), ("--explain",)):
+            outcome = run("mnist.py", *options)
+            assert (outcome.code, outcome.out) == (2, b"")
+            assert re.match(r"mnist.py:\d+: edited since it was instrumented", outcome.err)
+        assert (listing(), Path("mnist.py").read_bytes()) == (["mnist.py"], edited)
 
     def test_a_second_run_changes_nothing(self) -> None:
         write("mnist.py")
