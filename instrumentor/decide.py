@@ -9,9 +9,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from instrumentor.analysis.blocks import statement_of
+from instrumentor.analysis.expressions import text_of
 from instrumentor.analysis.placement import Place, Placement, name_of
 from instrumentor.analysis.sites import is_usable
 from instrumentor.analysis.values import (
+    Atom,
     Derived,
     Instance,
     Made,
@@ -29,7 +31,7 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from instrumentor.analysis.facts import Binding, Event, Site
     from instrumentor.analysis.sites import SiteIndex
@@ -327,7 +329,7 @@ class _Report:
             self._add_unwrapped(site, verdict)
 
     def _add_wrap(self, group: tuple[int, str], members: list[tuple[Site, _Verdict]]) -> None:
-        site, verdict = members[0]
+        _site, verdict = members[0]
         placement = verdict.placement
         assert placement is not None
         label = " or ".join(dict.fromkeys(label for each, _ in members for label in each.labels))
@@ -361,7 +363,7 @@ class _Report:
 
     def _add_unwrapped(self, site: Site, verdict: _Verdict) -> None:
         placement = verdict.placement
-        if placement is None or (verdict.code in {"absorbed", "submodule"} and not self._is_bound(site, placement)):
+        if placement is None or (self._is_part(site, verdict) and not self._is_bound(site, placement)):
             return  # a layer among the arguments of another is that one's business
         line = placement.statement.lineno
         text = placement.text
@@ -389,6 +391,9 @@ class _Report:
                 "same",
             )
         )
+
+    def _is_part(self, site: Site, verdict: _Verdict) -> bool:
+        return verdict.code in {"absorbed", "submodule"} or Made(site.key) in self._index.facts.absorbed
 
     def _is_bound_by_statement(self, placement: Placement) -> bool:
         return any(
@@ -418,19 +423,19 @@ class _Report:
                 return
             whole = [atom for atom in objects if not isinstance(strip(atom), Part)]
             if in_module:
-                if self._stores_into_module(binding):
+                if self._stores_into_module(binding) and not _is_tensor(binding):
                     self._tell_binding(
                         binding, "submodule", "an attribute of a module: part of it, which recursion covers"
                     )
-            elif not whole:
+            elif not whole and not _is_tensor(binding):
                 self._tell_binding(binding, "submodule", "part of a module that is covered by recursion")
-            else:
+            elif whole:
                 self._tell_merged(binding, whole)
         elif not in_module:
             self._add_other(binding, held)
 
-    def _tell_merged(self, binding: Binding, objects: list[object]) -> None:
-        keys = [base.site for atom in objects if isinstance(base := root(atom), Made)]  # type: ignore[arg-type]
+    def _tell_merged(self, binding: Binding, objects: Sequence[Atom]) -> None:
+        keys = [base.site for atom in objects if isinstance(base := root(atom), Made)]
         lines = sorted(self._cover_lines(keys))
         if not lines:
             verdicts = [self._judge.verdict(self._index.facts.sites[key]) for key in sorted(keys)]
@@ -461,7 +466,7 @@ class _Report:
             )
         )
 
-    def _add_other(self, binding: Binding, held: Iterable[object]) -> None:
+    def _add_other(self, binding: Binding, held: Iterable[Atom]) -> None:
         """Tell about values that a reader may take for models."""
         for atom in sorted(held, key=repr):
             if isinstance(atom, Scripted) and self._index.is_module(root(atom)):
@@ -485,20 +490,17 @@ class _Report:
                 self._tell_binding(binding, "not-module", "no module as far as the function called can tell")
 
     def _is_worth_telling(self, made: Made) -> bool:
+        """Whether a reader may wonder about what a call gave: not about numbers, outputs and losses."""
         site = self._index.facts.sites[made.site]
         label = site.labels[0] if site.labels else ""
-        package, last = label.partition(".")[0], label.rpartition(".")[2]
-        if site.is_read or not label:
+        if site.is_read or not label or "(" in label or catalogue.effect_of(label) is not None:
             return False
-        return (
-            bool(site.origins)
-            or label == "torch.load"
-            or (
-                last[:1].isupper()
-                if package in {"torch", "numpy"}
-                else "(" not in label and catalogue.effect_of(label) is None
-            )
-        )
+        if site.origins or label == "torch.load":
+            return True
+        is_class = label.rpartition(".")[2][:1].isupper()
+        if site.nature is Nature.UNKNOWN or label.partition(".")[0] in {"torch", "numpy"}:
+            return is_class
+        return True
 
     def _is_data_of_model(self, binding: Binding) -> bool:
         """Whether a value holds what methods of a module gave, such as a state dict, or what a dropped one computed."""
@@ -524,15 +526,15 @@ class _Report:
                 binding.statement.lineno,
                 self._column(binding.source or binding.target),
                 binding.text,
-                label or (_called_name(binding.source) if binding.source is not None else ""),
+                label or _called_name(binding.source) or text_of(binding.source or binding.target),
                 reason,
                 code,
             )
         )
 
-    def _is_wrapped_by(self, binding: Binding, atom: object) -> bool:
+    def _is_wrapped_by(self, binding: Binding, atom: Atom) -> bool:
         """Whether the statement that binds an object is the one that wraps it."""
-        base = strip(atom)  # type: ignore[arg-type]
+        base = strip(atom)
         if not isinstance(base, Made) or atom is not base or base.site not in self._index.facts.sites:
             return False
         site = self._index.facts.sites[base.site]
@@ -567,7 +569,7 @@ class _Report:
         node: ast.AST | None = binding.statement
         parents = binding.unit.parents
         while node is not None:
-            if node in binding.unit.class_of and self._index.hierarchy.is_module(binding.unit.class_of[node]):  # type: ignore[index]
+            if isinstance(node, ast.ClassDef) and self._index.hierarchy.is_module(binding.unit.class_of[node]):
                 return True
             node = parents.get(node)
         return False
@@ -611,6 +613,11 @@ def _called_name(source: ast.expr | None) -> str:
     if not isinstance(source, ast.Call):
         return ""
     return source.func.attr if isinstance(source.func, ast.Attribute) else getattr(source.func, "id", "")
+
+
+def _is_tensor(binding: Binding) -> bool:
+    """Whether a target's name says that a parameter is stored, as where weights are tied."""
+    return binding.text.rpartition(".")[2] in {"weight", "bias", "data", "grad", "requires_grad"}
 
 
 def _matches(names: tuple[str, ...], globs: tuple[str, ...]) -> bool:

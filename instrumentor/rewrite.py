@@ -177,17 +177,17 @@ def _count_leading(body: Sequence[ast.stmt], before_line: int) -> int:
 
     Where that run does not import torch but a later statement at the top does, the import goes behind that one, as
     long as no proxy comes before it: scripts set environment variables that torch reads when it is first imported.
+    So it does where the first imports come later, behind a `try` or an assignment.
     """
     count = 1 if body and _is_docstring(body[0]) else 0
     count = _end_of_imports(body, count)
     if any(_imports_torch(statement) for statement in body[:count]):
         return count
-    for position in range(count, len(body)):
-        if _first_line(body[position]) >= before_line:
-            break
-        if _imports_torch(body[position]):
-            return _end_of_imports(body, position)
-    return count
+    before = [position for position in range(count, len(body)) if _first_line(body[position]) < before_line]
+    later = [position for position in before if _imports_torch(body[position])]
+    if not later and not any(isinstance(each, (ast.Import, ast.ImportFrom)) for each in body[:count]):
+        later = [position for position in before if isinstance(body[position], (ast.Import, ast.ImportFrom))]
+    return _end_of_imports(body, later[0]) if later else count
 
 
 def _end_of_imports(body: Sequence[ast.stmt], start: int) -> int:

@@ -44,13 +44,13 @@ from instrumentor.analysis.values import (
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import Class, Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from instrumentor.analysis.expressions import Evaluator
     from instrumentor.analysis.facts import Facts
+    from instrumentor.resolve.units import Class, Function
 
 _MODULE_KEYWORDS = ("model", "module", "models", "val")
 _FINDING_METHODS = frozenset({"get", "pop", "setdefault", "popitem", "popleft", "__getitem__"})
@@ -360,7 +360,7 @@ class CallTransfer:
         ]
         given = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
         for name, held in given.items():
-            self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)  # type: ignore[arg-type]
+            self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
 
     def invoke(self, function: Function, receiver: Value) -> Value:
         """What a property gives: like any attribute it hands on the object that its method returns."""
@@ -376,7 +376,7 @@ class CallTransfer:
         returned = self.facts.returns.get(function.key, NOTHING)
         if isinstance(function.node, ast.AsyncFunctionDef) or not _is_generator(returned):
             return join([self._returned(function, atom, node, given, arguments) for atom in returned] or [NOTHING])
-        return replace(returned, lambda atom: given.get(atom.name) if _is_of(function, atom) else None)
+        return replace(returned, lambda atom: _given_for(function, atom, given))
 
     def _returned(
         self, function: Function, atom: Atom, node: ast.Call, given: dict[str, Value], arguments: Arguments
@@ -421,7 +421,7 @@ class CallTransfer:
         self.facts.add(self.facts.called, [function.key])
         given = _match_parameters(function, receiver, arguments)
         for name, held in given.items():
-            self.facts.grow(self.facts.passed, (function.key, name), held)  # type: ignore[arg-type]
+            self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(Parameter(function.key, name), held, node)
         for name in _parameter_names(function):
             if name not in given and (function.key, name) in self.facts.defaults:
@@ -472,17 +472,17 @@ class CallTransfer:
         # Nothing is known of the arguments in the first round of the analysis: claim no more than the least.
         return Nature.MODULE if held or not (arguments.positional or arguments.rest) else Nature.NO_PARAMS
 
-    def _identity(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _identity(self, _node: ast.Call, arguments: Arguments, name: str) -> Value:
         return arguments.all() if name == "typing.cast" else arguments.module()
 
-    def _identity_tuple(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _identity_tuple(self, _node: ast.Call, arguments: Arguments, _name: str) -> Value:
         given = [
             *arguments.positional,
             *(held for key, held in arguments.keywords.items() if key.startswith(("model", "optim"))),
         ]
         return given[0] if len(given) == 1 else pack(given)
 
-    def _replaces(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _replaces(self, node: ast.Call, arguments: Arguments, _name: str) -> Value:
         self.facts.note_event(self.facts.replaced, arguments.module(), self.evaluator.event(node))
         return arguments.module()
 
@@ -498,7 +498,7 @@ class CallTransfer:
             return self._unknown(node, arguments, label=name)
         return self._fresh(node, Nature.MODULE, name, arguments)
 
-    def _wraps_each(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _wraps_each(self, node: ast.Call, arguments: Arguments, _name: str) -> Value:
         self.facts.call_kinds.setdefault(id(node), set()).add(Effect.WRAPS.name)
         given = [self._wrapped_if_object(held) for held in arguments.positional]
         if arguments.rest:
@@ -508,7 +508,7 @@ class CallTransfer:
     def _wrapped_if_object(self, held: Value) -> Value:
         return frozenset(wrap(atom) if is_object(atom) else atom for atom in held)
 
-    def _wraps_first(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _wraps_first(self, _node: ast.Call, arguments: Arguments, _name: str) -> Value:
         inner = arguments.keywords.get("model")
         if inner is None:
             inner = arguments.positional[1] if len(arguments.positional) > 1 else arguments.module()
@@ -519,7 +519,7 @@ class CallTransfer:
         self._absorb(arguments.module(), node, name)
         return self._fresh(node, Nature.MODULE, name, arguments)
 
-    def _unwraps(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _unwraps(self, _node: ast.Call, arguments: Arguments, _name: str) -> Value:
         return frozenset(unwrap(atom) if is_object(atom) else atom for atom in arguments.module())
 
     def _copies(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
@@ -542,7 +542,7 @@ class CallTransfer:
             else set()
         )
 
-    def _derives(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _derives(self, _node: ast.Call, arguments: Arguments, _name: str) -> Value:
         inner = arguments.module()
         found = frozenset(Scripted(root(atom)) for atom in inner if is_object(atom))
         return found or frozenset(atom for atom in inner if isinstance(atom, FunctionRef)) or OPAQUE
@@ -556,15 +556,15 @@ class CallTransfer:
         elif name == "builtins.enumerate":
             evaluator.put(box, "*", pack([OPAQUE, *elements[:1]]))
         else:
-            evaluator.put(box, "*", join([*elements, arguments.rest] or [NOTHING]))
+            evaluator.put(box, "*", join([*elements, arguments.rest]))
         for key, held in arguments.keywords.items():
             evaluator.put(box, repr(key), held)
         return value(box)
 
-    def _reads(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _reads(self, _node: ast.Call, arguments: Arguments, _name: str) -> Value:
         return derive(self.facts.reach(arguments.all()))
 
-    def _builds(self, node: ast.Call, arguments: Arguments, name: str) -> Value:
+    def _builds(self, _node: ast.Call, arguments: Arguments, _name: str) -> Value:
         return frozenset(Partial(atom) for atom in arguments.module()) or OPAQUE
 
     # ---- builtins that reach into objects ----
@@ -577,7 +577,7 @@ class CallTransfer:
         found: list[Value] = [default]
         for atom in arguments.positional[0]:
             if isinstance(atom, Named):
-                found.append(value(Named(f"{atom.name}.{name or '*'}")))
+                found.append(value(Named(f"{atom.name}.{name if isinstance(name, str) else '*'}")))
             elif not isinstance(name, str):
                 found.append(OPAQUE)
             elif name in catalogue.UNWRAPPING_ATTRIBUTES and is_object(atom):
@@ -594,10 +594,10 @@ class CallTransfer:
             self._capture(held)
             name = node.args[1].value if isinstance(node.args[1], ast.Constant) else "*"
             for atom in receiver:
-                self.facts.grow(self.facts.attributes, (strip(atom), str(name)), held)  # type: ignore[arg-type]
+                self.facts.grow(self.facts.attributes, (strip(atom), str(name)), held)
         return OPAQUE
 
-    def _super(self, node: ast.Call, arguments: Arguments) -> Value:
+    def _super(self, _node: ast.Call, _arguments: Arguments) -> Value:
         function = self.evaluator.function
         return OPAQUE if function is None or function.owner is None else value(Super(function.owner.key))
 
@@ -661,8 +661,8 @@ def _is_plain(atom: Atom) -> bool:
     return not isinstance(root(atom), (Made, Parameter, Instance))
 
 
-def _is_of(function: Function, atom: Atom) -> bool:
-    return isinstance(atom, Parameter) and atom.function == function.key
+def _given_for(function: Function, atom: Atom, given: dict[str, Value]) -> Value | None:
+    return given.get(atom.name) if isinstance(atom, Parameter) and atom.function == function.key else None
 
 
 def _is_first(function: Function, atom: Atom) -> bool:
@@ -697,8 +697,7 @@ def _match_parameters(function: Function, receiver: Value | None, arguments: Arg
         is_class = all(isinstance(atom, ClassRef) for atom in receiver)
         if not is_class or "classmethod" in _decorators(function):
             given[names.pop(0)] = receiver
-    for name, held in zip(names, arguments.positional, strict=False):
-        given[name] = held
+    given.update(zip(names, arguments.positional, strict=False))
     over = arguments.positional[len(names) :]
     if declared.vararg is not None and (over or arguments.rest):
         given[declared.vararg.arg] = join([*over, arguments.rest])

@@ -282,17 +282,14 @@ class Evaluator:
         unit = self.hierarchy.project.units.get(key.partition(":")[0])
         if unit is None:
             return None
-        return next((cls for cls in unit.class_of.values() if cls.key == key), None)
+        return unit.class_by_key.get(key)
 
     def function_at(self, key: str) -> Function | None:
         """The function with a key."""
-        known = self.facts.demanded_functions.get(key)
-        if known is not None:
-            return known
         unit = self.hierarchy.project.units.get(key.partition(":")[0])
         if unit is None:
             return None
-        return next((each for each in unit.function_of.values() if each.key == key), None)
+        return unit.function_by_key.get(key)
 
     def _subscript(self, node: ast.Subscript) -> Value:
         receiver = self.evaluate(node.value)
@@ -321,10 +318,7 @@ class Evaluator:
 
     def box_element(self, box: Box, key: str | None) -> Value:
         """What a container holds under a key; under any key for None."""
-        if key is not None:
-            keys = [key, ANY_KEY]
-        else:
-            keys = [held for site, held in self.facts.contents if site == box.site]
+        keys = [key, ANY_KEY] if key is not None else [held for site, held in self.facts.contents if site == box.site]
         return join([self.facts.contents.get((box.site, each), NOTHING) for each in keys] or [NOTHING])
 
     def elements_of(self, held: Value) -> Value:
@@ -383,7 +377,7 @@ class Evaluator:
 
     def put(self, box: Box, key: str, held: Value) -> None:
         """Let a container hold one thing more."""
-        self.facts.grow(self.facts.contents, (box.site, key), held)  # type: ignore[arg-type]
+        self.facts.put(box.site, key, held)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         outer, self.env = self.env, self.env.copy()
@@ -450,11 +444,11 @@ class Evaluator:
         if "." not in path and "[" not in path:
             target = self.globals.get(path)
             if target is not None:
-                self.facts.grow(self.facts.stored_outside, (target, path), held)  # type: ignore[arg-type]
-                self.facts.grow(self.facts.scopes, (target, path), held)  # type: ignore[arg-type]
+                self.facts.grow(self.facts.stored_outside, (target, path), held)
+                self.facts.grow(self.facts.scopes, (target, path), held)
                 self.facts.add(self.facts.captured, (strip(atom) for atom in held))
             elif self.class_body is None:
-                self.facts.grow(self.facts.scopes, (self.scope_key, path), held)  # type: ignore[arg-type]
+                self.facts.grow(self.facts.scopes, (self.scope_key, path), held)
 
     # ---- operators ----
 
@@ -502,7 +496,7 @@ class Evaluator:
     def _note_yield(self, held: Value) -> None:
         if self.function is not None:
             self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(held)))
-            self.facts.grow(self.facts.returns, self.function.key, value(Yielded(held)))  # type: ignore[arg-type]
+            self.facts.grow(self.facts.returns, self.function.key, value(Yielded(held)))
 
     def _constant(self, _node: ast.Constant) -> Value:
         return OPAQUE

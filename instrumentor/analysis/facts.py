@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,
     Box,
+    Derived,
     Instance,
     Made,
     Pack,
@@ -16,11 +17,15 @@ from instrumentor.analysis.values import (
     Part,
     Scripted,
     SiteKey,
+    Unwrapped,
     Value,
+    Wrapper,
     Yielded,
     join,
     root,
     strip,
+    unwrap,
+    wrap,
 )
 from instrumentor.resolve.nature import Nature
 
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.blocks import Conditions
     from instrumentor.resolve.units import Function, Unit
+
+
+K = TypeVar("K")
 
 
 @dataclass
@@ -74,7 +82,6 @@ class Binding:
         value: what is stored.
         receiver: for attributes and subscripts, the object stored into.
         source: the expression the value comes from, where it is one.
-        in_class: the key of the class whose body it stands in directly.
     """
 
     unit: Unit
@@ -107,6 +114,7 @@ class Facts:
         self.bindings: dict[tuple[int, str], Binding] = {}
         self.attributes: dict[tuple[Atom, str], Value] = {}
         self.contents: dict[tuple[SiteKey, str], Value] = {}
+        self._content_keys: dict[SiteKey, set[str]] = {}
         self.scopes: dict[tuple[str, str], Value] = {}
         self.stored_outside: dict[tuple[str, str], Value] = {}
         self.returns: dict[str, Value] = {}
@@ -123,7 +131,7 @@ class Facts:
         # The effects of the library functions that a call may call, by the call's id.
         self.call_kinds: dict[int, set[str]] = {}
 
-    def grow(self, table: dict[object, Value], key: object, value: Value) -> None:
+    def grow(self, table: dict[K, Value], key: K, value: Value) -> None:
         """Add to what a table says `key` may hold."""
         old = table.get(key)
         new = value if old is None else join((old, value))
@@ -131,12 +139,20 @@ class Facts:
             table[key] = new
             self.version += 1
 
-    def add(self, table: set[Atom] | set[str], items: Iterable[object]) -> None:
+    def put(self, site: SiteKey, key: str, value: Value) -> None:
+        """Let the container made at `site` hold one thing more under `key`."""
+        self.grow(self.contents, (site, key), value)
+        self._content_keys.setdefault(site, set()).add(key)
+
+    def keys_of(self, site: SiteKey) -> set[str]:
+        """The keys that the container made at `site` has."""
+        return self._content_keys.get(site, set())
+
+    def add(self, table: set[K], items: Iterable[K]) -> None:
         """Add to a set."""
-        known: set[object] = table  # type: ignore[assignment]
-        before = len(known)
-        known.update(items)
-        self.version += len(known) - before
+        before = len(table)
+        table.update(items)
+        self.version += len(table) - before
 
     def note_evidence(self, atoms: Value, word: str) -> None:
         """Remember that objects were used as `word` says."""
@@ -189,9 +205,8 @@ class Facts:
             elif isinstance(atom, Yielded):
                 pending.extend(atom.items)
             elif isinstance(atom, Box):
-                for (site, _), held in self.contents.items():
-                    if site == atom.site:
-                        pending.extend(held)
+                for key in self.keys_of(atom.site):
+                    pending.extend(self.contents[atom.site, key])
             else:
                 found.add(atom)
         return frozenset(found)
@@ -221,9 +236,12 @@ def _in_place_of(atom: Atom, new: Atom) -> Atom:
     """`atom` with `new` where it has a parameter."""
     if isinstance(atom, Parameter):
         return new
-    if isinstance(atom, (Part, Scripted)):
-        return type(atom)(root(new))
-    inner = getattr(atom, "inner", None) or getattr(atom, "origin", None)
-    if inner is None or not isinstance(root(new), (Made, Parameter, Instance)):
+    if not isinstance(root(new), (Made, Parameter, Instance)):
         return new
-    return type(atom)(_in_place_of(inner, new))
+    if isinstance(atom, Part):
+        return Part(root(new))
+    if isinstance(atom, (Derived, Scripted)):
+        return type(atom)(root(new))
+    if isinstance(atom, Wrapper):
+        return wrap(_in_place_of(atom.inner, new))
+    return unwrap(_in_place_of(atom.inner, new)) if isinstance(atom, Unwrapped) else new

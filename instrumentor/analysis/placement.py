@@ -201,17 +201,31 @@ def _place_in_display(
     above = climb.unit.parents[display]
     if isinstance(above, ast.Return) and isinstance(display, ast.Tuple):
         return replace(inline, place=Place.RETURNED, text=f"return[{position}]")
-    if isinstance(above, ast.Assign) and isinstance(display, (ast.Tuple, ast.List)) and len(above.targets) == 1:
-        target = above.targets[0]
-        if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == len(elements):
-            starred = any(isinstance(each, ast.Starred) for each in (*target.elts, *elements))
-            if not starred:
-                return _place_assigned(climb, inline, [target.elts[position]])
+    target = _aligned_target(climb, inline.expression)
+    if target is not None:
+        return _place_assigned(climb, inline, [target])
     holder = _holder(climb, display) or type(display).__name__.lower()
     key = display.keys[position] if isinstance(display, ast.Dict) else None
     index = text_of(key) if key is not None else str(position)
     name = str(key.value) if isinstance(key, ast.Constant) else str(position)
     return _named(inline, f"{holder}[{index}]", ".".join(filter(None, [_trace_name(_holder(climb, display)), name])))
+
+
+def _aligned_target(climb: _Climb, expression: ast.expr) -> ast.expr | None:
+    """The target that gets an element of a tuple, in `a, (b, *c) = x(), (y(), z())`; None where none gets just it."""
+    display = climb.unit.parents[expression]
+    if isinstance(display, ast.Assign):
+        return display.targets[0] if len(display.targets) == 1 else None
+    if not isinstance(display, (ast.Tuple, ast.List)):
+        return None
+    target = _aligned_target(climb, display)
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        return None
+    position = next(i for i, each in enumerate(display.elts) if each is expression)
+    starred = next((i for i, each in enumerate(target.elts) if isinstance(each, ast.Starred)), len(target.elts))
+    is_whole = starred < len(target.elts) or len(target.elts) == len(display.elts)
+    is_plain = not any(isinstance(each, ast.Starred) for each in display.elts)
+    return target.elts[position] if is_whole and is_plain and position < starred else None
 
 
 def _place_argument(climb: _Climb, inline: Placement, parent: ast.Call | ast.keyword) -> Placement:
@@ -273,7 +287,8 @@ def _holder(climb: _Climb, node: ast.AST) -> str:
 
 
 def _trace_name(holder: str) -> str:
-    return holder.removeprefix("self.").partition("[")[0] if holder.isprintable() else ""
+    name = holder.removeprefix("self.").partition("[")[0]
+    return name if all(part.isidentifier() for part in name.split(".")) else ""
 
 
 def name_of(target: ast.AST) -> str:
@@ -283,7 +298,7 @@ def name_of(target: ast.AST) -> str:
         return target.attr if above in {"", "self"} else f"{above}.{target.attr}"
     if isinstance(target, ast.Subscript):
         above = name_of(target.value)
-        return f"{above}.{target.slice.value}" if isinstance(target.slice, ast.Constant) else above
+        return f"{above}.{target.slice.value!s}" if isinstance(target.slice, ast.Constant) else above
     return target.id if isinstance(target, ast.Name) else ""
 
 

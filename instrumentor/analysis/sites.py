@@ -11,6 +11,7 @@ from instrumentor.analysis.expressions import text_of
 from instrumentor.analysis.placement import Place, Placement, place
 from instrumentor.analysis.values import (
     NOTHING,
+    Atom,
     Made,
     Pack,
     Parameter,
@@ -41,6 +42,7 @@ class SiteIndex:
         self.hierarchy = hierarchy
         self.script = script
         self.own_sites = [site for site in facts.sites.values() if site.unit is script]
+        self._site_at = {id(site.node): site for site in self.own_sites if not site.key.path}
         self._words = self._evidence()
         self._natures: dict[SiteKey, Nature] = {}
         self._placements: dict[SiteKey, Placement | None] = {}
@@ -91,7 +93,7 @@ class SiteIndex:
         named_otherwise = placement is not None and _NO_MODEL_NAME.search(placement.text)
         return bool(catalogue.CALLED in words and words & catalogue.WEAK_EVIDENCE and not named_otherwise)
 
-    def is_module(self, atom: object) -> bool:
+    def is_module(self, atom: Atom) -> bool:
         """Whether an object is a module, with parameters or without."""
         if isinstance(atom, Made) and atom.site in self.facts.sites:
             return self.nature(self.facts.sites[atom.site]) in (Nature.MODULE, Nature.NO_PARAMS)
@@ -173,7 +175,7 @@ class SiteIndex:
 
     def site_at(self, node: ast.AST) -> Site | None:
         """The site that a node is."""
-        return next((site for site in self.own_sites if site.node is node and not site.key.path), None)
+        return self._site_at.get(id(node))
 
     def rebinds_argument(self, site: Site) -> bool:
         """Whether an unknown call's result takes the name of a module passed to it, as in `m = prepare(m, cfg)`.
@@ -203,13 +205,13 @@ class SiteIndex:
 
     def _held_by(self, site: Site) -> Value:
         """The modules that an object from which another is fetched is, or was given."""
-        found: set[object] = set()
+        found: set[Atom] = set()
         for atom in self.facts.sources(site.arguments):
             base = root(atom)
             found.add(base)
             if isinstance(base, Made) and base.site in self.facts.sites:
                 found |= self.facts.sites[base.site].arguments
-        return frozenset(atom for atom in found if self.is_module(root(atom)))  # type: ignore[arg-type,type-var]
+        return frozenset(atom for atom in found if self.is_module(root(atom)))
 
     def modules_fetched(self, site: Site) -> Value:
         """The modules that a fetched object may be."""

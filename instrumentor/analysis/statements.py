@@ -25,13 +25,13 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import Class, Function, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import Class, Function, Unit
 
 # Joins only ever add to finitely many paths, so loops settle by themselves; the bound is for the time it takes.
 _MAX_LOOP_ROUNDS = 6
@@ -91,7 +91,7 @@ class Pass:
         if isinstance(node, ast.Lambda):
             self._note_return(self.evaluator.evaluate(node.body))
         elif self._block(node.body, env) is not None:
-            self.facts.grow(self.facts.returns, self.function.key, OPAQUE)  # type: ignore[arg-type]
+            self.facts.grow(self.facts.returns, self.function.key, OPAQUE)
 
     def _parameters(self, function: Function) -> dict[str, Value]:
         declared = function.node.args
@@ -174,11 +174,11 @@ class Pass:
         assert before is not None
         return join_environments([self._block(orelse, before.copy()), *broken])
 
-    def _break(self, node: ast.Break) -> None:
+    def _break(self, _node: ast.Break) -> None:
         if self._breaks:
             self._breaks[-1].append(self._env().copy())
 
-    def _continue(self, node: ast.Continue) -> None:
+    def _continue(self, _node: ast.Continue) -> None:
         if self._continues:
             self._continues[-1].append(self._env().copy())
 
@@ -233,7 +233,7 @@ class Pass:
             for pattern in ast.walk(case.pattern):
                 name = getattr(pattern, "name", None) or getattr(pattern, "rest", None)
                 if isinstance(name, str):
-                    whole = pattern is case.pattern or isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+                    whole = pattern is case.pattern or (isinstance(pattern, ast.MatchAs) and pattern.pattern is None)
                     self.evaluator.assign_path(name, held if whole else OPAQUE)
             self.evaluator.evaluate(case.guard)
             ways.append(self._block(case.body, self._env()))
@@ -334,9 +334,9 @@ class Pass:
                 index = target.slice
                 self.evaluator.put(atom, repr(index.value) if isinstance(index, ast.Constant) else "*", held)
             elif name is not None and isinstance(atom, ClassRef):
-                self.facts.grow(self.facts.attributes, (Instance(atom.key), name), held)  # type: ignore[arg-type]
+                self.facts.grow(self.facts.attributes, (Instance(atom.key), name), held)
             elif name is not None:
-                self.facts.grow(self.facts.attributes, (base, name), held)  # type: ignore[arg-type]
+                self.facts.grow(self.facts.attributes, (base, name), held)
             if self._is_module(base):
                 event = self.evaluator.event(target, text_of(target.value))
                 self.facts.note_event(self.facts.absorbed, self.facts.reach(held), event)
@@ -368,7 +368,7 @@ class Pass:
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
             self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(frozenset(inside))))
-            self.facts.grow(self.facts.returns, self.function.key, held)  # type: ignore[arg-type]
+            self.facts.grow(self.facts.returns, self.function.key, held)
 
     def _raise(self, node: ast.Raise) -> None:
         self.evaluator.evaluate(node.exc)
@@ -423,8 +423,8 @@ class Pass:
                 continue
             held = self.evaluator.evaluate(default)
             key = (function.key, parameter.arg)
-            self.facts.grow(self.facts.defaults, key, held)  # type: ignore[arg-type]
-            self.facts.grow(self.facts.passed, key, held)  # type: ignore[arg-type]
+            self.facts.grow(self.facts.defaults, key, held)
+            self.facts.grow(self.facts.passed, key, held)
             statement = self.evaluator.statement(function.node)
             self.facts.bind(
                 Binding(self.unit, self.function, statement, parameter, parameter.arg, held, NOTHING, default)
@@ -448,7 +448,7 @@ class Pass:
     def _keep_class_attributes(self, cls: Class, outer: Environment, after: Environment) -> None:
         for path, held in after.paths.items():
             if "." not in path and "[" not in path and outer.get(path) != held:
-                self.facts.grow(self.facts.attributes, (Instance(cls.key), path), held)  # type: ignore[arg-type]
+                self.facts.grow(self.facts.attributes, (Instance(cls.key), path), held)
 
 
 def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:

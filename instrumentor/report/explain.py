@@ -11,7 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from instrumentor.report.terminal import escape_unprintable, line_width, encoding_of, uses_color
+from instrumentor.report.terminal import encoding_of, escape_unprintable, line_width, uses_color
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from instrumentor.resolve.nature import Nature
 
@@ -225,32 +226,100 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
 
 # Methods of nn.Module that return the module itself.
 IDENTITY_METHODS = frozenset(
-    "to cuda cpu xpu ipu mps half float double bfloat16 type train eval requires_grad_ apply share_memory"
-    " to_empty".split()
+    [
+        "to",
+        "cuda",
+        "cpu",
+        "xpu",
+        "ipu",
+        "mps",
+        "half",
+        "float",
+        "double",
+        "bfloat16",
+        "type",
+        "train",
+        "eval",
+        "requires_grad_",
+        "apply",
+        "share_memory",
+        "to_empty",
+    ]
 )
 # Methods after which the module holds other parameters.
 REPLACING_METHODS = frozenset({"to_empty"})
 # Methods that return one of the module's submodules.
 SUBMODULE_METHODS = frozenset(
-    "get_submodule get_input_embeddings get_output_embeddings resize_token_embeddings get_encoder get_decoder".split()
+    [
+        "get_submodule",
+        "get_input_embeddings",
+        "get_output_embeddings",
+        "resize_token_embeddings",
+        "get_encoder",
+        "get_decoder",
+    ]
 )
 # Methods that put their arguments into a module as its submodules.
 ADOPTING_METHODS = frozenset({"add_module", "register_module", "append", "extend", "insert", "update", "__setitem__"})
 # Methods that look at or change the module in place and give nothing away that trains.
 HARMLESS_METHODS = frozenset(
-    "load_state_dict state_dict named_parameters parameters modules named_modules children named_children buffers"
-    " named_buffers zero_grad register_buffer register_parameter extra_repr get_parameter".split()
+    [
+        "load_state_dict",
+        "state_dict",
+        "named_parameters",
+        "parameters",
+        "modules",
+        "named_modules",
+        "children",
+        "named_children",
+        "buffers",
+        "named_buffers",
+        "zero_grad",
+        "register_buffer",
+        "register_parameter",
+        "extra_repr",
+        "get_parameter",
+    ]
 )
 # Attributes under which wrappers keep what they hold.
 UNWRAPPING_ATTRIBUTES = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "base_model"})
 # Using an object so says that it is a module ...
 MODULE_EVIDENCE = frozenset(
-    "parameters named_parameters named_modules modules children named_children eval requires_grad_ add_module"
-    " register_forward_hook register_forward_pre_hook register_full_backward_hook get_submodule named_buffers"
-    " configure_optimizers gradient_checkpointing_enable".split()
+    [
+        "parameters",
+        "named_parameters",
+        "named_modules",
+        "modules",
+        "children",
+        "named_children",
+        "eval",
+        "add_module",
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_full_backward_hook",
+        "get_submodule",
+        "named_buffers",
+        "configure_optimizers",
+        "gradient_checkpointing_enable",
+    ]
 )
 # ... and so only together with a call of the object itself.
-WEAK_EVIDENCE = frozenset("train to cuda cpu half float double zero_grad state_dict load_state_dict apply".split())
+WEAK_EVIDENCE = frozenset(
+    [
+        "train",
+        "requires_grad_",
+        "to",
+        "cuda",
+        "cpu",
+        "half",
+        "float",
+        "double",
+        "zero_grad",
+        "state_dict",
+        "load_state_dict",
+        "apply",
+    ]
+)
 CALLED = "()"
 WRAPPED = "a wrapper for modules"
 
@@ -283,12 +352,14 @@ def canonical_name(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=4096)
 def effect_of(name: str) -> Effect | None:
     """What the function `name` does with modules passed to it; None where that is not known."""
     name = canonical_name(name)
     return next((effect for pattern, effect in _EFFECTS if fnmatchcase(name, pattern)), None)
 
 
+@lru_cache(maxsize=4096)
 def nature_of_call(name: str) -> Nature:
     """What calling the library's class or function `name` gives, its arguments aside."""
     name = canonical_name(name)

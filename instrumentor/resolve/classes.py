@@ -24,6 +24,7 @@ class Hierarchy:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._natures: dict[str, Nature] = {}
+        self._ancestors: dict[str, list[Class]] = {}
         self._bases: dict[str, tuple[Class | str | None, ...]] = {}
 
     def resolve(self, unit: Unit, expression: ast.expr) -> Class | Function | Unit | str | None:
@@ -54,6 +55,9 @@ class Hierarchy:
 
     def ancestors(self, cls: Class) -> list[Class]:
         """The class and those above it within the project, nearest first."""
+        known = self._ancestors.get(cls.key)
+        if known is not None:
+            return known
         found: dict[str, Class] = {}
         pending = [cls]
         while pending:
@@ -61,7 +65,8 @@ class Hierarchy:
             if current.key not in found:
                 found[current.key] = current
                 pending.extend(base for base in self.bases(current) if isinstance(base, Class))
-        return list(found.values())
+        self._ancestors[cls.key] = list(found.values())
+        return self._ancestors[cls.key]
 
     def library_bases(self, cls: Class) -> list[str | None]:
         """The bases outside the project of a class and of those above it; None for unresolvable ones."""
@@ -89,7 +94,7 @@ class Hierarchy:
         return self._natures[cls.key]
 
     def _find_nature(self, cls: Class) -> Nature:
-        kinds = [self._nature_of_base(cls, base) for base in self.library_bases(cls)]
+        kinds = [_nature_of_base(base) for base in self.library_bases(cls)]
         best = max(kinds, default=Nature.NOT_MODULE)
         if best is Nature.UNKNOWN and "forward" in _names_defined(self, cls):
             return Nature.MODULE
@@ -100,9 +105,6 @@ class Hierarchy:
             torch_bases = {catalogue.canonical_name(base) for base in self.library_bases(cls) if base is not None}
             return Nature.MODULE if "torch.nn.Module" in torch_bases else best
         return best
-
-    def _nature_of_base(self, cls: Class, base: str | None) -> Nature:
-        return Nature.UNKNOWN if base is None else catalogue.nature_of_base(base)
 
     def _may_have_parameters(self, cls: Class) -> bool:
         """Whether anything in the class may be a parameter or a module that has some."""
@@ -143,6 +145,10 @@ class Hierarchy:
         if catalogue.is_container(found):
             return all(self._is_parameter_free(unit, argument) for argument in value.args)
         return catalogue.nature_of_call(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
+
+
+def _nature_of_base(base: str | None) -> Nature:
+    return Nature.UNKNOWN if base is None else catalogue.nature_of_base(base)
 
 
 def _names_defined(hierarchy: Hierarchy, cls: Class) -> set[str]:

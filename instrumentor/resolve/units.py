@@ -65,6 +65,8 @@ class Unit:
     classes: dict[str, Class] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     class_of: dict[ast.ClassDef, Class] = field(default_factory=dict)
+    class_by_key: dict[str, Class] = field(default_factory=dict)
+    function_by_key: dict[str, Function] = field(default_factory=dict)
     function_of: dict[ast.AST, Function] = field(default_factory=dict)
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
 
@@ -110,7 +112,7 @@ def _index_class(
     unit: Unit, node: ast.ClassDef, parent: Function | None, prefix: str
 ) -> tuple[Class, Function | None, str]:
     found = Class(f"{unit.name}:{prefix}{node.name}@{node.lineno}", node, unit)
-    unit.class_of[node] = found
+    unit.class_of[node] = unit.class_by_key[found.key] = found
     if not prefix or node.name not in unit.classes:
         unit.classes[node.name] = found
     return found, parent, f"{prefix}{node.name}."
@@ -122,7 +124,7 @@ def _index_function(
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
     key = f"{unit.name}:{prefix}{name}@{node.lineno}:{node.col_offset}"
     found = Function(key, node, unit, owner, parent)
-    unit.function_of[node] = found
+    unit.function_of[node] = unit.function_by_key[key] = found
     if above is not unit.tree and isinstance(above, ast.ClassDef) and owner is not None:
         owner.methods[name] = found
     elif not isinstance(node, ast.Lambda) and (not prefix or name not in unit.functions):

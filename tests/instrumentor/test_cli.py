@@ -184,7 +184,11 @@ class TestWriting:
         assert WRAPPED in Path("real/mnist.py").read_bytes()
 
     def test_classes_of_sibling_files_are_known(self) -> None:
-        write("net.py", b"import torch.nn as nn\n\nclass Net(nn.Sequential):\n    bias = nn.Parameter()\n")
+        write(
+            "net.py",
+            b"import torch.nn as nn\n\nclass Net(nn.Module):\n    def __init__(self):\n"
+            b"        super().__init__()\n        self.fc = nn.Linear(2, 2)\n",
+        )
         write("train.py", b"from net import Net\n\nthing = Net()\nprint(thing)\n")
         assert run("train.py").err == "train.py -> instrumented_train.py: 1 model (thing, line 3)\n"
 
