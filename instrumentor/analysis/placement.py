@@ -208,7 +208,9 @@ def _place_in_display(
     key = display.keys[position] if isinstance(display, ast.Dict) else None
     index = text_of(key) if key is not None else str(position)
     name = str(key.value) if isinstance(key, ast.Constant) else str(position)
-    return _named(inline, f"{holder}[{index}]", ".".join(filter(None, [_trace_name(_holder(climb, display)), name])))
+    above_name = _trace_name(_holder(climb, display))
+    name = f"{above_name}.{name}" if above_name else name * name.isidentifier()
+    return _named(inline, f"{holder}[{index}]", name)
 
 
 def _aligned_target(climb: _Climb, expression: ast.expr) -> ast.expr | None:

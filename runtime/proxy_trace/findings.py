@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy_trace.summary import ModuleSummary, ProcessCollector, TensorSummary
+    from proxy_trace.process_summary import ModuleSummary, ProcessCollector, TensorSummary
     from proxy_trace.trace import DamagedFile
 
 _KINDS: Final = ("never_updated", "never_called", "problem", "incomplete", "frozen")

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from proxy_trace.colour import Palette
     from proxy_trace.findings import Finding
-    from proxy_trace.summary import ModuleSummary, ProcessSummary, Summary, TensorSummary
+    from proxy_trace.process_summary import ModuleSummary, ProcessSummary, TensorSummary
+    from proxy_trace.summary import Summary
     from proxy_wrapper.events import Statistics
 
 _SHOWN_FINDINGS: Final = 20

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy_trace.summary import PROGRESS_INTERVAL, summarize
+from proxy_trace.process_summary import PROGRESS_INTERVAL
+from proxy_trace.summary import summarize
 from proxy_trace.trace import Trace
 from proxy_wrapper import events
 

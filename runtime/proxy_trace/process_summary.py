@@ -1,0 +1,281 @@
+"""Sums up the trace of one process: its modules and their calls, its parameters and buffers and their changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_trace.names import Names
+    from proxy_trace.trace import Reading, TraceFile
+
+PROGRESS_INTERVAL: Final = 1 << 15
+"""How many events lie between two reports of progress."""
+
+_PROBLEM_LIMIT: Final = 1000
+
+
+class ModuleSummary(msgspec.Struct):
+    """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root."""
+
+    id: int
+    name: str = ""
+    type: str = ""
+    parent: int = 0
+    level: str = "INFO"
+    parameters: int = 0
+    calls: int = 0
+    ended: int = 0
+    raised: int = 0
+    total_us: int = 0
+
+    @property
+    def mean_us(self) -> float:
+        """Mean duration of the calls that ended."""
+        return self.total_us / self.ended if self.ended else 0.0
+
+
+class TensorSummary(msgspec.Struct):
+    """A parameter or buffer and its history.
+
+    `updates` counts the updates by cause. `first` are the statistics when it was proxied, those of a parameter
+    just before the first optimizer step; `last` the latest. `has_changed` says that some later statistics
+    differ from `first`, or that there are none to tell. `gradients` counts the steps that found a gradient,
+    `missing_gradients` those that found none.
+    """
+
+    id: int
+    name: str = ""
+    type: str = ""
+    module: int = 0
+    is_buffer: bool = False
+    requires_grad: bool = False
+    aliases: list[str] = []
+    updates: dict[str, int] = {}
+    first: events.Statistics | None = None
+    last: events.Statistics | None = None
+    has_changed: bool = False
+    gradients: int = 0
+    missing_gradients: int = 0
+    last_gradient: events.Statistics | None = None
+    has_nonzero_gradient: bool = False
+
+    @property
+    def update_count(self) -> int:
+        """How often the tensor was written to; steps that left it unchanged are not counted."""
+        return sum(count for cause, count in self.updates.items() if cause != "unchanged")
+
+
+class ProblemSummary(msgspec.Struct):
+    """A problem of tracing, at its first occurrence."""
+
+    message: str
+    event: events.Problem
+    count: int = 1
+
+
+class ProcessSummary(msgspec.Struct):
+    """What the file of one process says. Times are in microseconds since the process's run started."""
+
+    file: str
+    rank: int
+    pid: int
+    parent_pid: int
+    started: str
+    size_bytes: int
+    events: int = 0
+    duration_us: int = 0
+    steps: int = 0
+    optimizers: dict[str, int] = {}
+    backward_passes: int = 0
+    backward_us: int = 0
+    module_calls: int = 0
+    modules: list[ModuleSummary] = []
+    tensors: list[TensorSummary] = []
+    malformed: int = 0
+    first_malformed_line: int = 0
+    unknown: dict[str, int] = {}
+    is_cut: bool = False
+    ends_inside: str = ""
+    """What had not ended when the trace did: "a call of model.fc", "a backward pass"; "" if all had."""
+
+
+class ProcessCollector:
+    """Takes the events of one file and keeps the sums.
+
+    Attributes:
+        process: the sums.
+        non_finite: the non-finite values, in order.
+        started_us: when the process started, in microseconds of Unix time.
+        problems: the distinct problems, in order; there is a limit to how many are kept.
+        names: what the ids stand for, complete at the end.
+    """
+
+    def __init__(self, file: TraceFile) -> None:
+        run = file.run
+        self.process = ProcessSummary(
+            file=str(file.path),
+            rank=run.rank,
+            pid=run.pid,
+            parent_pid=run.parent_pid,
+            started=run.started,
+            size_bytes=file.size_bytes(),
+        )
+        self.started_us = file.started_us()
+        self.non_finite: list[events.NonFinite] = []
+        self.problems: dict[str, ProblemSummary] = {}
+        self.names: Names
+        self._modules: dict[int, ModuleSummary] = {}
+        self._tensors: dict[int, TensorSummary] = {}
+        self._calls_by_thread: dict[int, list[int]] = {}
+        self._unfinished = ""
+        self._take: dict[type[events.Event], Callable[[Any], None]] = {
+            events.Module: self._module,
+            events.Parameter: self._tensor,
+            events.Buffer: self._tensor,
+            events.CallModule: self._call_module,
+            events.ReturnModule: self._return_module,
+            events.Backward: self._backward,
+            events.BackwardEnd: self._backward_end,
+            events.OptimizerStep: self._step,
+            events.OptimizerStepEnd: self._step_end,
+            events.Gradient: self._gradient,
+            events.Update: self._update,
+            events.NonFinite: self.non_finite.append,
+            events.Problem: self._problem,
+        }
+
+    def collect(self, reading: Reading, on_progress: Callable[[int], None] | None, bytes_done: int) -> None:
+        """Take all events of `reading`; `bytes_done` is added to what `on_progress` is told."""
+        take = self._take
+        ignore = _ignore
+        process = self.process
+        count = latest_us = 0
+        for event in reading:
+            count += 1
+            take.get(type(event), ignore)(event)
+            if isinstance(event, events.Happening) and event.time_us > latest_us:
+                latest_us = event.time_us
+            if not count % PROGRESS_INTERVAL and on_progress is not None:
+                on_progress(bytes_done + reading.bytes_read)
+        process.events = count
+        process.duration_us = latest_us
+        process.malformed = reading.malformed
+        process.first_malformed_line = reading.first_malformed_line
+        process.unknown = reading.unknown
+        process.is_cut = reading.is_cut
+        process.modules = list(self._modules.values())
+        process.tensors = list(self._tensors.values())
+        process.module_calls = sum(module.calls for module in process.modules)
+        self.names = reading.names
+        open_calls = [stack[-1] for stack in self._calls_by_thread.values() if stack]
+        if open_calls:
+            process.ends_inside = f"a call of {self.names.module_name(open_calls[0])}"
+        else:
+            process.ends_inside = self._unfinished
+
+    def _module(self, event: events.Module) -> None:
+        module = self._module_of(event.id)
+        module.name, module.type, module.level = event.name, event.type, event.level
+        module.parent, module.parameters = event.parent, event.parameters
+
+    def _tensor(self, event: events.StateTensor) -> None:
+        tensor = self._tensor_of(event.id)
+        tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
+        tensor.requires_grad, tensor.aliases = event.requires_grad, event.aliases
+        tensor.is_buffer = isinstance(event, events.Buffer)
+        if tensor.first is None:
+            tensor.first = tensor.last = event.statistics
+
+    def _module_of(self, id_: int) -> ModuleSummary:
+        module = self._modules.get(id_)
+        if module is None:
+            module = self._modules[id_] = ModuleSummary(id_, f"#{id_}")
+        return module
+
+    def _tensor_of(self, id_: int) -> TensorSummary:
+        tensor = self._tensors.get(id_)
+        if tensor is None:
+            tensor = self._tensors[id_] = TensorSummary(id_, f"#{id_}")
+        return tensor
+
+    def _call_module(self, event: events.CallModule) -> None:
+        module = self._module_of(event.module)
+        module.calls += 1
+        self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
+        stack = self._calls_by_thread.setdefault(event.thread, [])
+        if not module.parent and event.module in stack:
+            # A root that is being called is called again: what was left by a KeyboardInterrupt never ends.
+            del stack[stack.index(event.module) :]
+        stack.append(event.module)
+
+    def _return_module(self, event: events.ReturnModule) -> None:
+        module = self._module_of(event.module)
+        module.ended += 1
+        module.total_us += event.duration_us
+        if event.raised:
+            module.raised += 1
+        stack = self._calls_by_thread.get(event.thread)
+        if stack and event.module in stack:
+            while stack.pop() != event.module:
+                pass
+
+    def _backward(self, _: events.Backward) -> None:
+        self.process.backward_passes += 1
+        self._unfinished = "a backward pass"
+
+    def _backward_end(self, event: events.BackwardEnd) -> None:
+        self.process.backward_us += event.duration_us
+        self._unfinished = ""
+
+    def _step(self, event: events.OptimizerStep) -> None:
+        self._unfinished = f"a step of {event.optimizer}"
+
+    def _step_end(self, event: events.OptimizerStepEnd) -> None:
+        self._unfinished = ""
+        self.process.steps += 1
+        optimizers = self.process.optimizers
+        optimizers[event.optimizer] = optimizers.get(event.optimizer, 0) + 1
+
+    def _gradient(self, event: events.Gradient) -> None:
+        tensor = self._tensor_of(event.tensor)
+        statistics = event.statistics
+        if statistics is None:
+            tensor.missing_gradients += 1
+            return
+        tensor.gradients += 1
+        tensor.last_gradient = statistics
+        if statistics.norm != 0.0:
+            tensor.has_nonzero_gradient = True
+
+    def _update(self, event: events.Update) -> None:
+        tensor = self._tensor_of(event.tensor)
+        cause = event.cause
+        tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
+        if event.type:
+            tensor.type = event.type
+        statistics = event.statistics
+        tensor.last = statistics or tensor.last
+        if cause == "unchanged":
+            return
+        if not self.process.steps and cause != "step" and not tensor.is_buffer:
+            # Set up by hand after it was proxied (loaded, initialised): that is where training starts from.
+            tensor.first = statistics or tensor.first
+        elif statistics is None or statistics != tensor.first:
+            tensor.has_changed = True
+
+    def _problem(self, event: events.Problem) -> None:
+        known = self.problems.get(event.message)
+        if known is not None:
+            known.count += 1
+        elif len(self.problems) < _PROBLEM_LIMIT:
+            self.problems[event.message] = ProblemSummary(event.message, event)
+
+
+def _ignore(_: events.Event) -> None:
+    """An event that is only counted."""

@@ -1,0 +1,69 @@
+"""Runs scripts as `python script.py` would, against the real runtime."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+class Run(Protocol):
+    def __call__(self, source: bytes, files: Mapping[str, str] | None = None) -> dict[str, Any]: ...
+
+
+@pytest.fixture
+def run_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A function that executes a script beside some files and gives back its globals."""
+    count = 0
+
+    def run(source: bytes, files: Mapping[str, str] | None = None) -> dict[str, Any]:
+        import torch
+
+        nonlocal count
+        count += 1
+        folder = tmp_path / f"run{count}"
+        folder.mkdir()
+        for name, text in (files or {}).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        script = folder / "script.py"
+        script.write_bytes(source)
+        known = set(sys.modules)
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.setattr(sys, "argv", ["script.py"])
+        torch.manual_seed(0)
+        random.seed(0)
+        # The script's module has to be findable under its name, as `__main__` is: some scripts look there.
+        module = type(sys)("__main__")
+        monkeypatch.setitem(sys.modules, "__main__", module)
+        module.__dict__["__file__"] = str(script)
+        try:
+            exec(compile(source, str(script), "exec"), module.__dict__)
+        finally:
+            _forget_modules(set(sys.modules) - known, folder)
+            _take_down_tracer()
+            if torch.distributed.is_initialized():
+                torch.distributed.destroy_process_group()
+        return module.__dict__
+
+    return run
+
+
+def _forget_modules(names: set[str], folder: Path) -> None:
+    for name in names:
+        place = getattr(sys.modules.get(name), "__file__", None)
+        if place and str(place).startswith(str(folder)):
+            del sys.modules[name]
+
+
+def _take_down_tracer() -> None:
+    proxy = sys.modules.get("proxy_wrapper.proxy")
+    if proxy is not None:
+        proxy._installed.take_down()
