@@ -51,17 +51,15 @@ def rewrite(
     writer = _Writer(source, tree, settings)
     for wrap in plan.wraps:
         writer.add(wrap)
-    edited = apply_edits(source.lines, [writer.import_edit(plan.wraps), *writer.edits])
-    lines = list(edited.lines)
-    if not line_end(lines[-1]):
-        lines[-1] += source.newline
+    lines = source.lines if source.has_final_newline else (*source.lines[:-1], source.lines[-1] + source.newline)
+    edited = apply_edits(lines, [writer.import_edit(plan.wraps), *writer.edits])
     comment = emit.render_source_comment(
         source_name,
         hashlib.sha256(original).hexdigest(),
         edited.added,
         had_final_newline=source.has_final_newline,
     )
-    instrumented = source.encode((*lines, comment + source.newline))
+    instrumented = source.encode((*edited.lines, comment + source.newline))
     _check(original, instrumented, source, source_name=source_name)
     return instrumented
 

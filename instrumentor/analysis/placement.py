@@ -284,7 +284,8 @@ def _holder(climb: _Climb, node: ast.AST) -> str:
     """What the statement around an expression binds its value to; nothing where it binds none."""
     statement = statement_of(climb.unit, node)
     if isinstance(statement, ast.Assign):
-        return text_of(statement.targets[0])
+        target = statement.targets[0]
+        return "" if isinstance(target, (ast.Tuple, ast.List)) else text_of(target)
     return text_of(statement.target) if isinstance(statement, ast.AnnAssign) else ""
 
 

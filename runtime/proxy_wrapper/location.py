@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.source_map import SourceMap
 
+_PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
 _MAX_FRAMES: Final = 200
 _MAX_USER_FRAMES: Final = 12
 
@@ -111,7 +112,7 @@ class Locator:
             return True
         if file.startswith(("<frozen", "<__array_function__")):
             return False
-        return not file.startswith(self._skipped)
+        return not file.startswith(self._skipped) and not any(folder in file for folder in _PACKAGE_FOLDERS)
 
 
 def _installed_prefixes() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import secrets
 import sys
@@ -109,7 +110,8 @@ class Tracer:
         channel = self.channels.get(logdir)
         if channel is None:
             channel = self.channels[logdir] = Channel(logdir, self._locations, self.report)
-            writer = TraceWriter(lambda: self._open_sink(logdir), lambda message: self._report_loss(logdir, message))
+            path = str(Path(logdir).absolute())  # Now: the program may change its folder before the first write.
+            writer = TraceWriter(lambda: self._open_sink(path), lambda message: self._report_loss(logdir, message))
             self._writers.append(writer)
             channel.add(writer)
             for observer in self._observers:
@@ -132,7 +134,8 @@ class Tracer:
         if message in self._reported:
             return
         self._reported.add(message)
-        sys.stderr.write(f"proxy_wrapper: {message}\n")
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or none at all.
+            sys.stderr.write(f"proxy_wrapper: {message}\n")
         self.broadcast(Problem(self.now_us(), self.step, message=message))
 
     def fail(self, error: Exception) -> None:

@@ -9,20 +9,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 
 class Run(Protocol):
-    def __call__(self, source: bytes, files: Mapping[str, str] | None = None) -> dict[str, Any]: ...
+    def __call__(
+        self, source: bytes, files: Mapping[str, str] | None = None, finish: Callable[[dict[str, Any]], Any] = dict
+    ) -> Any: ...
 
 
 @pytest.fixture
 def run_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A function that executes a script beside some files and gives back its globals."""
+    """A function that executes a script beside some files and gives back what `finish` makes of its globals.
+
+    `finish` runs while the script's process group, if it has one, is still there.
+    """
     count = 0
 
-    def run(source: bytes, files: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def run(
+        source: bytes, files: Mapping[str, str] | None = None, finish: Callable[[dict[str, Any]], Any] = dict
+    ) -> Any:
         import torch
 
         nonlocal count
@@ -46,12 +53,12 @@ def run_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         module.__dict__["__file__"] = str(script)
         try:
             exec(compile(source, str(script), "exec"), module.__dict__)
+            return finish(module.__dict__)
         finally:
             _forget_modules(set(sys.modules) - known, folder)
             _take_down_tracer()
             if torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
-        return module.__dict__
 
     return run
 

@@ -15,6 +15,8 @@ from instrumentor.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import torch
+
     from instrumentor.instrument import Result
     from tests.instrumentor.conftest import Run
 
@@ -23,6 +25,8 @@ ROWS = [json.loads(line) for line in PATTERNS.read_text(encoding="utf-8").splitl
 # What is told about these two beside the wraps is not all that the table asks for: p024 would need the class that a
 # dict of strings names, and p048 the elements of a container that nothing binds.
 WRAPS_ONLY = {"p024", "p048"}
+# Its threads update one model without a lock: two runs differ, traced or not.
+RACING = {"p101"}
 
 
 def by_name(rows: Iterable[dict[str, Any]]) -> list[Any]:
@@ -60,7 +64,7 @@ def test_a_pattern_trains_the_same(row: dict[str, Any], run_script: Run, monkeyp
     import proxy_wrapper.proxy as Proxy
 
     files = {**row.get("site_files", {}), **row.get("files", {})}
-    plain = run_script(row["snippet"].encode(), files)
+    plain = run_script(row["snippet"].encode(), files, read_weights)
     proxied: list[Any] = []
 
     def attach(model: Any, **settings: Any) -> Any:
@@ -69,15 +73,31 @@ def test_a_pattern_trains_the_same(row: dict[str, Any], run_script: Run, monkeyp
 
     original = Proxy.Proxy
     monkeypatch.setattr(Proxy, "Proxy", attach)
-    traced = run_script(instrument(row).instrumented, files)
-    before = [model.state_dict() for model in plain["ALL_MODELS"]]
-    after = [model.state_dict() for model in traced["ALL_MODELS"]]
-    assert [list(state) for state in before] == [list(state) for state in after]
-    for one, other in zip(before, after, strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in one)
+    roots: list[Any] = []
+
+    def finish(names: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
+        roots.extend(names["ALL_MODELS"])
+        return read_weights(names)
+
+    traced = run_script(instrument(row).instrumented, files, finish)
+    assert [list(state) for state in plain] == [list(state) for state in traced]
+    if row["id"] not in RACING:
+        assert all(
+            torch.equal(one[name], other[name]) for one, other in zip(plain, traced, strict=True) for name in one
+        )
     modules = [model for model in proxied if isinstance(model, torch.nn.Module)]
     below = {id(each) for model in modules for each in model.modules()}
-    assert [model for model in traced["ALL_MODELS"] if id(model) not in below] == []
-    wanted = {wrap["line"]: wrap["n"] for wrap in row["expected"]["wraps"]}
+    assert [root for root in roots if id(root) not in below] == []
     if not row.get("also_ok"):
-        assert len(modules) == sum(wrap["n"] for wrap in row["expected"]["wraps"]), wanted
+        assert len(modules) == sum(wrap["n"] for wrap in row["expected"]["wraps"])
+
+
+def read_weights(names: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
+    """The state of all models of a script, shards as the tensors they are here."""
+    from torch.distributed.tensor import DTensor
+
+    states = [model.state_dict() for model in names["ALL_MODELS"]]
+    return [
+        {name: (held.to_local() if isinstance(held, DTensor) else held).clone() for name, held in state.items()}
+        for state in states
+    ]

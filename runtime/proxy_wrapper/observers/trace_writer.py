@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import threading
 from collections import deque
 from itertools import islice
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from proxy_wrapper.events import NonFinite
+from proxy_wrapper.events import Happening, NonFinite
 from proxy_wrapper.statistics import PendingCount, PendingStatistics
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ _PENDING_FIELDS: Final = ("statistics", "count")
 class TraceWriter:
     """An observer that hands events to a sink from a thread of its own, in order.
 
-    The sink is made on the first write, so a process that sees nothing makes no file. If the sink fails (a full
+    The sink is made on the first write, so a process that sees nothing makes no file; one that `multiprocessing`
+    started makes none for definitions alone. If the sink fails (a full
     disk, say), `report` is told once what was lost, and nothing is taken any more.
     """
 
@@ -46,6 +48,7 @@ class TraceWriter:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._seen_nonfinite: set[tuple[str, int, int]] = set()
+        self._has_begun = False
 
     def observe(self, event: AnyEvent) -> None:
         """Queue `event`."""
@@ -53,13 +56,16 @@ class TraceWriter:
             return
         self._queue.append(event)
         if self._thread is None:
-            self._start()
+            if isinstance(event, Happening):
+                self._start()
         elif len(self._queue) >= QUEUE_LIMIT:
             self._drain()
 
     def flush(self) -> None:
         """Return once everything queued so far has been handed to the operating system."""
-        self._drain()
+        # A spawned worker that loads data imports the script anew, and with it may define models that it never uses.
+        if self._has_begun or multiprocessing.parent_process() is None:
+            self._drain()
 
     def close(self) -> None:
         """Write what is left, and end the thread."""
@@ -67,7 +73,7 @@ class TraceWriter:
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-        self._drain()
+        self.flush()
         if self._sink is not None:
             self._sink.close()
             self._sink = None
@@ -85,6 +91,7 @@ class TraceWriter:
         self._writing.release()
 
     def _start(self) -> None:
+        self._has_begun = True
         self._thread = threading.Thread(target=self._run, name="proxy-trace-writer", daemon=True)
         try:
             self._thread.start()

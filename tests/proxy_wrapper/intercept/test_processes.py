@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -78,6 +80,42 @@ class Doubled(TensorDataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
         return tuple(torch.relu(tensor[index]) * 2 for tensor in self.tensors)
+
+
+SPAWNS = """
+import multiprocessing, sys, torch
+from torch import nn
+import proxy_wrapper.proxy as Proxy
+
+model = Proxy.Proxy(nn.Linear(2, 2), name="net", logdir=sys.argv[1])
+
+def work():
+    pass
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()
+    model(torch.ones(1, 2))
+"""
+
+
+def test_a_spawned_child_that_only_defines_a_model_leaves_no_file(logdir: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SPAWNS)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    subprocess.run([sys.executable, script, logdir], check=True, env={**os.environ, "PYTHONPATH": path})
+    assert len(traces(logdir)) == 1
+
+
+def test_a_trace_stays_where_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = Proxy.Proxy(Plain(), recurse=True, logdir="trace")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    model(images())
+    Proxy.flush()
+    assert len(traces(str(tmp_path / "trace"))) == 1
 
 
 def test_workers_that_load_data_leave_no_file(level: str, logdir: str) -> None:

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from instrumentor.analysis.blocks import always_follows, conditions_of
+from instrumentor.resolve.units import SCRIPT, index_unit
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        pytest.param("first()\nlater()", True, id="in a row"),
+        pytest.param("if c:\n    first()\nlater()", True, id="behind the branch"),
+        pytest.param("first()\nif c:\n    later()", False, id="in a branch"),
+        pytest.param("if c:\n    first()\nelse:\n    later()", False, id="in the other branch"),
+        pytest.param("for i in x:\n    first()\nlater()", True, id="behind the loop"),
+        pytest.param("first()\nfor i in x:\n    later()", False, id="in a loop"),
+        pytest.param("while c:\n    first()\n    later()", True, id="in the same round"),
+        pytest.param("first()\nwith c:\n    later()", True, id="in a with block"),
+        pytest.param("first()\ntry:\n    later()\nexcept E:\n    pass", False, id="in a try block"),
+        pytest.param("try:\n    first()\nfinally:\n    later()", True, id="in the final block"),
+        pytest.param("first()\nx = later() if c else 1", False, id="in an operand"),
+        pytest.param("x = first() if c else 1\nlater()", True, id="behind the expression"),
+        pytest.param("first()\nx = c and later()", False, id="behind a condition"),
+        pytest.param("first()\nx = later() and c", True, id="as the condition"),
+        pytest.param("first()\nmatch x:\n    case 1:\n        later()", False, id="in a case"),
+    ],
+)
+def test_what_always_follows(text: str, wanted: bool) -> None:
+    unit = index_unit(SCRIPT, "", ast.parse(text))
+    calls = {
+        node.func.id: conditions_of(unit, node)
+        for node in ast.walk(unit.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert always_follows(calls["later"], calls["first"]) is wanted

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from torch import nn
+
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.catalogue import Effect
+from instrumentor.resolve.nature import Nature
+
+LAYERS = sorted(name for name, held in vars(nn).items() if inspect.isclass(held) and issubclass(held, nn.Module))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_of_torch_is_known_for_what_it_is(name: str) -> None:
+    """What is said to have no parameters has none, by the source of its constructor and of those above it."""
+    if name == "Module":
+        return
+    nature = catalogue.nature_of_call(f"torch.nn.{name}")
+    made_of = "".join(
+        inspect.getsource(each)
+        for each in getattr(nn, name).__mro__
+        if each.__module__.startswith("torch.nn.modules") and each is not nn.Module
+    )
+    has_parameters = "Parameter(" in made_of or "register_parameter" in made_of
+    if nature is Nature.NO_PARAMS:
+        assert not has_parameters
+    else:
+        assert nature is Nature.MODULE or (name in {"DataParallel"} and nature is not Nature.NOT_MODULE)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("torch.nn.modules.linear.Linear", Nature.MODULE),
+        ("torch.nn.PReLU", Nature.MODULE),
+        ("torch.nn.CrossEntropyLoss", Nature.NO_PARAMS),
+        ("torch.nn.Parameter", Nature.NOT_MODULE),
+        ("torch.nn.functional.relu", Nature.NOT_MODULE),
+        ("torch.optim.SGD", Nature.NOT_MODULE),
+        ("torch.load", Nature.UNKNOWN),
+        ("torchvision.models.resnet18", Nature.MODULE),
+        ("torchvision.transforms.Compose", Nature.NOT_MODULE),
+        ("torchvision.transforms.Normalize", Nature.NO_PARAMS),
+        ("transformers.AutoModelForCausalLM.from_pretrained", Nature.MODULE),
+        ("transformers.AutoTokenizer.from_pretrained", Nature.NOT_MODULE),
+        ("transformers.AutoConfig.from_pretrained", Nature.NOT_MODULE),
+        ("timm.create_model", Nature.MODULE),
+        ("timm.utils.accuracy", Nature.NOT_MODULE),
+        ("argparse.ArgumentParser", Nature.NOT_MODULE),
+        ("sys.modules.*.*", Nature.UNKNOWN),
+        ("torch.optim.*", Nature.NOT_MODULE),
+        ("somebody.Thing", Nature.UNKNOWN),
+    ],
+)
+def test_calls_are_known(name: str, wanted: Nature) -> None:
+    assert catalogue.nature_of_call(name) is wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("torch.nn.parallel.DistributedDataParallel", Effect.WRAPS),
+        ("torch.nn.parallel.distributed.DistributedDataParallel", Effect.WRAPS),
+        ("torch.nn.DataParallel", Effect.WRAPS),
+        ("torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel", Effect.WRAPS_REPLACING),
+        ("torch.nn.modules.batchnorm.SyncBatchNorm.convert_sync_batchnorm", Effect.IDENTITY),
+        ("copy.deepcopy", Effect.COPIES),
+        ("torch.jit.script", Effect.DERIVES),
+        ("builtins.print", Effect.READS),
+        ("somebody.function", None),
+    ],
+)
+def test_effects_are_known(name: str, wanted: Effect | None) -> None:
+    assert catalogue.effect_of(name) is wanted
+
+
+def test_identity_methods_are_methods_of_modules() -> None:
+    # `mps` is not one yet, but reads as its neighbours do.
+    assert {name for name in catalogue.IDENTITY_METHODS if not hasattr(nn.Module, name)} <= {"mps"}

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from instrumentor.resolve.classes import Hierarchy
+from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import SCRIPT, Project, index_unit
+
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\nimport lib\n"
+FORWARD = "    def forward(self, x):\n        return x\n"
+
+
+def nature(text: str, name: str = "C") -> Nature:
+    unit = index_unit(SCRIPT, "", ast.parse(HEAD + text))
+    return Hierarchy(Project(unit, None)).nature(unit.classes[name])
+
+
+def initialised(*statements: str, base: str = "nn.Module") -> str:
+    body = "".join(f"        {statement}\n" for statement in statements)
+    return f"class C({base}):\n    def __init__(self, a):\n        super().__init__()\n{body}{FORWARD}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        pytest.param("class C:\n    pass\n", Nature.NOT_MODULE, id="plain"),
+        pytest.param("class C(dict):\n    pass\n", Nature.NOT_MODULE, id="of a builtin"),
+        pytest.param(
+            "class C(torch.utils.data.Dataset):\n    pass\n", Nature.NOT_MODULE, id="of another class of torch"
+        ),
+        pytest.param("class C(lib.Base):\n    pass\n", Nature.UNKNOWN, id="of an unknown class"),
+        pytest.param("class C(lib.Base):\n" + FORWARD, Nature.MODULE, id="of an unknown class with a forward pass"),
+        pytest.param("class C(make()):\n    pass\n", Nature.UNKNOWN, id="of a computed class"),
+        pytest.param("class C(nn.Linear):\n    pass\n", Nature.MODULE, id="of a layer"),
+        pytest.param("class C(nn.MSELoss):\n    pass\n", Nature.NO_PARAMS, id="of a loss"),
+        pytest.param("class B(nn.Module):\n    pass\nclass C(dict, B):\n    pass\n", Nature.MODULE, id="mixed"),
+        pytest.param("class C(C):\n    pass\n", Nature.NOT_MODULE, id="of itself"),
+        pytest.param(initialised("self.fc = nn.Linear(1, 1)"), Nature.MODULE, id="with a layer"),
+        pytest.param(initialised("self.w = nn.Parameter(a)"), Nature.MODULE, id="with a parameter"),
+        pytest.param(initialised("self.register_parameter('w', a)"), Nature.MODULE, id="with a registered parameter"),
+        pytest.param(initialised("self.register_buffer('w', a)"), Nature.NO_PARAMS, id="with a buffer"),
+        pytest.param(initialised("self.gamma = a"), Nature.NO_PARAMS, id="with a number"),
+        pytest.param(initialised("self.ce = nn.CrossEntropyLoss()"), Nature.NO_PARAMS, id="with a loss"),
+        pytest.param(
+            initialised("self.net = a") + "    def f(self, x):\n        return self.net(x)\n",
+            Nature.MODULE,
+            id="with a module passed in",
+        ),
+        pytest.param(
+            initialised("self.net = a") + "    def f(self):\n        self.net.eval()\n",
+            Nature.MODULE,
+            id="with a module used",
+        ),
+        pytest.param(
+            initialised("self.ce = nn.MSELoss()") + "    def f(self, x):\n        return self.ce(x)\n",
+            Nature.NO_PARAMS,
+            id="with a loss called",
+        ),
+        pytest.param(
+            initialised("self.f = lambda x: x") + "    def f(self, x):\n        return self.f(x)\n",
+            Nature.NO_PARAMS,
+            id="with a function called",
+        ),
+        pytest.param(
+            initialised("self.l = nn.Sequential(nn.ReLU())") + "    def f(self, x):\n        return self.l(x)\n",
+            Nature.NO_PARAMS,
+            id="with a container of functions",
+        ),
+        pytest.param(initialised("self.l = nn.ModuleList()"), Nature.MODULE, id="with a container to be filled"),
+        pytest.param(initialised("for m in self.l: m(1)", "self.l = a"), Nature.MODULE, id="with modules passed in"),
+    ],
+)
+def test_classes_are_known_by_what_they_hold(text: str, wanted: Nature) -> None:
+    assert nature(text) is wanted
+
+
+def test_generic_bases_are_seen_through() -> None:
+    assert (
+        nature("from typing import Generic\nclass B(nn.Linear):\n    pass\nclass C(B[int], Generic[int]):\n    pass\n")
+        is Nature.MODULE
+    )
+
+
+def test_descendants_and_methods() -> None:
+    unit = index_unit(
+        SCRIPT,
+        "",
+        ast.parse("class A:\n    def f(self): pass\nclass B(A):\n    pass\nclass C(B):\n    def f(self): pass\n"),
+    )
+    hierarchy = Hierarchy(Project(unit, None))
+    a, b, c = (unit.classes[name] for name in "ABC")
+    assert hierarchy.descendants(a) == [b, c]
+    assert hierarchy.method(b, "f") is a.methods["f"]
+    assert hierarchy.method(c, "f") is c.methods["f"]
+    assert hierarchy.method(c, "g") is None

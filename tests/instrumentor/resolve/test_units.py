@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from instrumentor.resolve.units import SCRIPT, Class, Function, Project, Unit, imported_names, index_unit
+
+FILES = {
+    "net.py": "class Net: pass\ndef build(): pass\nSIZE = 3\n",
+    "pkg/__init__.py": "from .inner import Deep as Renamed\nfrom .more import *\nfrom . import inner\n",
+    "pkg/inner.py": "class Deep: pass\nfrom ..net import Net\nimport torch\n",
+    "pkg/more.py": "class Extra: pass\n",
+    "broken.py": "def (:\n",
+}
+
+
+def project() -> Project:
+    files = {name: text.encode() for name, text in FILES.items()}
+    return Project(index_unit(SCRIPT, "", ast.parse("")), files.get)
+
+
+@pytest.mark.parametrize(
+    ("dotted", "wanted"),
+    [
+        ("net.Net", ":Net@1"),
+        ("net.build", ":build@2:0"),
+        ("net", "net.py"),
+        ("pkg", "pkg/__init__.py"),
+        ("pkg.Renamed", "pkg/inner.py:Deep@1"),
+        ("pkg.inner.Deep", "pkg/inner.py:Deep@1"),
+        ("pkg.Extra", "pkg/more.py:Extra@1"),
+        ("pkg.inner.Net", "net.py:Net@1"),
+        ("pkg.inner.torch.nn", None),
+        ("pkg.more", "pkg/more.py"),
+        (".net.Net", "net.py:Net@1"),
+        ("torch.nn.Linear", "torch.nn.Linear"),
+        ("broken.Net", "broken.Net"),
+        ("net.SIZE", None),
+        ("net.missing", None),
+    ],
+)
+def test_imports_lead_to_what_they_name(dotted: str, wanted: str | None) -> None:
+    lookup = project()
+    found = lookup.lookup(lookup.script, dotted)
+    if isinstance(found, (Class, Function)):
+        assert found.key.endswith(wanted or "nothing")
+    elif isinstance(found, Unit):
+        assert found.name == wanted
+    else:
+        assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("statement", "wanted"),
+    [
+        ("import a", {"a": "a"}),
+        ("import a.b.c", {"a": "a"}),
+        ("import a.b as c, d", {"c": "a.b", "d": "d"}),
+        ("from a.b import c as d", {"d": "a.b.c"}),
+        ("from . import a", {"a": ".a"}),
+        ("from ..a import b", {"b": "..a.b"}),
+        ("from a import *", {"*": "a.*"}),
+    ],
+)
+def test_the_names_of_an_import(statement: str, wanted: dict[str, str]) -> None:
+    (node,) = ast.parse(statement).body
+    assert isinstance(node, (ast.Import, ast.ImportFrom))
+    assert imported_names(node) == wanted
+
+
+def test_each_file_is_read_once() -> None:
+    asked: list[str] = []
+
+    def read(name: str) -> bytes | None:
+        asked.append(name)
+        return FILES[name].encode() if name in FILES else None
+
+    lookup = Project(index_unit(SCRIPT, "", ast.parse("")), read)
+    for _ in range(3):
+        lookup.lookup(lookup.script, "pkg.Renamed")
+    assert len(asked) == len(set(asked))

@@ -1,0 +1,188 @@
+"""Which objects get a proxy, which are recognised as one that has one, and why the others get none."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from instrumentor.instrument import instrument_source
+from instrumentor.settings import Settings
+
+if TYPE_CHECKING:
+    from instrumentor.decide import Decision
+
+HEAD = """\
+import copy
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, inner=None):
+        super().__init__()
+        self.body = nn.Linear(2, 2)
+        self.inner = inner
+    def forward(self, x):
+        return self.inner(self.body(x))
+"""
+FIRST = HEAD.count("\n")
+
+
+def decide(body: str, settings: Settings | None = None, **files: str) -> tuple[Decision, ...]:
+    siblings = {f"{name}.py": dedent(text).encode() for name, text in files.items()}
+    source = (HEAD + dedent(body).lstrip("\n")).encode()
+    return instrument_source(source, settings or Settings(), source_name="x.py", read_sibling=siblings.get).decisions
+
+
+def wraps(body: str, settings: Settings | None = None, **files: str) -> list[tuple[int, str]]:
+    """The proxies as (line of the body, target)."""
+    decisions = decide(body, settings, **files)
+    return [(each.line - FIRST, each.target) for each in decisions if each.verdict == "wrap"]
+
+
+def others(body: str, **files: str) -> list[tuple[int, str, str]]:
+    """The rest of the body as (line, target, relation or reason code)."""
+    return [
+        (each.line - FIRST, each.target, each.relation or each.reason_code)
+        for each in decide(body, None, **files)
+        if each.verdict != "wrap" and each.line > FIRST
+    ]
+
+
+WRAPPED = {
+    "both branches": ("if x:\n    m = Net()\nelse:\n    m = nn.Linear(1, 1)\n", [(2, "m"), (4, "m")]),
+    "rebound in a loop": ("for i in range(3):\n    m = Net()\n    m = m.to('cpu')\n", [(2, "m")]),
+    "while with break": ("while True:\n    m = Net()\n    if m:\n        break\nn = m\n", [(2, "m")]),
+    "the alias of a loop's last round": ("m = Net()\nfor i in y:\n    old = m\n    m = Net()\n", [(1, "m"), (4, "m")]),
+    "try and handler": ("try:\n    m = Net()\nexcept E as m:\n    m = Net()\n", [(2, "m"), (4, "m")]),
+    "finally": ("try:\n    pass\nfinally:\n    m = Net()\n", [(4, "m")]),
+    "with": ("with torch.device('meta'):\n    m = Net()\n", [(2, "m")]),
+    "match": ("match x:\n    case 1:\n        m = Net()\n    case Net() as n:\n        m = n\n", [(3, "m")]),
+    "async": ("async def f():\n    async with a as b:\n        m = Net()\n        await m(1)\n", [(3, "m")]),
+    "awaited factory": (
+        "async def make():\n    return Net()\nasync def main():\n    m = await make()\n    m(1)\n",
+        [(4, "m")],
+    ),
+    "closure": (
+        "def f():\n    def g():\n        nonlocal m\n        m = Net()\n    m = None\n    g()\n    m(1)\n",
+        [(4, "m")],
+    ),
+    "class by name": ("cls = Net\nm = cls()\n", [(2, "m")]),
+    "class as argument": ("def make(cls):\n    return cls()\nm = make(Net)\n", [(3, "m")]),
+    "class from a dict": ("m = {'a': Net, 'b': nn.Linear}[x]()\n", [(1, "m")]),
+    "partial": ("import functools\nf = functools.partial(Net, 1)\nm = f()\n", [(3, "m")]),
+    "subclass of a subclass": ("class A(Net):\n    pass\nclass B(A):\n    pass\nm = B()\n", [(5, "m")]),
+    "class in a function": ("def f():\n    class In(nn.Module):\n        pass\n    m = In()\n    m(1)\n", [(4, "m")]),
+    "recursive factory": ("def f(n):\n    if n:\n        return f(n - 1)\n    return Net()\nm = f(2)\n", [(5, "m")]),
+    "callback": ("import lib\ndef make():\n    return Net()\nlib.run(make)\n", [(3, "return")]),
+    "method of a framework's class": (
+        "import lib\nclass T(lib.T):\n    def build(self):\n        return Net()\n",
+        [(4, "return")],
+    ),
+    "used as a module": ("import lib\nm = lib.thing()\nlib.fit(m.parameters())\n", [(2, "m")]),
+    "used as a module by a function": ("import lib\ndef f(n):\n    n.eval()\nm = lib.thing()\nf(m)\n", [(4, "m")]),
+    "passed to a wrapper": ("import lib\nm = nn.DataParallel(lib.thing())\n", [(2, "m.module")]),
+    "copied": ("m = Net()\nn = copy.deepcopy(m)\n", [(1, "m"), (2, "n")]),
+    "dataclass field": (
+        "from dataclasses import dataclass\n@dataclass\nclass T:\n    net: nn.Module\nt = T(Net())\nt.net.eval()\n",
+        [(5, "arg0")],
+    ),
+    "default of a parameter": ("def f(m=Net()):\n    m(1)\n", [(1, "m")]),
+    "yielded": ("def f():\n    yield Net()\nfor m in f():\n    m(1)\n", [(2, "yield")]),
+    "starred unpacking": ("a, *b = Net(), Net()\n", [(1, "a"), (1, "tuple[1]")]),
+    "fetched from a file": ("m = torch.load('x')['model']\nm.eval()\n", [(1, "m")]),
+}
+
+
+@pytest.mark.parametrize(("body", "wanted"), WRAPPED.values(), ids=WRAPPED.keys())
+def test_every_root_is_wrapped_once(body: str, wanted: list[tuple[int, str]]) -> None:
+    assert wraps(body) == wanted
+
+
+TOLD = {
+    "alias": ("m = Net()\nn = m\n", [(2, "n", "same")]),
+    "chain of identity methods": ("m = Net()\nn = m.to(1).train().half()\n", [(2, "n", "same")]),
+    "swap": ("a, b = Net(), Net()\na, b = b, a\n", [(2, "a", "same"), (2, "b", "same")]),
+    "wrapper": ("m = Net()\nm = nn.DataParallel(m)\n", [(2, "m", "wrapper")]),
+    "wrapper of a wrapper": ("m = nn.DataParallel(torch.compile(Net()))\n", [(1, "m", "wrapper")]),
+    "unwrapped": ("m = nn.DataParallel(Net())\nn = m.module\n", [(1, "m", "wrapper"), (2, "n", "unwrap")]),
+    "loss": ("l = nn.CrossEntropyLoss()\nl = l.cuda()\n", [(1, "l", "no-params"), (2, "l", "no-params")]),
+    "container of layers without parameters": ("f = nn.Sequential(nn.ReLU(), nn.Flatten())\n", [(1, "f", "no-params")]),
+    "part": ("m = Net()\nb = m.body\n", [(2, "b", "submodule")]),
+    "element": ("m = nn.ModuleList([Net()])\nb = m[0]\n", [(2, "b", "submodule")]),
+    "absorbed": ("a = nn.Linear(1, 1)\nm = Net(a)\n", [(1, "a", "absorbed")]),
+    "absorbed by keyword": ("a = nn.Linear(1, 1)\nm = Net(inner=a)\n", [(1, "a", "absorbed")]),
+    "absorbed through a function": (
+        "def build(part):\n    return Net(part)\na = nn.Linear(1, 1)\nm = build(a)\n",
+        [(2, "return", "same"), (3, "a", "absorbed")],
+    ),
+    "added": ("m = Net()\nm.add_module('x', nn.Linear(1, 1))\n", []),
+    "set as an attribute": ("m = Net()\nm.head = nn.Linear(1, 1)\n", [(2, "m.head", "submodule")]),
+    "scripted": ("m = Net()\ns = torch.jit.script(m)\n", [(2, "s", "derived")]),
+    "state dict": ("m = Net()\ns = m.state_dict()\n", [(2, "s", "not-module")]),
+    "temporary": ("print(Net())\n", [(1, "Net()", "temporary")]),
+    "plain class": ("class Model:\n    pass\nm = Model()\n", [(3, "m", "not-module")]),
+    "same by name": ("import lib\nm = Net()\nm = lib.prepare(m)\nm.eval()\n", [(3, "m", "same")]),
+    "kept by a library's object": (
+        "import lib\nm = Net()\nt = lib.Trainer(model=m)\nn = t.model\nn.eval()\n",
+        [(3, "t", "not-module"), (4, "n", "same")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "wanted"), TOLD.values(), ids=TOLD.keys())
+def test_the_others_are_told_apart(body: str, wanted: list[tuple[int, str, str]]) -> None:
+    assert others(body) == wanted
+
+
+def test_what_may_stay_out_of_the_composite_is_wrapped_itself() -> None:
+    assert wraps("a = nn.Linear(1, 1)\nif x:\n    m = Net(a)\n") == [(1, "a"), (3, "m")]
+    assert wraps("a = nn.Linear(1, 1)\nprint(Net(a))\na.train()\n") == [(1, "a")]
+
+
+def test_a_wrap_waits_for_the_parameters_that_stay() -> None:
+    assert wraps("with torch.device('meta'):\n    m = Net()\nm.to_empty(device='cpu')\n") == [(3, "m")]
+
+
+def test_wrapped_at_says_where() -> None:
+    (first, second) = (each for each in decide("m = Net()\nn = m\n") if each.line > FIRST)
+    assert (first.verdict, first.aliases, first.object) == ("wrap", (("n", FIRST + 2),), "Net")
+    assert (second.verdict, second.wrapped_at, second.relation) == ("merged", FIRST + 1, "same")
+    assert second.reason == f"another name of the object wrapped at line {FIRST + 1}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        pytest.param(Settings(select=("a",)), [(1, "a")], id="a name"),
+        pytest.param(Settings(select=("self.*",)), [(5, "self.net")], id="attributes"),
+        pytest.param(Settings(select=("net",)), [(5, "self.net")], id="an attribute by its own name"),
+        pytest.param(Settings(skip=("b*",)), [(1, "a"), (5, "self.net")], id="all but some"),
+        pytest.param(Settings(select=("a", "b"), skip=("a",)), [(2, "b")], id="skip wins"),
+    ],
+)
+def test_names_select(settings: Settings, wanted: list[tuple[int, str]]) -> None:
+    body = "a = Net()\nb = Net()\nclass T:\n    def f(self):\n        self.net = Net()\n"
+    assert wraps(body, settings) == wanted
+    codes = {each.reason_code for each in decide(body, settings) if each.line > FIRST and each.verdict != "wrap"}
+    assert codes == {"deselected"}
+
+
+def test_classes_and_factories_of_the_project_are_looked_up() -> None:
+    net = "from torch import nn\nclass Small(nn.Module):\n    pass\nclass Config:\n    pass\n"
+    build = "from net import Small\ndef build():\n    model = Small()\n    return model\nBOTH = {'s': Small}\n"
+    body = "import build\nfrom net import *\nfrom net import Config\n"
+    body += "a = build.build()\nb = Small()\nc = Config()\nd = build.BOTH[x]()\n"
+    assert wraps(body, net=net, build=build) == [(4, "a"), (5, "b"), (7, "d")]
+    assert others(body, net=net, build=build) == [(6, "c", "not-module")]
+
+
+def test_broken_neighbours_do_not_matter() -> None:
+    assert wraps("import broken\nm = broken.Net()\nm.eval()\n", broken="def (:\n") == [(2, "m")]
+
+
+def test_neighbours_that_import_each_other_do_not_matter() -> None:
+    a = "from b import Net\nclass Own(Net):\n    pass\n"
+    b = "from a import Own\nfrom torch.nn import Module\nclass Net(Module):\n    pass\n"
+    assert wraps("from a import Own\nm = Own()\n", a=a, b=b) == [(2, "m")]
+    assert wraps("from a import X\nm = X()\n", a="from b import X\n", b="from a import X\n") == []

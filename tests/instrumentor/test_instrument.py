@@ -1,0 +1,240 @@
+"""`instrument_source` and `revert_source`: what holds for every script, whatever its bytes."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import hypothesmith
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceDecodeError, SourceSyntaxError
+from instrumentor.instrument import Result, instrument_source, revert_source
+from instrumentor.settings import Settings
+
+SCRIPT = b"from torch import nn\nmodel = nn.Linear(2, 2)\n"
+
+
+def instrument(source: bytes) -> Result:
+    return instrument_source(source, Settings(), source_name="script.py")
+
+
+ODD_BYTES = {
+    "crlf": b"from torch import nn\r\nmodel = nn.Linear(2, 2)\r\nx = 1\r\n",
+    "lone carriage returns": b"from torch import nn\rmodel = nn.Linear(2, 2)\rx = 1\r",
+    "mixed line ends": b"from torch import nn\r\nmodel = nn.Linear(\r2,\n2)\rx = 1\n",
+    "byte order mark": b"\xef\xbb\xbffrom torch import nn\nmodel = nn.Linear(2, 2)\n",
+    "byte order mark before a wrap on line 1": b"\xef\xbb\xbffrom torch import nn; model = nn.Linear(2, 2)\n",
+    "latin-1 cookie": "# -*- coding: latin-1 -*-\nfrom torch import nn\né = 'ü'; modèle = nn.Linear(2, 2)\n".encode(
+        "latin-1"
+    ),
+    "cookie before a lone CR": "# coding: latin-1\rfrom torch import nn\rmodèle = nn.Linear(2, 2)\r".encode("latin-1"),
+    "shift-jis cookie": "# coding: shift_jis\nfrom torch import nn\n模型 = nn.Linear(2, 2)  # 説明\n".encode(
+        "shift_jis"
+    ),
+    "cp1252 with a quote": "# coding: cp1252\nfrom torch import nn\nx = '“'\nm = nn.Linear(2, 2)\n".encode("cp1252"),
+    "no final newline": b"from torch import nn\nmodel = nn.Linear(2, 2)",
+    "no final newline after a comment": b"from torch import nn\nmodel = nn.Linear(2, 2)\n# the end",
+    "no final newline but blanks": b"from torch import nn\nmodel = nn.Linear(2, 2)\n   ",
+    "crlf and no final newline": b"from torch import nn\r\nmodel = nn.Linear(2, 2)",
+    "trailing blank lines": b"from torch import nn\nmodel = nn.Linear(2, 2)\n\n\n",
+    "form feed before a statement": b"from torch import nn\n\x0cmodel = nn.Linear(2, 2)\n",
+    "form feed in the indentation": b"from torch import nn\nif nn:\n  \x0c  model = nn.Linear(2, 2)\n",
+    "form feed line": b"from torch import nn\n\x0c\nmodel = nn.Linear(2, 2)\n",
+    "tabs": b"from torch import nn\nif nn:\n\tmodel = nn.Linear(2, 2)\n",
+    "trailing blanks": b"from torch import nn   \nmodel = nn.Linear(2, 2) \t \n",
+    "line separator": "from torch import nn\nx = '\u2028\x85'; model = nn.Linear(2, 2)\ny = '\u2029'\n".encode(),
+    "control characters in a comment": b"from torch import nn  # \x1c \x1d \x0b\nmodel = nn.Linear(2, 2)\n",
+    "names before a wrap": "from torch import nn\nß = '𐍈'; nets = [nn.Linear(2, len('é𐍈'))]\n".encode(),
+    "backslash continuation": b"from torch import nn\nmodel = \\\n    nn.Linear(2, 2)\nx = \\\n  1\n",
+    "backslash before a statement": b"from torch import nn\nif nn: \\\n    model = nn.Linear(2, 2)\n",
+    "triple quotes after the wrap": b"from torch import nn\nmodel = nn.Linear(2, 2); text = '''\n  a\n'''\n",
+    "invalid escape": b"from torch import nn\nx = '\\d'\nmodel = nn.Linear(2, 2)\n",
+    "shebang and comments only before": (
+        b"#!/usr/bin/env python\n# about\n\nfrom torch import nn\nmodel = nn.Linear(2, 2)\n"
+    ),
+    "future and docstring on one line": (
+        b"'doc'; from __future__ import annotations; from torch import nn; m = nn.Linear(1, 1)\n"
+    ),
+    "decorated first statement": (
+        b"@print\ndef f():\n    import torch\n    m = torch.nn.Linear(1, 1)\n    return m(1)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", ODD_BYTES.values(), ids=ODD_BYTES.keys())
+@pytest.mark.filterwarnings("ignore:invalid escape")
+def test_bytes_survive(source: bytes) -> None:
+    result = instrument(source)
+    assert result.changed
+    assert b"Proxy.Proxy(" in result.instrumented
+    assert revert_source(result.instrumented, source_name="x.py").original == source
+    assert ast.dump(ast.parse(result.instrumented))
+    kept = [line for line in source.splitlines() if b"Linear" not in line and line.strip()]
+    assert [line for line in kept if line.rstrip() not in result.instrumented] == []
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"], ids=["lf", "crlf", "cr"])
+def test_added_lines_end_as_the_script_does(newline: bytes) -> None:
+    instrumented = instrument(SCRIPT.replace(b"\n", newline)).instrumented
+    assert instrumented.replace(newline, b"").count(b"\n") == 0
+    assert instrumented.endswith(newline)
+    assert instrumented.count(newline) == 5
+
+
+def test_a_name_that_the_encoding_lacks_is_escaped() -> None:
+    source = b"# coding: latin-1\nfrom torch import nn\nmodel = nn.Linear(2, 2)\n"
+    result = instrument_source(source, Settings(logdir="träce/軌跡"), source_name="x.py")
+    assert 'logdir="träce/\\u8ecc\\u8de1"'.encode("latin-1") in result.instrumented
+
+
+def test_the_original_is_recorded() -> None:
+    last = instrument_source(SCRIPT, Settings(), source_name='dir/"é".py').instrumented.splitlines()[-1]
+    assert last.startswith(b'# instrument: format=1 source="dir/\\"\\u00e9\\".py" sha256=')
+    assert last.endswith(b" added=+2,+4")
+    assert b"eof=none" in instrument(SCRIPT[:-1]).instrumented.splitlines()[-1]
+
+
+def test_a_second_run_changes_nothing() -> None:
+    once = instrument(SCRIPT).instrumented
+    twice = instrument(once)
+    assert (twice.instrumented, twice.already_instrumented, twice.changed) == (once, True, False)
+
+
+def test_a_script_without_a_model_comes_back_unchanged() -> None:
+    result = instrument(b"x = 1")
+    assert (result.instrumented, result.decisions, result.already_instrumented) == (b"x = 1", (), False)
+
+
+@pytest.mark.parametrize("source", [b"", b"\n", b"\xef\xbb\xbf", b"# only a comment"])
+def test_scripts_with_nothing_in_them_come_back(source: bytes) -> None:
+    assert instrument(source).instrumented == source
+
+
+def test_decisions_come_in_the_order_of_the_text() -> None:
+    source = b"from torch import nn\na, b = nn.Linear(1, 1), nn.Linear(2, 2)\nc = a\nloss = nn.MSELoss()\n"
+    decisions = instrument(source).decisions
+    assert [(each.line, each.target, each.verdict) for each in decisions] == [
+        (2, "a", "wrap"),
+        (2, "b", "wrap"),
+        (3, "c", "merged"),
+        (4, "loss", "not wrapped"),
+    ]
+    assert decisions[0].aliases == (("c", 3),)
+    assert (decisions[0].column, decisions[1].column) == (7, 24)
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "column"),
+    [
+        pytest.param(b"x = (\n", 1, 5, id="not closed"),
+        pytest.param(b"x = 1\ny = = 2\n", 2, 5, id="bad operator"),
+        pytest.param(b"print 'old'\n", 1, 1, id="Python 2"),
+    ],
+)
+def test_what_is_no_python_is_said_with_its_place(source: bytes, line: int, column: int) -> None:
+    with pytest.raises(SourceSyntaxError) as caught:
+        instrument_source(source, Settings(), source_name="bad.py")
+    assert (caught.value.path, caught.value.line, caught.value.column) == ("bad.py", line, column)
+    assert str(caught.value).startswith(f"bad.py:{line}:{column}: not Python that this interpreter can parse (")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(b"x = 1\0\n", id="null byte"),
+        pytest.param(b"x = " + b"(" * 5000 + b")" * 5000, id="too many parentheses"),
+        pytest.param(b"x = " + b"+".join([b"1"] * 20000), id="too long a sum"),
+        pytest.param(b"x = 1" + b".real" * 20000, id="too long a chain"),
+    ],
+)
+def test_what_the_parser_cannot_take_is_an_error_of_ours(source: bytes) -> None:
+    with pytest.raises(SourceSyntaxError):
+        instrument(source)
+
+
+def test_bytes_that_do_not_decode_are_said_with_their_line() -> None:
+    with pytest.raises(SourceDecodeError) as caught:
+        instrument_source(b"x = 1\ny = '\xff'\n", Settings(), source_name="bad.py")
+    assert str(caught.value) == (
+        "bad.py:2: byte 0xff is not utf-8; declare the file's encoding in its first two lines"
+        " (`# -*- coding: ... -*-`) or save it as UTF-8"
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(b"# coding: no-such-codec\n", id="unknown codec"),
+        pytest.param(b"\xef\xbb\xbf# coding: latin-1\n", id="mark and cookie disagree"),
+        pytest.param(b"# coding: utf-7\nx = '+AOk-'\n", id="a codec that spells things in many ways"),
+    ],
+)
+def test_encodings_that_cannot_be_kept_are_refused(source: bytes) -> None:
+    with pytest.raises(SourceDecodeError, match="save the file as UTF-8"):
+        instrument(source)
+
+
+def test_what_was_not_instrumented_cannot_be_reverted() -> None:
+    for source in (SCRIPT, b"", b"\xff\n", b"# instrument: format=1 source=x sha256=1 added=\n"):
+        with pytest.raises(NotInstrumentedError, match="nothing to revert"):
+            revert_source(source, source_name="x.py")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(lambda text: text.replace(b"2, 2", b"2, 3"), id="a value"),
+        pytest.param(lambda text: b"\n" + text, id="a line above"),
+        pytest.param(lambda text: text.replace(b"added=+2,+4", b"added=+2"), id="the comment"),
+        pytest.param(lambda text: text.replace(b"added=+2,+4", b"added=+2,99:1-2,+400"), id="lines that are not there"),
+    ],
+)
+def test_edits_after_instrumenting_are_noticed(edit: object) -> None:
+    assert callable(edit)
+    edited = edit(instrument(SCRIPT).instrumented)
+    with pytest.raises(EditedSinceError) as caught:
+        revert_source(edited, source_name="x.py")
+    assert "edited since it was instrumented" in str(caught.value)
+    with pytest.raises(EditedSinceError):
+        instrument(edited)
+
+
+@given(hypothesmith.from_grammar())
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_generated_sources_without_models_come_back(text: str) -> None:
+    source = text.encode("utf-8", errors="surrogatepass")
+    try:
+        result = instrument(source)
+    except (SourceSyntaxError, SourceDecodeError):
+        return
+    assert result.instrumented == source
+
+
+@given(hypothesmith.from_grammar())
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_generated_sources_with_a_model_can_be_reverted(text: str) -> None:
+    source = b"from torch import nn\nmodel = nn.Linear(1, 1)\n" + text.encode("utf-8", errors="surrogatepass")
+    try:
+        result = instrument(source)
+    except (SourceSyntaxError, SourceDecodeError):
+        return
+    if b"skip" not in source:
+        assert result.changed
+    ast.parse(result.instrumented)
+    assert instrument(result.instrumented).already_instrumented
+    assert revert_source(result.instrumented, source_name="x.py").original == source
+
+
+def test_nothing_is_loaded_that_is_not_needed() -> None:
+    program = (
+        "import sys\n"
+        "from instrumentor.instrument import instrument_source\n"
+        "from instrumentor.settings import Settings\n"
+        "instrument_source(b'x = 1', Settings(), source_name='x.py')\n"
+        "print('libcst' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=".")
+    assert done.stdout == "False\n"
