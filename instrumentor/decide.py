@@ -56,8 +56,8 @@ class Decision:
         object: the class or factory as resolved (`torch.nn.Linear`), or as written where it cannot be resolved.
         reason: why, in plain words.
         reason_code: why, as a word: `constructed`, `copied` or `used-as-module` for wraps; `merged`; for the rest one
-            of `submodule`, `no-params`, `not-module`, `temporary`, `derived`, `absorbed`, `returned`, `deselected`,
-            `suppressed`.
+            of `submodule`, `no-params`, `not-module`, `temporary`, `derived`, `absorbed`, `returned`, `proxied`,
+            `deselected`, `suppressed`.
         wrapped_at: for `merged`, the line of the site whose proxy covers this object.
         relation: for `merged`, how this object relates to the proxied one.
         aliases: later names of the same object, each with the line that binds it.
@@ -166,6 +166,8 @@ class _Judge:
             return _not_wrapped("not-module", "no module as far as its class and its use can tell", placement)
         if placement is not None and self._suppressions.covers(placement.statement):
             return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", placement)
+        if Made(site.key) in self.index.facts.proxied:
+            return _not_wrapped("proxied", "the script itself puts it under a proxy", placement)
         if self.index.is_in_module_class(site):
             return _not_wrapped(
                 "submodule", "made in the class of a module: part of that module, which recursion covers", placement

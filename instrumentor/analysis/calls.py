@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Class, Function
 
 _MODULE_KEYWORDS = ("model", "module", "models", "val")
+# How many callables may lead to one another (`A.__call__ = A()` leads to itself); nested calls add up to more.
+_MAX_DEPTH = 40
 _FINDING_METHODS = frozenset({"get", "pop", "setdefault", "popitem", "popleft", "__getitem__"})
 _STORING_METHODS = frozenset({"append", "add", "insert", "appendleft"})
 
@@ -81,8 +83,10 @@ class CallTransfer:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
+        self._depth = 0
         self._effects: dict[Effect, Callable[[ast.Call, Arguments, str], Value]] = {
             Effect.IDENTITY: self._identity,
+            Effect.PROXIES: self._proxies,
             Effect.IDENTITY_TUPLE: self._identity_tuple,
             Effect.REPLACES: self._replaces,
             Effect.WRAPS: self._wraps,
@@ -150,6 +154,15 @@ class CallTransfer:
 
     def apply(self, atom: Atom, node: ast.Call, arguments: Arguments) -> Value:
         """What calling one object gives."""
+        if self._depth > _MAX_DEPTH:
+            return OPAQUE
+        self._depth += 1
+        try:
+            return self._apply(atom, node, arguments)
+        finally:
+            self._depth -= 1
+
+    def _apply(self, atom: Atom, node: ast.Call, arguments: Arguments) -> Value:
         if isinstance(atom, Named):
             return self._library(atom.name, node, arguments)
         if isinstance(atom, ClassRef):
@@ -474,6 +487,10 @@ class CallTransfer:
 
     def _identity(self, _node: ast.Call, arguments: Arguments, name: str) -> Value:
         return arguments.all() if name == "typing.cast" else arguments.module()
+
+    def _proxies(self, _node: ast.Call, arguments: Arguments, _name: str) -> Value:
+        self.facts.add(self.facts.proxied, (strip(atom) for atom in arguments.module()))
+        return arguments.module()
 
     def _identity_tuple(self, _node: ast.Call, arguments: Arguments, _name: str) -> Value:
         given = [

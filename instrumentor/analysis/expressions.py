@@ -174,7 +174,6 @@ class Evaluator:
 
     def _attribute(self, node: ast.Attribute) -> Value:
         receiver = self.evaluate(node.value)
-        self.facts.note_evidence(receiver, node.attr)
         path = path_of(node)
         known = self.env.get(path) if path is not None else None
         if known is not None:
@@ -473,8 +472,29 @@ class Evaluator:
         function = self.unit.function_of.get(node)
         if function is None:
             return OPAQUE
+        self.bind_defaults(function)
         self.demand(function)
         return value(FunctionRef(function.key))
+
+    def bind_defaults(self, function: Function) -> None:
+        """Let parameters hold their defaults, which are evaluated where the function is defined."""
+        declared = function.node.args
+        positional = [*declared.posonlyargs, *declared.args]
+        with_default = [
+            *zip(positional[len(positional) - len(declared.defaults) :], declared.defaults, strict=True),
+            *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
+        ]
+        for parameter, default in with_default:
+            if default is None:
+                continue
+            held = self.evaluate(default)
+            key = (function.key, parameter.arg)
+            self.facts.grow(self.facts.defaults, key, held)
+            self.facts.grow(self.facts.passed, key, held)
+            statement = self.statement(function.node)
+            self.facts.bind(
+                Binding(self.unit, self.function, statement, parameter, parameter.arg, held, NOTHING, default)
+            )
 
     def demand(self, function: Function) -> None:
         """See to it that a function is analysed."""

@@ -122,6 +122,7 @@ class Facts:
         self.defaults: dict[tuple[str, str], Value] = {}
         self.evidence: dict[Atom, set[str]] = {}
         self.captured: set[Atom] = set()
+        self.proxied: set[Atom] = set()
         self.absorbed: dict[Atom, dict[int, Event]] = {}
         self.replaced: dict[Atom, dict[int, Event]] = {}
         self.called: set[str] = set()

@@ -112,7 +112,7 @@ def _same_object_above(climb: _Climb, node: ast.expr) -> ast.expr | None:
         return parent
     if isinstance(parent, ast.Call) and node in parent.args:
         effects = climb.facts.call_kinds.get(id(parent), set())
-        return parent if effects & {Effect.IDENTITY.name, Effect.REPLACES.name} else None
+        return parent if effects & {Effect.IDENTITY.name, Effect.REPLACES.name, Effect.PROXIES.name} else None
     if isinstance(parent, (ast.IfExp, ast.BoolOp)) and getattr(parent, "test", None) is not node:
         return parent if all(_is_fresh_or_none(climb, leaf) for leaf in _leaves(parent)) else None
     return None
@@ -197,6 +197,8 @@ def _place_in_display(
     climb: _Climb, inline: Placement, display: ast.Tuple | ast.List | ast.Set | ast.Dict
 ) -> Placement:
     elements = display.values if isinstance(display, ast.Dict) else display.elts
+    if all(each is not inline.expression for each in elements):
+        return _named(inline, "key", "")
     position = next(i for i, each in enumerate(elements) if each is inline.expression)
     above = climb.unit.parents[display]
     if isinstance(above, ast.Return) and isinstance(display, ast.Tuple):

@@ -127,7 +127,7 @@ class SiteIndex:
         function = site.function
         if function is None or Made(site.key) in self.facts.captured:
             return False
-        if function.key in self.facts.escaped and function.key not in self.facts.called:
+        if function.key in self.facts.escaped:
             return False
         returned = self.facts.returns.get(function.key, NOTHING)
         flat = {inner for atom in returned if isinstance(atom, Pack) for item in atom.items for inner in item}

@@ -367,8 +367,19 @@ class Pass:
         if self.function is not None:
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
-            self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(frozenset(inside))))
+            kept = held if self._is_cached() else frozenset(inside)
+            self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(kept)))
             self.facts.grow(self.facts.returns, self.function.key, held)
+
+    def _is_cached(self) -> bool:
+        """Whether a decorator keeps what the function returns and hands the same object to every caller."""
+        node = None if self.function is None else self.function.node
+        for decorator in getattr(node, "decorator_list", []):
+            maker = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", "")
+            if "cache" in name:
+                return True
+        return False
 
     def _raise(self, node: ast.Raise) -> None:
         self.evaluator.evaluate(node.exc)
@@ -404,31 +415,12 @@ class Pass:
         function = self.unit.function_of[node]
         for decorator in node.decorator_list:
             self.evaluator.evaluate(decorator)
-        self._defaults(function)
+        self.evaluator.bind_defaults(function)
         if self.function is None or function.parent is self.function:
             self.evaluator.demand(function)
         if self.evaluator.class_body is None:
             self.evaluator.assign_path(node.name, value(FunctionRef(function.key)))
         return self._env()
-
-    def _defaults(self, function: Function) -> None:
-        declared = function.node.args
-        positional = [*declared.posonlyargs, *declared.args]
-        with_default = [
-            *zip(positional[len(positional) - len(declared.defaults) :], declared.defaults, strict=True),
-            *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
-        ]
-        for parameter, default in with_default:
-            if default is None:
-                continue
-            held = self.evaluator.evaluate(default)
-            key = (function.key, parameter.arg)
-            self.facts.grow(self.facts.defaults, key, held)
-            self.facts.grow(self.facts.passed, key, held)
-            statement = self.evaluator.statement(function.node)
-            self.facts.bind(
-                Binding(self.unit, self.function, statement, parameter, parameter.arg, held, NOTHING, default)
-            )
 
     def _class(self, node: ast.ClassDef) -> Environment:
         cls = self.unit.class_of[node]

@@ -11,6 +11,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
+from instrumentor.emit import PROXY, RUNTIME_MODULE
 from instrumentor.resolve.nature import Nature
 
 
@@ -19,6 +20,7 @@ class Effect(Enum):
 
     IDENTITY = "returns its argument"
     IDENTITY_TUPLE = "returns its arguments, as a tuple where there are several"
+    PROXIES = "returns its argument, which is under a proxy from now on"
     REPLACES = "returns its argument with other parameters in it"
     WRAPS = "returns an object that holds its argument"
     WRAPS_EACH = "returns its arguments, the modules among them wrapped, as a tuple where there are several"
@@ -196,6 +198,7 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.nn.utils.prune.*", Effect.IDENTITY),
     ("apex.amp.initialize", Effect.IDENTITY_TUPLE),
     ("typing.cast", Effect.IDENTITY),
+    (f"{RUNTIME_MODULE}.{PROXY}", Effect.PROXIES),
     ("copy.deepcopy", Effect.COPIES),
     ("copy.copy", Effect.COPIES),
     ("torch.optim.swa_utils.AveragedModel", Effect.COPIES),
@@ -289,8 +292,6 @@ MODULE_EVIDENCE = frozenset(
         "parameters",
         "named_parameters",
         "named_modules",
-        "modules",
-        "children",
         "named_children",
         "eval",
         "add_module",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import posixpath
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from instrumentor.errors import InstrumentError
+from instrumentor.resolve.catalogue import nature_of_base
+from instrumentor.resolve.nature import Nature
 from instrumentor.source_text import decode, parse
 
 if TYPE_CHECKING:
@@ -199,7 +202,16 @@ class Project:
                 found = self._member(source, name, depth - 1)
                 if found is not None:
                     return found
-        return self._unit_at(posixpath.join(unit.folder, name), unit) if _is_package(unit) else None
+        submodule = self._unit_at(posixpath.join(unit.folder, name), unit) if _is_package(unit) else None
+        return submodule or self._library_member(unit, name)
+
+    def _library_member(self, unit: Unit, name: str) -> str | None:
+        """The library's thing that a name may be by `from torch.nn import *`, where nothing else explains it."""
+        if hasattr(builtins, name):
+            return None
+        names = [f"{star}.{name}" for star in unit.stars if not star.startswith(".")]
+        known = [each for each in names if nature_of_base(each) in (Nature.MODULE, Nature.NO_PARAMS)]
+        return next(iter(known), None)
 
     def _unit_at(self, path: str, asking: Unit) -> Unit | None:
         """The unit `path.py` or `path/__init__.py`; None where the project has neither."""

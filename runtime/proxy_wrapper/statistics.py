@@ -104,9 +104,7 @@ def has_values(tensor: torch.Tensor) -> bool:
     return (
         is_plain(tensor)
         and tensor.layout is torch.strided
-        and not tensor.is_quantized
-        and not tensor.is_meta
-        and not tensor.is_nested
+        and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
     )
 
 
@@ -154,7 +152,7 @@ def count_nonfinite(tensor: torch.Tensor) -> int:
 
     A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
     """
-    total = torch.sum(tensor, dtype=torch.float32 if tensor.dtype in _NARROW else None).item()
+    total = (torch.sum(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else tensor.sum()).item()
     if _is_finite(total):
         return 0
     return int(tensor.numel() - torch.isfinite(tensor).sum().item())

@@ -90,6 +90,13 @@ WRAPPED = {
     "default of a parameter": ("def f(m=Net()):\n    m(1)\n", [(1, "m")]),
     "yielded": ("def f():\n    yield Net()\nfor m in f():\n    m(1)\n", [(2, "yield")]),
     "starred unpacking": ("a, *b = Net(), Net()\n", [(1, "a"), (1, "tuple[1]")]),
+    "default of a lambda": ("f = lambda m=Net(): m\nf()\n", [(1, "m")]),
+    "star import": ("from torch.nn import *\nm = Linear(1, 1)\n", [(2, "m")]),
+    "the same object for every caller": (
+        "import functools\n@functools.lru_cache()\ndef get():\n    return Net()\na = get()\nb = get()\n",
+        [(4, "return")],
+    ),
+    "called here and by others": ("import lib\ndef f():\n    return Net()\nm = f()\nlib.run(f)\n", [(3, "return")]),
     "fetched from a file": ("m = torch.load('x')['model']\nm.eval()\n", [(1, "m")]),
 }
 
@@ -120,8 +127,18 @@ TOLD = {
     "set as an attribute": ("m = Net()\nm.head = nn.Linear(1, 1)\n", [(2, "m.head", "submodule")]),
     "scripted": ("m = Net()\ns = torch.jit.script(m)\n", [(2, "s", "derived")]),
     "state dict": ("m = Net()\ns = m.state_dict()\n", [(2, "s", "not-module")]),
+    "a class that is called for its own call": (
+        "class A:\n    pass\nA.__call__ = A()\nA()()\n",
+        [(3, "A.__call__", "not-module")],
+    ),
+    "key of a dict": ("d = {Net(): 1}\n", []),
+    "words that others use too": ("import lib\nn = lib.f()\nn.children\nn.parameters\nn.modules()\n", []),
     "temporary": ("print(Net())\n", [(1, "Net()", "temporary")]),
     "plain class": ("class Model:\n    pass\nm = Model()\n", [(3, "m", "not-module")]),
+    "proxied by hand": (
+        "import proxy_wrapper.proxy as P\nm = Net()\nm = P.Proxy(m)\nn = P.Proxy(Net().to('cpu'))\n",
+        [(2, "m", "proxied"), (3, "m", "proxied"), (4, "n", "proxied")],
+    ),
     "same by name": ("import lib\nm = Net()\nm = lib.prepare(m)\nm.eval()\n", [(3, "m", "same")]),
     "kept by a library's object": (
         "import lib\nm = Net()\nt = lib.Trainer(model=m)\nn = t.model\nn.eval()\n",

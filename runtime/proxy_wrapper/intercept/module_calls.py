@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from proxy_wrapper.describe import visit_tensors
 from proxy_wrapper.events import CallModule, NonFinite, ReturnModule
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.statistics import PendingCount, are_values_readable, count_nonfinite, has_values, unobserved
+from proxy_wrapper.statistics import PendingCount, count_nonfinite, has_values, unobserved
 from proxy_wrapper.tracer import ActiveCall
 
 if TYPE_CHECKING:
@@ -120,13 +120,16 @@ class ModuleCalls:
     def _end(self, module: nn.Module, rest: tuple[Any, ...]) -> None:
         stack = self._tracer.thread.stack
         entry = self._tracer.registry.modules.get(id(module))
-        if entry is None or not any(call.entry is entry for call in stack):
+        if entry is None or not stack:
             return
-        while True:  # Calls in between were left by an exception that hooks are not told of.
-            call = stack.pop()
-            if call.entry is entry:
-                break
-            self._mode.leave(call.entry.module())
+        call = stack[-1]
+        if call.entry is entry:
+            stack.pop()
+        elif any(call.entry is entry for call in stack):
+            while (call := stack.pop()).entry is not entry:  # Left by an exception that hooks are not told of.
+                self._mode.leave(call.entry.module())
+        else:
+            return
         self._mode.leave(module)
         raised = len(rest) == 1 and id(sys.exc_info()[1]) != call.exception_id
         self._record(entry, call, raised, rest)
@@ -134,22 +137,25 @@ class ModuleCalls:
     def _record(self, entry: ModuleEntry, call: ActiveCall, raised: bool, rest: Any) -> None:
         tracer = self._tracer
         outputs: list[torch.Tensor] = []
-        if not raised:
+        if isinstance(rest[-1], torch.Tensor):
+            outputs.append(rest[-1])
+        elif not raised:
             visit_tensors(rest[-1], outputs.append)
         if entry.level <= INFO:
+            now = tracer.now_us()
             describe = tracer.describer.describe
             keywords = {}
             if len(rest) == 2 and rest[0]:
                 keywords = {key: describe(value) for key, value in rest[0].items() if isinstance(value, torch.Tensor)}
             entry.channel.emit(
                 ReturnModule(
-                    tracer.now_us(),
+                    now,
                     tracer.step,
                     entry.id,
                     0,
                     tracer.thread.number,
                     [describe(output) for output in outputs],
-                    tracer.now_us() - call.started_us,
+                    now - call.started_us,
                     raised,
                     keywords,
                 )
@@ -163,19 +169,14 @@ class ModuleCalls:
 
     def _check(self, entry: ModuleEntry, outputs: list[torch.Tensor]) -> None:
         """Look for the first non-finite value that `entry`'s module put out."""
-        if not are_values_readable():
-            return
-        for output in outputs:
-            if not (output.is_floating_point() or output.is_complex()) or not has_values(output):
-                continue
-            with unobserved():
-                if output.device.type == "cpu":
-                    count: int | PendingCount = count_nonfinite(output)
-                else:
-                    count = PendingCount(output)
-            if count:
-                entry.has_been_nonfinite = not isinstance(count, PendingCount)
-                self._report(entry, output, count)
+        with unobserved() as readable:
+            for output in outputs if readable else ():
+                if not has_values(output) or not (output.is_floating_point() or output.is_complex()):
+                    continue
+                count = count_nonfinite(output) if output.is_cpu else PendingCount(output)
+                if count:
+                    entry.has_been_nonfinite = output.is_cpu
+                    self._report(entry, output, count)
 
     def _report(self, entry: ModuleEntry, output: torch.Tensor, count: int | PendingCount) -> None:
         tracer = self._tracer
