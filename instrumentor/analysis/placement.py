@@ -151,6 +151,8 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
     parent = climb.unit.parents[expression]
     statement = statement_of(climb.unit, expression)
     inline = Placement(Place.INLINE, statement, expression, None, "", "")
+    if _is_in_fstring(climb.unit, expression):
+        return _discarded(inline)
     if isinstance(parent, (ast.Assign, ast.AnnAssign)):
         return _place_assigned(climb, inline, parent.targets if isinstance(parent, ast.Assign) else [parent.target])
     if isinstance(parent, ast.NamedExpr):
@@ -166,6 +168,15 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
     if isinstance(parent, (ast.Call, ast.keyword)):
         return _place_argument(climb, inline, parent)
     return _place_elsewhere(climb, inline, parent)
+
+
+def _is_in_fstring(unit: Unit, node: ast.AST) -> bool:
+    """Whether an expression stands in an f-string, where Python before 3.12 does not say at which column."""
+    while not isinstance(node, ast.stmt):
+        if isinstance(node, ast.JoinedStr):
+            return True
+        node = unit.parents[node]
+    return False
 
 
 def _place_elsewhere(climb: _Climb, inline: Placement, parent: ast.AST) -> Placement:

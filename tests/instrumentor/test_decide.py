@@ -131,6 +131,7 @@ TOLD = {
         "class A:\n    pass\nA.__call__ = A()\nA()()\n",
         [(3, "A.__call__", "not-module")],
     ),
+    "in an f-string": ("x = f'{print} {f(Net())}'\n", [(1, "Net()", "temporary")]),
     "key of a dict": ("d = {Net(): 1}\n", []),
     "words that others use too": ("import lib\nn = lib.f()\nn.children\nn.parameters\nn.modules()\n", []),
     "temporary": ("print(Net())\n", [(1, "Net()", "temporary")]),
