@@ -230,7 +230,7 @@ class _Judge:
     def _place_if_kept(self, site: Site, placement: Placement) -> Placement | None:
         """Around the expression, if something holds the object although the expression does not show it."""
         kept = any(Made(site.key) in map(strip, binding.value) for binding in self.index.facts.bindings.values())
-        return replace(placement, place=Place.INLINE) if kept else placement
+        return replace(placement, place=Place.INLINE) if kept and placement.can_inline else placement
 
     def _place_behind(self, event: Event, placement: Placement) -> Placement:
         statement = statement_of(self.index.script, event.node)

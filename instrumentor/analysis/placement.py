@@ -152,7 +152,7 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
     statement = statement_of(climb.unit, expression)
     inline = Placement(Place.INLINE, statement, expression, None, "", "")
     if _is_in_fstring(climb.unit, expression):
-        return _discarded(inline)
+        return replace(_discarded(inline), can_inline=False)
     if isinstance(parent, (ast.Assign, ast.AnnAssign)):
         return _place_assigned(climb, inline, parent.targets if isinstance(parent, ast.Assign) else [parent.target])
     if isinstance(parent, ast.NamedExpr):
