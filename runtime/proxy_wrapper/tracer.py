@@ -58,6 +58,7 @@ class ThreadState(threading.local):
         self.stack: list[ActiveCall] = []
         self.number = 0 if threading.current_thread() is threading.main_thread() else threading.get_native_id()
         self.optimizer_location = 0
+        self.torch_calls = 0
 
 
 class ActiveCall:

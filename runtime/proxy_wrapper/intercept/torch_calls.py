@@ -64,12 +64,16 @@ class TorchCallMode(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call `func` and record that it was called."""
+        thread = self._tracer.thread
+        thread.torch_calls += 1
         try:
             result = func(*args, **kwargs) if kwargs else func(*args)
         except Exception:
             if self.is_on and self._tracer.active:
                 self._record(func, args, kwargs, None, raised=True)
             raise
+        finally:
+            thread.torch_calls -= 1
         if self.is_on and self._tracer.active:
             self._record(func, args, kwargs, result, raised=False)
         return result
@@ -195,7 +199,7 @@ class TorchCalls(ModeSetter):
     def install(self) -> None:
         """Put the mode under the calling thread's stack; other threads get it with their next module call."""
         self._is_installed = self._mode.is_on = True
-        if not _is_on_stack(self._mode):
+        if not self._tracer.thread.torch_calls and not _is_on_stack(self._mode):
             push_lowest(self._mode)
 
     def remove(self) -> None:
@@ -206,8 +210,8 @@ class TorchCalls(ModeSetter):
 
     def enter(self, module: nn.Module) -> None:
         """Put the mode on this thread's stack, or off it for a module on the blacklist."""
-        if not self._is_installed:
-            return
+        if not self._is_installed or self._tracer.thread.torch_calls:
+            return  # Inside a torch call torch itself has set the mode aside, and will put it back.
         if isinstance(module, SETS_MODE_ASIDE):
             take_off(self._mode)
         elif not self._is_aside() and not _is_on_stack(self._mode):
@@ -215,12 +219,15 @@ class TorchCalls(ModeSetter):
 
     def leave(self, module: nn.Module | None) -> None:
         """Put the mode back once no module on the blacklist runs any more."""
-        if self._is_installed and isinstance(module, SETS_MODE_ASIDE) and not self._is_aside():
+        if not self._is_installed or self._tracer.thread.torch_calls:
+            return
+        if isinstance(module, SETS_MODE_ASIDE) and not self._is_aside():
             push_lowest(self._mode)
 
     def step_aside(self) -> None:
         """Take the mode off this thread's stack until the next `enter`."""
-        take_off(self._mode)
+        if not self._tracer.thread.torch_calls:
+            take_off(self._mode)
 
     def _is_aside(self) -> bool:
         return any(isinstance(call.entry.module(), SETS_MODE_ASIDE) for call in self._tracer.thread.stack)

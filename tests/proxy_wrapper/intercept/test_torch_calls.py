@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
+from torch.utils.checkpoint import checkpoint
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import CallFunction, CallMethod, DelAttr, GetAttr, ReadValue, SetAttr
 from proxy_wrapper.intercept.torch_calls import TorchCallMode
-from tests.proxy_wrapper.programs import Branching, images, train
+from tests.proxy_wrapper.programs import Branching, Plain, images, train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,3 +183,13 @@ def test_the_mode_is_set_aside_for_modules_that_look_for_it(logdir: str, seen: M
     attention(x, x, x)
     assert stack() == [TorchCallMode]
     assert not any(type(event) is CallFunction and event.module for event in seen.events)
+
+
+def test_modules_that_run_inside_a_torch_call_leave_the_stack_as_it_is(logdir: str, seen: MemoryObserver) -> None:
+    """A checkpoint is recomputed inside `Tensor.backward`, during which torch has set the mode aside."""
+    model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir, log_level="DEBUG")
+    for _ in range(2):
+        checkpoint(model, images().requires_grad_(), use_reentrant=False).sum().backward()
+        assert stack() == [TorchCallMode]
+    names = [event.target for event in seen.events if isinstance(event, CallMethod)]
+    assert names.count("backward") == 2
