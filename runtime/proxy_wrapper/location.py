@@ -38,13 +38,15 @@ class Locator:
         """
         self._define = define
         self._boundary = boundary
-        self._is_user: dict[CodeType, bool] = {}
-        self._ids: dict[tuple[CodeType, int, int], int] = {}
-        self._by_line: dict[tuple[CodeType, int, int], int] = {}
+        # By id, since the hash of a code object reads all its instructions, each time; `_codes` keeps the ids true.
+        self._codes: list[CodeType] = []
+        self._is_user: dict[int, bool] = {}
+        self._ids: dict[tuple[int, int, int], int] = {}
+        self._by_line: dict[tuple[int, int, int], int] = {}
         self._maps: dict[str, SourceMap | None] = {}
         self._count = 0
         self._skipped = _installed_prefixes()
-        self._cwd = str(Path.cwd())
+        self._cwd = str(Path.cwd() / "_")[:-1]
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         self._main = str(main) if main else None
 
@@ -61,15 +63,16 @@ class Locator:
             return 0
         is_user = self._is_user
         boundary = self._boundary
-        found: list[tuple[CodeType, int, FrameType]] = []
+        found: list[FrameType] = []
         frames = 0
         while frame is not None and frames < _MAX_FRAMES:
             code = frame.f_code
-            user = is_user.get(code)
+            user = is_user.get(id(code))
             if user is None:
-                user = is_user[code] = self._is_user_code(code)
+                user = is_user[id(code)] = self._is_user_code(code)
+                self._codes.append(code)
             if user:
-                found.append((code, frame.f_lasti, frame))
+                found.append(frame)
                 if len(found) == _MAX_USER_FRAMES:
                     break
             elif code is boundary and found:
@@ -78,16 +81,18 @@ class Locator:
             frame = frame.f_back
         location = 0
         ids = self._ids
-        for code, instruction, at in reversed(found):
-            key = (code, instruction, location)
+        for user_frame in reversed(found):
+            key = (id(user_frame.f_code), user_frame.f_lasti, location)
             known = ids.get(key)
-            location = self._new(key, at) if known is None else known
+            location = self._new(key, user_frame) if known is None else known
         return location
 
-    def _new(self, key: tuple[CodeType, int, int], frame: FrameType) -> int:
-        code, _, caller = key
-        line = at_line = frame.f_lineno or code.co_firstlineno
-        known = self._by_line.get((code, line, caller))
+    def _new(self, key: tuple[int, int, int], frame: FrameType) -> int:
+        code = frame.f_code
+        caller = key[2]
+        line = frame.f_lineno or code.co_firstlineno
+        place = (id(code), line, caller)
+        known = self._by_line.get(place)
         if known is not None:
             self._ids[key] = known
             return known
@@ -98,12 +103,12 @@ class Locator:
         if source_map is not None:
             file, line = source_map.source, source_map.original_line(line)
         elif file.startswith(self._cwd):
-            file = file[len(self._cwd) :].lstrip("/\\")
+            file = file[len(self._cwd) :]
         self._count += 1
         number = self._count
         function = getattr(code, "co_qualname", code.co_name)
         self._define(Location(number, file, line, function, caller))
-        self._ids[key] = self._by_line[code, at_line, caller] = number
+        self._ids[key] = self._by_line[place] = number
         return number
 
     def _is_user_code(self, code: CodeType) -> bool:
