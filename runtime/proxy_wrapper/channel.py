@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.events import AnyEvent, Location, Number, Statistics
-
-
-class Pending(Protocol):
-    """What stands in an event for a value that is still on its way from an accelerator."""
-
-    def resolve(self) -> Statistics | int | Number:
-        """Wait for the value; on any thread but the training's."""
+    from proxy_wrapper.events import AnyEvent, Location
 
 
 class Observer(Protocol):

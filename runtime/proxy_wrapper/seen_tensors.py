@@ -37,7 +37,3 @@ class SeenTensors:
             self._refs = {key: ref for key, ref in list(self._refs.items()) if not ref.expired()}
             self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._refs))
         return False
-
-    def discard(self, tensor: torch.Tensor) -> None:
-        """Take `tensor` out, if it is in."""
-        self._refs.pop(id(tensor), None)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.observers.memory import MemoryObserver
@@ -43,26 +42,3 @@ def seen(logdir: str) -> MemoryObserver:
 @pytest.fixture(params=["INFO", "DEBUG"])
 def level(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-class Net(nn.Module):
-    """Convolution, batch norm, dropout and a branch on a value: what small real models have."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(1, 4, 3)
-        self.norm = nn.BatchNorm2d(4)
-        self.drop = nn.Dropout(0.3)
-        self.head = nn.Linear(4 * 6 * 6, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = torch.relu(self.norm(self.conv(x)))
-        if x.mean() > 0.1:
-            x = x * 1.5
-        out: torch.Tensor = self.head(self.drop(x).flatten(1))
-        return out
-
-
-@pytest.fixture
-def net() -> Net:
-    return Net()
