@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from proxy_wrapper.levels import WARNING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -44,6 +46,7 @@ class Channel:
         self._observers: tuple[Observer, ...] = ()
         self._report = report
         self._prologue: Callable[[], None] | None = None
+        self.level = WARNING
 
     def add(self, observer: Observer) -> None:
         """Let `observer` have all events from now on."""

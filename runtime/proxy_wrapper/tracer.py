@@ -20,7 +20,7 @@ from proxy_wrapper import __version__
 from proxy_wrapper.channel import Channel
 from proxy_wrapper.describe import Describer, is_plain
 from proxy_wrapper.events import FORMAT, Buffer, Module, Parameter, Problem, Run
-from proxy_wrapper.levels import DEBUG, INFO, level_name
+from proxy_wrapper.levels import DEBUG, INFO, WARNING, level_name
 from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
 from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry, named_modules
@@ -58,6 +58,7 @@ class ThreadState(threading.local):
         self.stack: list[ActiveCall] = []
         self.number = 0 if threading.current_thread() is threading.main_thread() else threading.get_native_id()
         self.optimizer_location = 0
+        self.optimizer_began_us = 0
         self.torch_calls = 0
 
 
@@ -95,6 +96,7 @@ class Tracer:
         self._reported: set[str] = set()
         self._adopted_ids: dict[str, int] = {}
         self._parent_pid = 0
+        self._is_debugging = False
         self._began_ns = time.perf_counter_ns()
         began = datetime.now(timezone.utc)
         self._started = began.isoformat(timespec="microseconds")
@@ -125,10 +127,11 @@ class Tracer:
         for channel in self.channels.values():
             channel.add(observer)
 
-    def broadcast(self, event: AnyEvent, location: int = 0) -> None:
-        """Send what concerns no one module to every channel."""
+    def broadcast(self, event: AnyEvent, location: int = 0, *, level: int) -> None:
+        """Send what concerns no one module to every channel that has a module at `level` or closer."""
         for channel in list(self.channels.values()):
-            channel.emit(event, location)
+            if channel.level <= level:
+                channel.emit(event, location)
 
     def report(self, message: str) -> None:
         """Tell the user once, on standard error, and the trace."""
@@ -137,7 +140,7 @@ class Tracer:
         self._reported.add(message)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or none at all.
             sys.stderr.write(f"proxy_wrapper: {message}\n")
-        self.broadcast(Problem(self.now_us(), self.step, message=message))
+        self.broadcast(Problem(self.now_us(), self.step, message=message), level=WARNING)
 
     def fail(self, error: Exception) -> None:
         """End all tracing after a mistake of our own; training goes on."""
@@ -190,6 +193,7 @@ class Tracer:
             if recurse:
                 entry.recurses = True
                 self._add_tree(named_modules(module, entry.name), entry.channel, entry.level, entry.parent, location)
+        self._note_levels()
         self.install_interceptors()
 
     def detach(self, module: nn.Module) -> None:
@@ -198,6 +202,7 @@ class Tracer:
             entry = self.registry.module_entry(found.module)
             if entry is not None:
                 self.registry.remove_module(entry)
+        self._note_levels()
 
     def adopt(self, module: nn.Module) -> ModuleEntry | None:
         """Proxy a module that is being called: if it is called by a proxied one, or holds one.
@@ -227,12 +232,19 @@ class Tracer:
             return
         for interceptor in self.interceptors:
             interceptor.install()
-        is_debugging = any(entry.level <= DEBUG for entry in self.registry)
         for interceptor in self.debug_interceptors:
-            if is_debugging:
+            if self._is_debugging:
                 interceptor.install()
             else:
                 interceptor.remove()
+
+    def _note_levels(self) -> None:
+        """Work out, for each channel and for all, the closest level that a module in it has."""
+        for channel in self.channels.values():
+            channel.level = WARNING
+        for entry in self.registry:
+            entry.channel.level = min(entry.channel.level, entry.level)
+        self._is_debugging = any(channel.level <= DEBUG for channel in self.channels.values())
 
     def remove_interceptors(self) -> None:
         """See nothing any more."""
@@ -303,13 +315,12 @@ class Tracer:
         name: str | None,
         location: int,
     ) -> None:
-        channel = self.channel(logdir or DEFAULT_LOGDIR)
         root_name = self.registry.unique_name(name or type(module).__name__)
         found = named_modules(module, root_name)
         tree = found if recurse else found[:1]
         inner = next(filter(None, (self.registry.module_entry(each.module) for each in tree)), None)
-        if inner is not None:  # Something below is proxied already: what is not said here holds as it does there.
-            channel = self.channel(logdir) if logdir else inner.channel
+        # What is not said here holds as it does for what is proxied below.
+        channel = inner.channel if logdir is None and inner is not None else self.channel(logdir or DEFAULT_LOGDIR)
         entries = self._add_tree(tree, channel, DEFAULT_LEVEL if level is None else level, None, location)
         entries[0].recurses = recurse
         entries[0].own_level = level is not None

@@ -14,7 +14,7 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.errors import SettingsTypeError, UnknownLevelError
-from proxy_wrapper.events import CallModule, Module, ReturnModule
+from proxy_wrapper.events import CallModule, Happening, Module, ReturnModule
 from tests.proxy_wrapper.programs import Plain, images, train
 
 if TYPE_CHECKING:
@@ -211,3 +211,19 @@ def test_a_module_made_in_forward_is_one_module_in_the_trace(logdir: str, seen: 
     assert names_called(seen) == ["net", "net.Softmax"] * 3
     assert sum(isinstance(event, Module) for event in seen.events) == 2
     assert sum(isinstance(event, ReturnModule) for event in seen.events) == 6
+
+
+def test_a_larger_module_without_a_logdir_of_its_own_makes_no_second_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    backbone = Proxy.Proxy(Plain(), recurse=True, name="backbone", logdir="mine")
+    train(Proxy.Proxy(nn.Sequential(backbone, nn.Linear(10, 10)), recurse=True, name="net"))
+    Proxy.flush()
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_at_warning_a_healthy_run_leaves_definitions_only(logdir: str, seen: MemoryObserver) -> None:
+    train(Proxy.Proxy(Plain(), recurse=True, logdir=logdir, log_level="WARNING"))
+    Proxy.flush()
+    assert not any(isinstance(event, Happening) for event in seen.events)

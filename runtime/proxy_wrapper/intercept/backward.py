@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from proxy_wrapper.events import Backward, BackwardEnd
+from proxy_wrapper.levels import INFO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +69,9 @@ class BackwardCalls:
             roots = args[:1] or tuple(kwargs[key] for key in ("tensors", "outputs") if key in kwargs)
             with torch._C.DisableTorchFunction():
                 inputs = tracer.describer.describe_all(roots)
-            tracer.broadcast(Backward(now, tracer.step, 0, location, tracer.thread.number, name, inputs), location)
+            tracer.broadcast(
+                Backward(now, tracer.step, 0, location, tracer.thread.number, name, inputs), location, level=INFO
+            )
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
             return 0
@@ -80,6 +83,6 @@ class BackwardCalls:
             return
         try:
             now = tracer.now_us()
-            tracer.broadcast(BackwardEnd(now, tracer.step, 0, 0, tracer.thread.number, now - began, raised))
+            tracer.broadcast(BackwardEnd(now, tracer.step, 0, 0, tracer.thread.number, now - began, raised), level=INFO)
         except Exception as error:  # noqa: BLE001
             tracer.fail(error)

@@ -101,12 +101,12 @@ class TorchCallMode(TorchFunctionMode):
                 target = self._targets[func] = identify(func)
             if target.kind == "marker":
                 return
-            location = thread.optimizer_location or tracer.locator.locate(2)
+            location = tracer.locator.locate(2)
             event = self._event(target, args, kwargs, result, raised, module, location, thread)
             if channel is not None:
                 channel.emit(event, location)
             else:
-                tracer.broadcast(event, location)
+                tracer.broadcast(event, location, level=DEBUG)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
 

@@ -39,7 +39,6 @@ class Updates:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._handles: list[RemovableHandle] = []
-        self._began_us = 0
 
     def install(self) -> None:
         """Register the hooks."""
@@ -105,12 +104,12 @@ class Updates:
         if not states:
             return
         tracer = self._tracer
-        self._began_us = tracer.now_us()
+        began = tracer.thread.optimizer_began_us = tracer.now_us()
         location = tracer.locator.locate(3)
         tracer.thread.optimizer_location = location
         name, thread = type(optimizer).__name__, tracer.thread.number
-        event = OptimizerStep(self._began_us, tracer.step, 0, location, thread, name, len(states))
-        for channel in {state.holder.channel for state, _ in states}:
+        event = OptimizerStep(began, tracer.step, 0, location, thread, name, len(states))
+        for channel in {state.holder.channel for state, _ in states if state.holder.level <= INFO}:
             channel.emit(event, location)
         self.look()
         if not has_closure:
@@ -128,8 +127,8 @@ class Updates:
         self._record_updates([(state, tensor, "step") for state, tensor in states], location)
         now = tracer.now_us()
         name, thread = type(optimizer).__name__, tracer.thread.number
-        event = OptimizerStepEnd(now, tracer.step, 0, location, thread, name, now - self._began_us)
-        for channel in {state.holder.channel for state, _ in states}:
+        event = OptimizerStepEnd(now, tracer.step, 0, location, thread, name, now - tracer.thread.optimizer_began_us)
+        for channel in {state.holder.channel for state, _ in states if state.holder.level <= INFO}:
             channel.emit(event, location)
         tracer.step += 1
 

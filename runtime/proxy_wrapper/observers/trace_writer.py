@@ -80,6 +80,9 @@ class TraceWriter:
 
     def abandon(self) -> None:
         """Forget everything without writing: in a forked child, where queue, thread and file are the parent's."""
+        if self._sink is not None:
+            with contextlib.suppress(OSError):  # Nothing is buffered: this closes the child's copy of the file.
+                self._sink.close()
         self.__init__(self._open_sink, self._report)  # type: ignore[misc]
 
     def hold(self) -> None:

@@ -13,7 +13,7 @@ from torch.utils._device import DeviceContext
 from torch.utils.checkpoint import checkpoint
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import CallFunction, CallMethod, DelAttr, GetAttr, ReadValue, SetAttr
+from proxy_wrapper.events import CallFunction, CallMethod, DelAttr, GetAttr, Location, ReadValue, SetAttr
 from proxy_wrapper.intercept.torch_calls import TorchCallMode
 from tests.proxy_wrapper.programs import Branching, Plain, images, train
 
@@ -193,3 +193,18 @@ def test_modules_that_run_inside_a_torch_call_leave_the_stack_as_it_is(logdir: s
         assert stack() == [TorchCallMode]
     names = [event.target for event in seen.events if isinstance(event, CallMethod)]
     assert names.count("backward") == 2
+
+
+def test_calls_in_a_closure_are_at_their_own_lines(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(2, 1), logdir=logdir, log_level="DEBUG")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure() -> float:
+        loss = torch.sigmoid(model(torch.ones(1, 2))).sum()
+        loss.backward()
+        return float(loss.detach())
+
+    optimizer.step(closure)
+    places = {event.id: event for event in seen.events if isinstance(event, Location)}
+    (call,) = (event for event in seen.events if isinstance(event, CallFunction) and event.target == "torch.sigmoid")
+    assert places[call.location].line == closure.__code__.co_firstlineno + 1
