@@ -11,11 +11,19 @@ behind the name of the root module.
 Three tables keep the events small. `Module`, `Parameter`/`Buffer` and `Location` events define an `id` before
 any event that refers to it; a later definition of the same id replaces the earlier one (a module found to be
 part of a larger one gets its longer name). Ids count from 1, and 0 means "none", in every reference.
+
+Other tensors are numbered as they are met: `input_ids`, `output_ids` and the like hold a number for each tensor
+described beside them, the same one as long as the tensor lives and never given again; 0 stands for a tensor of the
+model's state, which its name tells. So a number relates what one call put out to what later calls take. What it
+cannot do is relate the tensors of one iteration to those of the next: that is what the place does. The variable
+that a call makes is told by the call's `location` and target, and its `ordinal` among the calls of that target at
+that location in one call of the enclosing module (outside of all modules: since the last call of a root or the last
+optimizer step).
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias, Union
+from typing import Final, TypeAlias, Union
 
 import msgspec
 
@@ -24,6 +32,11 @@ FORMAT = 1
 
 Number: TypeAlias = float | str
 """A finite float, or one of "nan", "inf", "-inf", which JSON cannot write as numbers."""
+
+
+TRAIN: Final = "train"
+EVAL: Final = "eval"
+"""The stages that a program is in by the mode of its model."""
 
 
 class Statistics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -85,7 +98,8 @@ class Module(Event, frozen=True, gc=False):
     """Defines a proxied module. `name` is the root's name or `<root>.<qualified name>`; `type` its class.
 
     `parent` is the id of the module that it is a submodule of, `root` that of the root (its own for a root).
-    `parameters` counts the elements of all parameters below it. `time_us` says when it was proxied.
+    `parameters` counts the elements of all parameters below it. `time_us` says when it was proxied. Steps are
+    recorded while their number is below `first`, and from there on each `every`-th.
     """
 
     id: int
@@ -97,6 +111,8 @@ class Module(Event, frozen=True, gc=False):
     parameters: int = 0
     location: int = 0
     time_us: int = 0
+    first: int = 0
+    every: int = 1
 
 
 class StateTensor(Event, frozen=True, gc=False):
@@ -104,6 +120,8 @@ class StateTensor(Event, frozen=True, gc=False):
 
     `name` is the root's name and the `state_dict` name; `aliases` are further names of the same tensor (tied
     weights); `module` the module that holds it. `type` is as in `describe`: "float32[32, 1, 3, 3]".
+    `watched` says whether its updates and gradients are recorded (`include` and `exclude` choose). `placements`
+    says how a `DTensor` lies over the ranks, such as "Shard(0)"; its statistics are those of this rank's part.
     """
 
     id: int
@@ -115,6 +133,8 @@ class StateTensor(Event, frozen=True, gc=False):
     aliases: list[str] = msgspec.field(default_factory=list)
     statistics: Statistics | None = None
     time_us: int = 0
+    watched: bool = True
+    placements: str = ""
 
 
 class Parameter(StateTensor, frozen=True, gc=False):
@@ -129,8 +149,9 @@ class Happening(Event, frozen=True, gc=False):
     """The base of what happens at a time.
 
     `time_us` is microseconds since the run started, `step` the number of optimizer steps that had ended,
-    `module` the id of the innermost proxied module being called, `location` the place in user code, and
-    `thread` 0 for the main thread, else a number per thread.
+    `module` the id of the innermost proxied module being called, `location` the place in user code,
+    `thread` 0 for the main thread, else a number per thread. `stage` is the name that the program gave by
+    `Proxy.stage`, else "train" or "eval", the mode of the outermost proxied module that this thread called last.
     """
 
     time_us: int
@@ -138,6 +159,7 @@ class Happening(Event, frozen=True, gc=False):
     module: int = 0
     location: int = 0
     thread: int = 0
+    stage: str = TRAIN
 
 
 class CallModule(Happening, frozen=True, gc=False):
@@ -145,6 +167,8 @@ class CallModule(Happening, frozen=True, gc=False):
 
     inputs: list[str] = msgspec.field(default_factory=list)
     training: bool = False
+    input_ids: list[int] = msgspec.field(default_factory=list)
+    ordinal: int = 0
 
 
 class ReturnModule(Happening, frozen=True, gc=False):
@@ -157,6 +181,8 @@ class ReturnModule(Happening, frozen=True, gc=False):
     duration_us: int = 0
     raised: bool = False
     keywords: dict[str, str] = msgspec.field(default_factory=dict)
+    output_ids: list[int] = msgspec.field(default_factory=list)
+    keyword_ids: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Backward(Happening, frozen=True, gc=False):
@@ -164,6 +190,7 @@ class Backward(Happening, frozen=True, gc=False):
 
     function: str = "backward"
     inputs: list[str] = msgspec.field(default_factory=list)
+    input_ids: list[int] = msgspec.field(default_factory=list)
 
 
 class BackwardEnd(Happening, frozen=True, gc=False):
@@ -235,6 +262,9 @@ class CallFunction(Happening, frozen=True, gc=False):
     outputs: list[str] = msgspec.field(default_factory=list)
     in_place: bool = False
     raised: bool = False
+    input_ids: list[int] = msgspec.field(default_factory=list)
+    output_ids: list[int] = msgspec.field(default_factory=list)
+    ordinal: int = 0
 
 
 class CallMethod(CallFunction, frozen=True, gc=False):
@@ -251,6 +281,7 @@ class ReadValue(Happening, frozen=True, gc=False):
     target: str = ""
     inputs: list[str] = msgspec.field(default_factory=list)
     value: bool | int | float | str | None = None
+    input_ids: list[int] = msgspec.field(default_factory=list)
 
 
 class GetAttr(Happening, frozen=True, gc=False):
@@ -265,6 +296,9 @@ class GetAttr(Happening, frozen=True, gc=False):
     owner: str = ""
     value: str = ""
     known: bool = False
+    owner_id: int = 0
+    value_id: int = 0
+    ordinal: int = 0
 
 
 class SetAttr(Happening, frozen=True, gc=False):
@@ -273,6 +307,8 @@ class SetAttr(Happening, frozen=True, gc=False):
     target: str = ""
     owner: str = ""
     value: str = ""
+    owner_id: int = 0
+    value_id: int = 0
 
 
 class DelAttr(Happening, frozen=True, gc=False):

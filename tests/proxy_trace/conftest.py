@@ -73,8 +73,8 @@ def small_run() -> list[events.Event]:
             events.OptimizerStep(t + 400, step, location=1, optimizer="SGD", tensors=2),
         ]
         for tensor in (1, 2):
-            records.append(events.Gradient(t + 410, step, 2, 1, 0, tensor, events.Statistics(-1.0, 1.0, 1.5)))
-            records.append(events.Update(t + 420, step, 2, 1, 0, tensor, moved, step + 1, "step"))
+            records.append(events.Gradient(t + 410, step, 2, 1, 0, "train", tensor, events.Statistics(-1.0, 1.0, 1.5)))
+            records.append(events.Update(t + 420, step, 2, 1, 0, "train", tensor, moved, step + 1, "step"))
         records.append(events.OptimizerStepEnd(t + 430, step, location=1, optimizer="SGD", duration_us=30))
     return records
 

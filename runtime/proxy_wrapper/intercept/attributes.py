@@ -92,11 +92,14 @@ class ModuleAttributes:
                 return
             thread = tracer.thread
             location = tracer.locator.locate(2)
+            value = fields.get("value")
             if "value" in fields:
                 with torch._C.DisableTorchFunction():
-                    fields["value"] = self._say(fields["value"])
+                    fields["value"] = self._say(value)
+                    if isinstance(value, torch.Tensor):
+                        fields["value_id"] = tracer.registry.meet(value)
             now = tracer.now_us()
-            event = make(now, tracer.step, entry.id, location, thread.number, name, entry.name, **fields)
+            event = make(now, tracer.step, entry.id, location, thread.number, thread.stage, name, entry.name, **fields)
             entry.channel.emit(event, location)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Backward, BackwardEnd
 from proxy_wrapper.levels import INFO
 
@@ -68,10 +69,12 @@ class BackwardCalls:
             location = tracer.locator.locate(2)
             roots = args[:1] or tuple(kwargs[key] for key in ("tensors", "outputs") if key in kwargs)
             with torch._C.DisableTorchFunction():
-                inputs = tracer.describer.describe_all(roots)
-            tracer.broadcast(
-                Backward(now, tracer.step, 0, location, tracer.thread.number, name, inputs), location, level=INFO
-            )
+                tensors = find_tensors(roots)
+                inputs = [tracer.describer.describe(tensor) for tensor in tensors]
+                numbers = [tracer.registry.meet(tensor) for tensor in tensors]
+            thread = tracer.thread
+            event = Backward(now, tracer.step, 0, location, thread.number, thread.stage, name, inputs, numbers)
+            tracer.broadcast(event, location, level=INFO)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
             return 0
@@ -83,6 +86,8 @@ class BackwardCalls:
             return
         try:
             now = tracer.now_us()
-            tracer.broadcast(BackwardEnd(now, tracer.step, 0, 0, tracer.thread.number, now - began, raised), level=INFO)
+            thread = tracer.thread
+            event = BackwardEnd(now, tracer.step, 0, 0, thread.number, thread.stage, now - began, raised)
+            tracer.broadcast(event, level=INFO)
         except Exception as error:  # noqa: BLE001
             tracer.fail(error)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from proxy_wrapper.describe import visit_tensors
+from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, NonFinite, ReturnModule
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.statistics import PendingCount, count_nonfinite, has_values, unobserved
@@ -95,25 +95,31 @@ class ModuleCalls:
         stack = tracer.thread.stack
         if entry.parent is None:
             _drop_stale(stack, entry)
+        thread = tracer.thread
+        if not stack:
+            thread.enter_root()
         now = tracer.now_us()
+        inputs = find_tensors(args)
+        numbers = [tracer.registry.meet(tensor) for tensor in inputs]
+        thread.checked.update(numbers)
         if entry.level <= INFO:
             location = tracer.locator.locate(3)
+            describe = tracer.describer.describe
             entry.channel.emit(
                 CallModule(
                     now,
                     tracer.step,
                     entry.id,
                     location,
-                    tracer.thread.number,
-                    tracer.describer.describe_all(args),
+                    thread.number,
+                    thread.stage,
+                    [describe(tensor) for tensor in inputs],
                     module.training,
+                    numbers,
+                    thread.ordinal(location, entry.name, tracer.step),
                 ),
                 location,
             )
-        registry = tracer.registry
-        for value in args:
-            if isinstance(value, torch.Tensor) and registry.state_entry(value) is None:
-                registry.tensors.add(value)
         stack.append(ActiveCall(entry, now, id(sys.exc_info()[1])))
         self._mode.enter(module)
 
@@ -136,17 +142,15 @@ class ModuleCalls:
 
     def _record(self, entry: ModuleEntry, call: ActiveCall, raised: bool, rest: Any) -> None:
         tracer = self._tracer
-        outputs: list[torch.Tensor] = []
-        if isinstance(rest[-1], torch.Tensor):
-            outputs.append(rest[-1])
-        elif not raised:
-            visit_tensors(rest[-1], outputs.append)
+        meet = tracer.registry.meet
+        outputs = [] if raised else find_tensors(rest[-1:])
+        numbers = [meet(output) for output in outputs]
         if entry.level <= INFO:
             now = tracer.now_us()
             describe = tracer.describer.describe
-            keywords = {}
+            given = {}
             if len(rest) == 2 and rest[0]:
-                keywords = {key: describe(value) for key, value in rest[0].items() if isinstance(value, torch.Tensor)}
+                given = {key: value for key, value in rest[0].items() if isinstance(value, torch.Tensor)}
             entry.channel.emit(
                 ReturnModule(
                     now,
@@ -154,16 +158,18 @@ class ModuleCalls:
                     entry.id,
                     0,
                     tracer.thread.number,
+                    tracer.thread.stage,
                     [describe(output) for output in outputs],
                     now - call.started_us,
                     raised,
-                    keywords,
+                    {key: describe(value) for key, value in given.items()},
+                    numbers,
+                    {key: meet(value) for key, value in given.items()},
                 )
             )
-        registry = tracer.registry
-        new = [
-            output for output in outputs if registry.state_entry(output) is None and not registry.tensors.add(output)
-        ]
+        checked = tracer.thread.checked
+        new = [output for output, number in zip(outputs, numbers, strict=True) if number and number not in checked]
+        checked.update(numbers)
         if new and not entry.has_been_nonfinite:
             self._check(entry, new)
 
@@ -188,6 +194,7 @@ class ModuleCalls:
                 entry.id,
                 location,
                 tracer.thread.number,
+                tracer.thread.stage,
                 "output",
                 0,
                 count,  # type: ignore[arg-type]

@@ -122,39 +122,63 @@ class TorchCallMode(TorchFunctionMode):
         thread: ThreadState,
     ) -> CallFunction | ReadValue | GetAttr | SetAttr | DelAttr:
         tracer = self._tracer
-        now, step, number = tracer.now_us(), tracer.step, thread.number
+        now, step, number, stage = tracer.now_us(), tracer.step, thread.number, thread.stage
         kind, name = target
         if kind == "get_attr":
-            known = isinstance(result, torch.Tensor) and self._know(args[0], name, result)
-            return GetAttr(now, step, module, location, number, name, self._name(args[0]), self._say(result), known)
+            owner, value = self._name(args[0]), self._say(result)
+            if not isinstance(result, torch.Tensor):
+                return GetAttr(now, step, module, location, number, stage, name, owner, value)
+            known, owner_id = self._know(args[0], name, result), self._number(args[0])
+            value_id, ordinal = self._number(result), thread.ordinal(location, name, step)
+            common = (now, step, module, location, number, stage)
+            return GetAttr(*common, name, owner, value, known, owner_id, value_id, ordinal)
         if kind == "set_attr":
             if name == "data":
                 self._suspect(args[0])
-            return SetAttr(now, step, module, location, number, name, self._name(args[0]), self._say(args[1]))
+            owner, value = self._name(args[0]), self._say(args[1])
+            ids = self._number(args[0]), self._number(args[1])
+            return SetAttr(now, step, module, location, number, stage, name, owner, value, *ids)
         if kind == "del_attr":
-            return DelAttr(now, step, module, location, number, name, self._name(args[0]))
+            return DelAttr(now, step, module, location, number, stage, name, self._name(args[0]))
         inputs: list[str] = []
+        input_ids: list[int] = []
         for value in args:
-            self._collect(value, inputs)
+            self._collect(value, inputs, input_ids)
         if kwargs:
             for value in kwargs.values():
-                self._collect(value, inputs)
+                self._collect(value, inputs, input_ids)
         if kind == "read_value":
-            return ReadValue(now, step, module, location, number, name, inputs, _scalar(result))
+            return ReadValue(now, step, module, location, number, stage, name, inputs, _scalar(result), input_ids)
         outputs: list[str] = []
-        if isinstance(result, torch.Tensor):
-            outputs.append(self._name(result))
-        elif isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
-            self._collect(result, outputs)
+        output_ids: list[int] = []
+        if not isinstance(result, torch.Size):
+            self._collect(result, outputs, output_ids)
         in_place = bool(args) and result is args[0]
+        ordinal = thread.ordinal(location, name, step) if outputs else 0
         make = CallMethod if kind == "call_method" else CallFunction
-        return make(now, step, module, location, number, name, inputs, outputs, in_place, raised)
+        return make(
+            now, step, module, location, number, stage,
+            name, inputs, outputs, in_place, raised, input_ids, output_ids, ordinal,
+        )  # fmt: skip
 
-    def _collect(self, value: Any, words: list[str]) -> None:
+    def _collect(self, value: Any, words: list[str], numbers: list[int]) -> None:
+        """Add the description and the number of each tensor in `value`."""
         if isinstance(value, torch.Tensor):
-            words.append(self._name(value))
+            registry = self._tracer.registry
+            state = registry.state_entry(value)
+            if state is not None:
+                words.append(state.name)
+                numbers.append(0)
+            else:
+                words.append(self._tracer.describer.describe(value))
+                numbers.append(registry.tensors.meet(value))
         elif isinstance(value, (list, tuple)) and len(value) <= 1024:
-            words.extend(self._name(item) for item in value if isinstance(item, torch.Tensor))
+            for item in value:
+                if isinstance(item, torch.Tensor):
+                    self._collect(item, words, numbers)
+
+    def _number(self, value: Any) -> int:
+        return self._tracer.registry.meet(value) if isinstance(value, torch.Tensor) else 0
 
     def _name(self, value: Any) -> str:
         if not isinstance(value, torch.Tensor):
@@ -174,7 +198,7 @@ class TorchCallMode(TorchFunctionMode):
             self._suspect(owner)
         state = registry.state_entry(owner)
         if state is None:
-            return registry.is_proxied(result) or registry.tensors.add(result)
+            return registry.is_proxied(result)
         # A gradient is made anew in each step, and is the same variable to whoever reads the trace.
         is_known = name in state.read
         state.read.add(name)

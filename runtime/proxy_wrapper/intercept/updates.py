@@ -107,8 +107,8 @@ class Updates:
         began = tracer.thread.optimizer_began_us = tracer.now_us()
         location = tracer.locator.locate(3)
         tracer.thread.optimizer_location = location
-        name, thread = type(optimizer).__name__, tracer.thread.number
-        event = OptimizerStep(began, tracer.step, 0, location, thread, name, len(states))
+        name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
+        event = OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states))
         for channel in {state.holder.channel for state, _ in states if state.holder.level <= INFO}:
             channel.emit(event, location)
         self.look()
@@ -126,8 +126,9 @@ class Updates:
             self._record_gradients(states, location)
         self._record_updates([(state, tensor, "step") for state, tensor in states], location)
         now = tracer.now_us()
-        name, thread = type(optimizer).__name__, tracer.thread.number
-        event = OptimizerStepEnd(now, tracer.step, 0, location, thread, name, now - tracer.thread.optimizer_began_us)
+        name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
+        duration = now - tracer.thread.optimizer_began_us
+        event = OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration)
         for channel in {state.holder.channel for state, _ in states if state.holder.level <= INFO}:
             channel.emit(event, location)
         tracer.step += 1
@@ -147,11 +148,11 @@ class Updates:
         with unobserved() as readable:
             gradients = [_gradient_of(tensor) for _, tensor in states]
             statistics = summarize(gradients if readable else [None] * len(gradients))
-        now, step, thread = tracer.now_us(), tracer.step, tracer.thread.number
+        now, step, thread, stage = tracer.now_us(), tracer.step, tracer.thread.number, tracer.thread.stage
         for (state, _), gradient, numbers in zip(states, gradients, statistics, strict=True):
             if state.holder.level <= INFO:
                 module = state.holder.id
-                event = Gradient(now, step, module, location, thread, state.id, numbers)  # type: ignore[arg-type]
+                event = Gradient(now, step, module, location, thread, stage, state.id, numbers)  # type: ignore[arg-type]
                 state.holder.channel.emit(event, location)
             if gradient is not None:
                 self._check(state, "gradient", gradient, numbers, location)
@@ -160,7 +161,7 @@ class Updates:
         tracer = self._tracer
         with unobserved() as readable:
             statistics = summarize([tensor if readable else None for _, tensor, _ in changed])
-            now, step, thread = tracer.now_us(), tracer.step, tracer.thread.number
+            now, step, thread, stage = tracer.now_us(), tracer.step, tracer.thread.number, tracer.thread.stage
             for (state, tensor, cause), numbers in zip(changed, statistics, strict=True):
                 version = version_of(tensor)
                 has_same_values = numbers is not None and numbers == state.statistics
@@ -179,6 +180,7 @@ class Updates:
                             state.holder.id,
                             location,
                             thread,
+                            stage,
                             state.id,
                             numbers,  # type: ignore[arg-type]
                             version,
@@ -215,6 +217,7 @@ class Updates:
                 state.holder.id,
                 location,
                 tracer.thread.number,
+                tracer.thread.stage,
                 where,
                 state.id,
                 count,
