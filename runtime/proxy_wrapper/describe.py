@@ -44,17 +44,6 @@ class Describer:
         with torch._C.DisableTorchFunctionSubclass():
             return self._spell(tensor)
 
-    def describe_all(self, values: Iterable[Any]) -> list[str]:
-        """Describe the tensors among `values`, in order, looking into lists, tuples and dicts."""
-        found: list[str] = []
-        describe = self.describe
-        for value in values:
-            if isinstance(value, torch.Tensor):
-                found.append(describe(value))
-            elif value is not None:
-                visit_tensors(value, lambda tensor: found.append(describe(tensor)))
-        return found
-
     @staticmethod
     def _spell(tensor: torch.Tensor) -> str:
         if isinstance(tensor, UninitializedTensorMixin):
@@ -64,6 +53,17 @@ class Describer:
             return f"{dtype}{list(tensor.shape)}"
         except RuntimeError:
             return f"{dtype}[?]"
+
+
+def find_tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among `values`, in order, looking into lists, tuples and dicts."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif value is not None:
+            visit_tensors(value, found.append)
+    return found
 
 
 def visit_tensors(value: Any, visit: Callable[[torch.Tensor], object], depth: int = 4) -> None:

@@ -22,6 +22,7 @@ from proxy_wrapper.intercept.backward import BackwardCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
 from proxy_wrapper.intercept.module_calls import ModuleCalls
 from proxy_wrapper.intercept.processes import Forks
+from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
 from proxy_wrapper.intercept.torch_calls import TorchCalls
 from proxy_wrapper.intercept.updates import Updates
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, parse_level
@@ -54,6 +55,7 @@ class _Installed:
                 module_calls,
                 updates,
                 BackwardCalls(tracer),
+                TensorSwaps(tracer),
                 CompiledCode(tracer, module_calls),
             ]
             tracer.debug_interceptors = [torch_calls, ModuleAttributes(tracer)]

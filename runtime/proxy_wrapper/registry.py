@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.statistics import PendingOr
+    from proxy_wrapper.watch import Watch
 
 _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
 """The attributes under which PyTorch's wrappers hold the module; names leave them out."""
@@ -25,6 +26,8 @@ class StateEntry:
 
     __slots__ = (
         "aliases",
+        "bypasses_version",
+        "by_hand",
         "data_ptr",
         "has_been_nonfinite",
         "holder",
@@ -36,7 +39,9 @@ class StateEntry:
         "read",
         "statistics",
         "suspected",
+        "unrecorded_step",
         "version",
+        "watched",
     )
 
     def __init__(self, number: int, holder: ModuleEntry, key: str, *, is_buffer: bool) -> None:
@@ -50,7 +55,14 @@ class StateEntry:
         self.version = -1
         self.data_ptr = 0
         self.statistics: PendingOr = None
+        # It may have changed around the version count; it has been seen to.
         self.suspected = False
+        self.bypasses_version = False
+        # The program changes it in its training loop without an optimizer.
+        self.by_hand = False
+        # The last step of an optimizer that changed it and was not recorded; -1 for none.
+        self.unrecorded_step = -1
+        self.watched = True
         self.has_been_nonfinite: set[str] = set()
         self.read: set[str] = set()
 
@@ -73,6 +85,7 @@ class ModuleEntry:
     __slots__ = (
         "__weakref__",
         "channel",
+        "configured_level",
         "has_been_nonfinite",
         "id",
         "level",
@@ -80,11 +93,13 @@ class ModuleEntry:
         "name",
         "own_channel",
         "own_level",
+        "own_watch",
         "parent",
         "recurses",
         "registered",
         "state",
         "type_name",
+        "watch",
     )
 
     def __init__(
@@ -96,6 +111,7 @@ class ModuleEntry:
         parent: ModuleEntry | None,
         channel: Channel,
         level: int,
+        watch: Watch,
     ) -> None:
         self.id = number
         self.module = module
@@ -103,9 +119,12 @@ class ModuleEntry:
         self.type_name = type_name
         self.parent = parent
         self.channel = channel
-        self.level = level
+        # `level` is what holds now: that of the settings, or WARNING in an iteration that is not recorded.
+        self.level = self.configured_level = level
+        self.watch = watch
         self.own_channel = False
         self.own_level = False
+        self.own_watch = False
         self.recurses = True
         self.registered = -1
         self.state: list[StateEntry] = []
@@ -147,6 +166,10 @@ class Registry:
         # An id outlives its object, so the look-up back is what decides.
         return entry if entry is not None and entry.tensor() is tensor else None
 
+    def meet(self, tensor: torch.Tensor) -> int:
+        """The number of a tensor, given now if it is met for the first time; 0 for one of a proxied module's state."""
+        return 0 if self.state_entry(tensor) is not None else self.tensors.meet(tensor)
+
     def is_proxied(self, obj: object) -> bool:
         """Whether `obj` is a proxied module, of its state, or a tensor that came out of one or went into one."""
         if isinstance(obj, nn.Module):
@@ -165,7 +188,7 @@ class Registry:
         return name
 
     def add_module(
-        self, module: nn.Module, name: str, parent: ModuleEntry | None, channel: Channel, level: int
+        self, module: nn.Module, name: str, parent: ModuleEntry | None, channel: Channel, level: int, watch: Watch
     ) -> ModuleEntry:
         """Register a module that is not registered yet; its state is added by `add_state`."""
         key = id(module)
@@ -178,7 +201,7 @@ class Registry:
                 del modules[key]
 
         entry = ModuleEntry(
-            self._next_module, weakref.ref(module, forget), name, type(module).__name__, parent, channel, level
+            self._next_module, weakref.ref(module, forget), name, type(module).__name__, parent, channel, level, watch
         )
         self._next_module += 1
         modules[key] = entry

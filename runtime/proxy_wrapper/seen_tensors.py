@@ -1,7 +1,8 @@
-"""Which tensors have been met, by identity, without keeping one alive."""
+"""Which tensors have been met: by identity, each with a number of its own, without keeping one alive."""
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, Final
 
 import torch
@@ -10,30 +11,50 @@ _FIRST_SWEEP: Final = 1024
 
 
 class SeenTensors:
-    """A set of tensors by identity.
+    """Numbers tensors as they are met, from 1; a number is never given again.
 
     A `weakref` will not do: a tensor's Python object can die and come back while the tensor lives on in the autograd
     graph. torch's own weak reference to the tensor proper is blind to that. It has no callback, so the dead are swept
-    out whenever the set has doubled. `torch.utils.swap_tensors` refuses a tensor that has a weak reference of either
-    kind, so what it is used on, a module's parameters and their gradients, must not be put in here.
+    out whenever the set has doubled. Nor do ids or addresses do: the tensor that a loop makes anew mostly gets those
+    of the one that it replaces.
+
+    `torch.utils.swap_tensors` refuses a tensor that has a weak reference of either kind; `TensorSwaps` lets go of
+    ours first. A module's parameters and gradients are not put in here all the same: they have names.
     """
 
     def __init__(self) -> None:
-        self._refs: dict[int, Any] = {}
+        self._refs: dict[int, tuple[Any, int]] = {}
+        self._next = count(1)
         self._sweep_at = _FIRST_SWEEP
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
-        ref = self._refs.get(id(tensor))
-        return ref is not None and not ref.expired()
+        return self.number(tensor) > 0
 
-    def add(self, tensor: torch.Tensor) -> bool:
-        """Put `tensor` in; True if it was in already."""
-        ref = self._refs.get(id(tensor))
-        if ref is not None and not ref.expired():
-            return True
-        self._refs[id(tensor)] = torch._C._WeakTensorRef(tensor)  # type: ignore[attr-defined]
-        if len(self._refs) >= self._sweep_at:
-            # Other threads may add meanwhile; what they add during the copy is met again on its next use.
-            self._refs = {key: ref for key, ref in list(self._refs.items()) if not ref.expired()}
-            self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._refs))
-        return False
+    def number(self, tensor: torch.Tensor) -> int:
+        """The number of `tensor`; 0 if it has not been met."""
+        known = self._refs.get(id(tensor))
+        return known[1] if known is not None and not known[0].expired() else 0
+
+    def meet(self, tensor: torch.Tensor) -> int:
+        """The number of `tensor`, which is given one if it has not been met."""
+        refs = self._refs
+        known = refs.get(id(tensor))
+        if known is not None and not known[0].expired():
+            return known[1]
+        number = next(self._next)
+        refs[id(tensor)] = (torch._C._WeakTensorRef(tensor), number)  # type: ignore[attr-defined]
+        if len(refs) >= self._sweep_at:
+            self._sweep()
+        return number
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Hold no reference to `tensor` any more; if it is met again, it gets another number."""
+        self._refs.pop(id(tensor), None)
+
+    def _sweep(self) -> None:
+        refs = self._refs
+        for key, known in list(refs.items()):
+            # Another thread may have met a new tensor under this id since.
+            if known[0].expired() and refs.get(key) is known:
+                del refs[key]
+        self._sweep_at = max(_FIRST_SWEEP, 2 * len(refs))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxy_wrapper.describe import Describer, visit_tensors
+from proxy_wrapper.describe import Describer, find_tensors
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,11 @@ def test_a_subclass_is_described_without_asking_it() -> None:
 
 def test_containers_are_looked_into() -> None:
     one, two = torch.ones(1), torch.ones(2)
-    found: list[torch.Tensor] = []
-    visit_tensors({"a": [one, None, 3], "b": ("text", {"c": two})}, found.append)
+    found = find_tensors([{"a": [one, None, 3], "b": ("text", {"c": two})}])
     assert [tensor.numel() for tensor in found] == [1, 2]
 
 
 def test_a_container_in_itself_ends() -> None:
     loop: list[object] = [torch.ones(1)]
     loop.append(loop)
-    found: list[torch.Tensor] = []
-    visit_tensors(loop, found.append)
-    assert found
+    assert find_tensors(loop)
