@@ -18,6 +18,10 @@ class Settings:
         recurse: whether the proxies reach the submodules of a wrapped model.
         select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
         skip: name globs of the bindings to leave alone; wins over `select`.
+        factories: dotted-name globs of functions that make a module, such as `mylib.models.build_*`.
+        wrappers: dotted-name globs of callables whose result holds the module passed to them.
+        identity_methods: names of methods that return the module they are called on.
+        module_classes: dotted-name globs of classes that are modules, however they are defined.
     """
 
     logdir: str = "proxy_trace"
@@ -25,3 +29,7 @@ class Settings:
     recurse: bool = True
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    factories: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    identity_methods: tuple[str, ...] = ()
+    module_classes: tuple[str, ...] = ()
