@@ -12,43 +12,58 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.values import Value
 
+# `model` is ("model",), `self.net` is ("self", ".net"), `nets["g"]` is ("nets", "['g']").
+Path = tuple[str, ...]
+
 
 class Environment:
-    """A mapping from access paths (`model`, `self.net`, `nets['g']`) to values; copied at branches."""
+    """What names and the paths through objects hold; copied at branches."""
 
-    def __init__(self, paths: dict[str, Value] | None = None) -> None:
-        self.paths = {} if paths is None else paths
+    def __init__(self, names: dict[str, Value] | None = None, objects: dict[Path, Value] | None = None) -> None:
+        self.names = {} if names is None else names
+        self.objects = {} if objects is None else objects
 
     def copy(self) -> Environment:
         """An independent copy."""
-        return Environment(dict(self.paths))
+        return Environment(dict(self.names), dict(self.objects))
 
-    def get(self, path: str) -> Value | None:
+    def get(self, path: Path) -> Value | None:
         """What `path` holds; None where this function has not said."""
-        return self.paths.get(path)
+        return self.names.get(path[0]) if len(path) == 1 else self.objects.get(path)
 
-    def assign(self, path: str, value: Value) -> None:
+    def assign(self, path: Path, value: Value) -> None:
         """Let `path` hold `value` and nothing else; what was under the old object is forgotten."""
         self.forget(path)
-        last = path.rpartition(".")[2]
-        if last != path:
+        if len(path) == 1:
+            self.names[path[0]] = value
+        else:
             # Another path may lead to the same object: its attribute of that name may have changed with it.
-            for other in [p for p in self.paths if p.endswith(f".{last}")]:
-                self.paths[other] = join((self.paths[other], value))
-        self.paths[path] = value
+            self.may_store(path[-1], value)
+            self.objects[path] = value
 
-    def forget(self, path: str) -> None:
+    def may_store(self, step: str, value: Value) -> None:
+        """Let all paths that end in `step` hold `value` too; `[*]` stands for every element."""
+        for path in self.objects:
+            if path[-1] == step or (path[-1][0] == "[" and step == "[*]"):
+                self.objects[path] = join((self.objects[path], value))
+
+    def forget(self, path: Path) -> None:
         """Forget `path` and all that lies under it."""
-        for other in [p for p in self.paths if p == path or p.startswith((f"{path}.", f"{path}["))]:
-            del self.paths[other]
+        if len(path) == 1:
+            self.names.pop(path[0], None)
+        for other in [each for each in self.objects if each[: len(path)] == path]:
+            del self.objects[other]
+
+    def forget_elements(self) -> None:
+        """Forget what containers hold: their elements may have moved."""
+        self.objects = {path: held for path, held in self.objects.items() if not any(s[0] == "[" for s in path[1:])}
 
     def forget_objects(self) -> None:
         """Forget all attributes and elements: code that cannot be seen here may have changed them."""
-        for path in [p for p in self.paths if "." in p or "[" in p]:
-            del self.paths[path]
+        self.objects.clear()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Environment) and self.paths == other.paths
+        return isinstance(other, Environment) and (self.names, self.objects) == (other.names, other.objects)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -56,25 +71,36 @@ class Environment:
 def join_environments(environments: Iterable[Environment | None]) -> Environment | None:
     """What holds after any of several ways; None stands for a way that does not come through."""
     ways = [each for each in environments if each is not None]
-    if not ways:
-        return None
-    joined: dict[str, Value] = {}
-    for path in dict.fromkeys(path for way in ways for path in way.paths):
-        known = [way.paths[path] for way in ways if path in way.paths]
-        # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
-        if len(known) == len(ways) or not ("." in path or "[" in path):
-            joined[path] = join(known)
-    return Environment(joined)
+    if len(ways) < 2:
+        return ways[0].copy() if ways else None
+    # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
+    names = dict.fromkeys(name for way in ways for name in way.names)
+    objects = [path for path in ways[0].objects if all(path in way.objects for way in ways[1:])]
+    return Environment(
+        {name: join([way.names[name] for way in ways if name in way.names]) for name in names},
+        {path: join([way.objects[path] for way in ways]) for path in objects},
+    )
 
 
-def path_of(expression: ast.AST) -> str | None:
+def path_of(expression: ast.AST) -> Path | None:
     """The access path that an expression spells; None where it is none or its index is not constant."""
     if isinstance(expression, ast.Name):
-        return expression.id
+        return (expression.id,)
     if isinstance(expression, ast.Attribute):
         above = path_of(expression.value)
-        return None if above is None else f"{above}.{expression.attr}"
-    if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Constant):
+        return None if above is None else (*above, f".{expression.attr}")
+    if isinstance(expression, ast.Subscript) and (key := constant_key(expression.slice)) is not None:
         above = path_of(expression.value)
-        return None if above is None else f"{above}[{expression.slice.value!r}]"
+        return None if above is None else (*above, f"[{key}]")
     return None
+
+
+def constant_key(index: ast.expr) -> str | None:
+    """A constant index as containers are keyed by it; None for others.
+
+    Keys that are equal get one text (`d[1]` and `d[True]`). An index from the end is none: it moves.
+    """
+    if not isinstance(index, ast.Constant):
+        return None
+    held = index.value
+    return repr(int(held)) if isinstance(held, (bool, float)) and held == held // 1 else repr(held)

@@ -20,7 +20,6 @@ from instrumentor.analysis.values import (
     Unwrapped,
     Value,
     Wrapper,
-    Yielded,
     join,
     root,
     strip,
@@ -33,11 +32,13 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable
 
+    from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.blocks import Conditions
     from instrumentor.resolve.units import Function, Unit
 
 
 K = TypeVar("K")
+ANY_KEY = "*"
 
 
 @dataclass
@@ -106,30 +107,57 @@ class Event:
 
 
 class Facts:
-    """The tables. `version` changes whenever one of them grows."""
+    """The tables. `version` changes whenever one of them grows.
+
+    Attributes:
+        sites: the places where objects come into being.
+        bindings: every store, by the target's node and text.
+        attributes: what an object's attribute of a name was ever given.
+        contents: what a container was ever given, by key; `ANY_KEY` stands for keys that are not known.
+        scattered: the containers whose elements may lie under other keys by now.
+        bound_arguments: what partial applications were given.
+        scopes: what a name of a function or file was ever given, for the functions inside.
+        stored_outside: the part of it that other functions stored, by `global` and `nonlocal`.
+        returns: what functions return; their own parameters stand for themselves.
+        yields: what generator functions yield.
+        passed: what callers pass for parameters, defaults included.
+        evidence: how objects are used.
+        captured: the objects that something besides the value returned keeps hold of.
+        proxied: the objects that the script itself puts under a proxy.
+        hidden: the objects in plain containers that modules keep, which are no submodules of theirs.
+        absorbed: where objects become part of modules.
+        replaced: where objects get other parameters.
+        called: the functions that are called here.
+        escaped: the functions that unseen code gets as values.
+        called_unseen: the functions whose parameters may be given more than `passed` says.
+        call_kinds: the effects of the library functions that a call may call, by the call's id.
+    """
 
     def __init__(self) -> None:
         self.version = 0
         self.sites: dict[SiteKey, Site] = {}
         self.bindings: dict[tuple[int, str], Binding] = {}
         self.attributes: dict[tuple[Atom, str], Value] = {}
-        self.contents: dict[tuple[SiteKey, str], Value] = {}
-        self._content_keys: dict[SiteKey, set[str]] = {}
+        self.contents: dict[SiteKey, dict[str, Value]] = {}
+        self.scattered: set[SiteKey] = set()
+        self.bound_arguments: dict[SiteKey, Arguments] = {}
         self.scopes: dict[tuple[str, str], Value] = {}
         self.stored_outside: dict[tuple[str, str], Value] = {}
         self.returns: dict[str, Value] = {}
+        self.yields: dict[str, Value] = {}
         self.passed: dict[tuple[str, str], Value] = {}
         self.defaults: dict[tuple[str, str], Value] = {}
         self.evidence: dict[Atom, set[str]] = {}
         self.captured: set[Atom] = set()
         self.proxied: set[Atom] = set()
+        self.hidden: set[Atom] = set()
         self.absorbed: dict[Atom, dict[int, Event]] = {}
         self.replaced: dict[Atom, dict[int, Event]] = {}
         self.called: set[str] = set()
         self.escaped: set[str] = set()
+        self.called_unseen: set[str] = set()
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
-        # The effects of the library functions that a call may call, by the call's id.
         self.call_kinds: dict[int, set[str]] = {}
 
     def grow(self, table: dict[K, Value], key: K, value: Value) -> None:
@@ -142,12 +170,14 @@ class Facts:
 
     def put(self, site: SiteKey, key: str, value: Value) -> None:
         """Let the container made at `site` hold one thing more under `key`."""
-        self.grow(self.contents, (site, key), value)
-        self._content_keys.setdefault(site, set()).add(key)
+        self.grow(self.contents.setdefault(site, {}), key, value)
 
-    def keys_of(self, site: SiteKey) -> set[str]:
-        """The keys that the container made at `site` has."""
-        return self._content_keys.get(site, set())
+    def elements(self, site: SiteKey, key: str | None = None) -> Value:
+        """What the container made at `site` may hold under `key`; under any key for None."""
+        held = self.contents.get(site, {})
+        if key is None or site in self.scattered:
+            return join(held.values())
+        return join([held[each] for each in (key, ANY_KEY) if each in held])
 
     def add(self, table: set[K], items: Iterable[K]) -> None:
         """Add to a set."""
@@ -203,13 +233,32 @@ class Facts:
             seen.add(atom)
             if isinstance(atom, Pack):
                 pending.extend(inner for item in atom.items for inner in item)
-            elif isinstance(atom, Yielded):
-                pending.extend(atom.items)
             elif isinstance(atom, Box):
-                for key in self.keys_of(atom.site):
-                    pending.extend(self.contents[atom.site, key])
+                for held in self.contents.get(atom.site, {}).values():
+                    pending.extend(held)
             else:
                 found.add(atom)
+        return frozenset(found)
+
+    def passed_for(self, parameter: Parameter) -> Value:
+        """What callers pass for a parameter, their own parameters looked up likewise; containers are kept as such.
+
+        The parameter itself is among it where its callers do not tell all.
+        """
+        found: set[Atom] = set()
+        seen: set[Atom] = {parameter}
+        pending = [parameter]
+        while pending:
+            asked = pending.pop()
+            passed = self.passed.get((asked.function, asked.name), NOTHING)
+            if not passed or asked.function in self.called_unseen:
+                found.add(asked)
+            for atom in passed:
+                if not isinstance(atom, Parameter):
+                    found.add(atom)
+                elif atom not in seen:
+                    seen.add(atom)
+                    pending.append(atom)
         return frozenset(found)
 
     def sources(self, value: Value) -> Value:
@@ -227,7 +276,7 @@ class Facts:
                 found.add(atom)
                 continue
             passed = self.reach(self.passed.get((base.function, base.name), NOTHING))
-            if not passed:
+            if not passed or base.function in self.called_unseen:
                 found.add(atom)
             pending.extend(_in_place_of(atom, new) for new in passed)
         return frozenset(found)

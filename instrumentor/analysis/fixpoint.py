@@ -9,28 +9,35 @@ from instrumentor.analysis.statements import Pass
 from instrumentor.resolve.classes import Hierarchy
 
 if TYPE_CHECKING:
-    from instrumentor.resolve.units import Project
-
-# The tables grow towards a finite bound, so the rounds end by themselves, mostly after three; what a script
-# that needs more would still gain is not worth its time.
-_MAX_ROUNDS = 12
+    from instrumentor.resolve.units import Function, Project
 
 
 def analyse(project: Project) -> tuple[Facts, Hierarchy]:
-    """Find out which objects a script makes and which of its names may hold them."""
+    """Find out which objects a script makes and which of its names may hold them.
+
+    The tables only grow, and towards a finite bound: the rounds end by themselves, mostly after three.
+    """
     facts = Facts()
     hierarchy = Hierarchy(project)
     script = project.script
     for function in script.function_of.values():
         facts.demanded_functions[function.key] = function
-    for _ in range(_MAX_ROUNDS):
+    version = -1
+    while facts.version != version:
         version = facts.version
         Pass(facts, hierarchy, script, None).run()
         for unit in list(facts.demanded_units.values()):
             if unit is not script:
                 Pass(facts, hierarchy, unit, None).run()
         for function in list(facts.demanded_functions.values()):
+            if _is_overriding(hierarchy, function):
+                facts.add(facts.called_unseen, [function.key])
             Pass(facts, hierarchy, function.unit, function).run()
-        if facts.version == version:
-            break
     return facts, hierarchy
+
+
+def _is_overriding(hierarchy: Hierarchy, function: Function) -> bool:
+    """Whether a base class outside the project may call a method."""
+    if function.owner is None or function.name == "__init__":
+        return False
+    return any(base is None or not base.startswith("builtins.") for base in hierarchy.library_bases(function.owner))

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.blocks import statement_of
-from instrumentor.analysis.expressions import text_of
+from instrumentor.analysis.spelling import text_of
 from instrumentor.resolve.catalogue import IDENTITY_METHODS, Effect
 from instrumentor.resolve.units import Class, Function, Unit
 

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import always_follows, conditions_of
-from instrumentor.analysis.expressions import text_of
 from instrumentor.analysis.placement import Place, Placement, place
+from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,

@@ -5,25 +5,30 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.environment import Environment, join_environments, path_of
-from instrumentor.analysis.expressions import Evaluator, text_of
-from instrumentor.analysis.facts import Binding
+from instrumentor.analysis.arguments import Arguments, decorator_names
+from instrumentor.analysis.environment import Environment, join_environments
+from instrumentor.analysis.expressions import Evaluator
+from instrumentor.analysis.scope import Scope
+from instrumentor.analysis.stores import Stores
 from instrumentor.analysis.values import (
-    NOTHING,
     OPAQUE,
+    PLAIN,
     Box,
     ClassRef,
     FunctionRef,
     Instance,
     Made,
+    Method,
+    Named,
     Parameter,
-    Part,
+    Partial,
     Value,
     is_object,
     join,
     strip,
     value,
 )
+from instrumentor.resolve.catalogue import is_transparent_decorator, never_suppresses
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
@@ -33,9 +38,6 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function, Unit
 
-# Joins only ever add to finitely many paths, so loops settle by themselves; the bound is for the time it takes.
-_MAX_LOOP_ROUNDS = 6
-
 
 class Pass:
     """One visit of one scope."""
@@ -44,7 +46,9 @@ class Pass:
         self.facts = facts
         self.unit = unit
         self.function = function
-        self.evaluator = Evaluator(facts, hierarchy, unit, function, Environment())
+        self.scope = Scope(facts, hierarchy, unit, function, Environment())
+        self.evaluator = Evaluator(self.scope)
+        self.stores = Stores(self.evaluator)
         self._breaks: list[list[Environment]] = []
         self._continues: list[list[Environment]] = []
         self._raises: list[list[Environment]] = []
@@ -83,15 +87,14 @@ class Pass:
         if self.function is None:
             self._block(self.unit.tree.body, Environment())
             return
-        env = Environment()
-        self.evaluator.env = env
+        env = self.scope.env
         for name, held in self._parameters(self.function).items():
-            self.evaluator.assign_path(name, held)
+            self.scope.assign((name,), held)
         node = self.function.node
         if isinstance(node, ast.Lambda):
             self._note_return(self.evaluator.evaluate(node.body))
         elif self._block(node.body, env) is not None:
-            self.facts.grow(self.facts.returns, self.function.key, OPAQUE)
+            self.facts.grow(self.facts.returns, self.function.key, PLAIN)
 
     def _parameters(self, function: Function) -> dict[str, Value]:
         declared = function.node.args
@@ -100,9 +103,7 @@ class Pass:
         held: dict[str, Value] = {name: value(Parameter(function.key, name)) for name in names}
         for several in (declared.vararg, declared.kwarg):
             if several is not None:
-                box = Box(self.evaluator.key(several))
-                self.evaluator.put(box, "*", value(Parameter(function.key, several.arg)))
-                held[several.arg] = value(box)
+                held[several.arg] = self.scope.box(several, value(Parameter(function.key, several.arg)))
         receiver = self._receiver(function)
         if positional and receiver is not None:
             held[positional[0]] = receiver
@@ -110,16 +111,15 @@ class Pass:
 
     def _receiver(self, function: Function) -> Value | None:
         """What a method's first parameter holds; None where it is a parameter like others."""
-        owner, node = function.owner, function.node
-        if owner is None or isinstance(node, ast.Lambda) or owner.methods.get(node.name) is not function:
+        owner = function.owner
+        if owner is None or all(method is not function for method in owner.methods.values()):
             return None
-        decorators = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
+        decorators = decorator_names(function)
         if "staticmethod" in decorators:
             return None
         if "classmethod" in decorators:
             return value(ClassRef(owner.key))
-        hierarchy = self.evaluator.hierarchy
-        return value(Instance(owner.key)) if hierarchy.nature(owner) is Nature.NOT_MODULE else None
+        return value(Instance(owner.key)) if self.scope.hierarchy.nature(owner) is Nature.NOT_MODULE else None
 
     # ---- blocks ----
 
@@ -128,7 +128,7 @@ class Pass:
         for statement in statements:
             if env is None:
                 return None
-            self.evaluator.env = env
+            self.scope.env = env
             for way in self._raises:
                 way.append(env.copy())
             handler = self._handlers.get(type(statement))
@@ -136,75 +136,124 @@ class Pass:
                 env = handler(statement)
         return env
 
-    def _env(self) -> Environment:
-        return self.evaluator.env
-
     def _if(self, node: ast.If) -> Environment | None:
         self.evaluator.evaluate(node.test)
-        env = self._env()
+        env = self.scope.env
         return join_environments([self._block(node.body, env.copy()), self._block(node.orelse, env.copy())])
 
     def _for(self, node: ast.For | ast.AsyncFor) -> Environment | None:
         def head() -> None:
-            elements = self.evaluator.elements_of(self.evaluator.evaluate(node.iter))
-            self.evaluator.bind_target(node.target, elements, node)
+            elements = self.evaluator.members.elements(self.evaluator.evaluate(node.iter))
+            self.stores.store_element(node.target, elements, node)
 
-        return self._loop(head, node.body, node.orelse)
+        return self._loop(head, node, is_endless=False)
 
     def _while(self, node: ast.While) -> Environment | None:
-        return self._loop(lambda: self.evaluator.evaluate(node.test), node.body, node.orelse)
+        is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        return self._loop(lambda: self.evaluator.evaluate(node.test), node, is_endless=is_endless)
 
     def _loop(
-        self, head: Callable[[], object], body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
+        self, head: Callable[[], object], node: ast.For | ast.AsyncFor | ast.While, *, is_endless: bool
     ) -> Environment | None:
-        entry = self._env()
-        before: Environment | None = entry
-        for _ in range(_MAX_LOOP_ROUNDS):
+        # Names only ever gain objects and paths only ever get lost, so the rounds come to an end.
+        before = self.scope.env
+        while True:
             self._breaks.append([])
             self._continues.append([])
-            assert before is not None
-            self.evaluator.env = before.copy()
+            self.scope.env = before.copy()
             head()
-            after = self._block(body, self._env())
+            entered = self.scope.env.copy()
+            after = self._block(node.body, self.scope.env)
             broken, continued = self._breaks.pop(), self._continues.pop()
-            again = join_environments([entry, after, *continued])
+            again = join_environments([before, after, *continued])
+            assert again is not None
             if again == before:
                 break
             before = again
-        assert before is not None
-        return join_environments([self._block(orelse, before.copy()), *broken])
+        if is_endless:
+            return join_environments(broken)
+        # The last time `while` is tested is part of it; the last time `for` asks for an element is not.
+        left = entered if isinstance(node, ast.While) else before.copy()
+        return join_environments([self._block(node.orelse, left), *broken])
 
     def _break(self, _node: ast.Break) -> None:
         if self._breaks:
-            self._breaks[-1].append(self._env().copy())
+            self._breaks[-1].append(self.scope.env.copy())
 
     def _continue(self, _node: ast.Continue) -> None:
         if self._continues:
-            self._continues[-1].append(self._env().copy())
+            self._continues[-1].append(self.scope.env.copy())
 
     def _with(self, node: ast.With | ast.AsyncWith) -> Environment | None:
+        may_suppress = False
         for item in node.items:
             held = self.evaluator.evaluate(item.context_expr)
+            may_suppress |= self._may_suppress(held)
             if item.optional_vars is not None:
-                entered = self._entered(held)
-                self._store(item.optional_vars, entered, node, None)
-        return self._block(node.body, self._env())
+                self.stores.store(item.optional_vars, self._entered(held), node, None)
+        if not may_suppress:
+            return self._block(node.body, self.scope.env)
+        self._raises.append([self.scope.env.copy()])
+        after = self._block(node.body, self.scope.env)
+        return join_environments([after, *self._raises.pop()])
+
+    def _may_suppress(self, held: Value) -> bool:
+        """Whether leaving the context may end an exception, so that what follows runs after half of the block."""
+        for atom in held:
+            if isinstance(atom, Made) and self.scope.nature(atom) is Nature.NOT_MODULE:
+                labels = self.facts.sites[atom.site].labels if atom.site in self.facts.sites else []
+                if labels and all(never_suppresses(label) for label in labels):
+                    continue
+            elif isinstance(atom, Instance):
+                cls = self.scope.class_of(atom.key)
+                leave = None if cls is None else self.scope.hierarchy.method(cls, "__exit__")
+                if leave is not None and not any(isinstance(each, ast.Return) for each in ast.walk(leave.node)):
+                    continue
+            return True
+        return False
 
     def _entered(self, held: Value) -> Value:
-        """What `with ... as` binds: what a generator yields, else mostly the object itself."""
-        return join(
-            [
-                self.evaluator.elements_of(value(atom))
-                if not is_object(atom) and not isinstance(atom, Instance)
-                else value(atom)
-                for atom in held
-            ]
-            or [NOTHING]
-        )
+        """What `with ... as` binds: what a generator yields, what `__enter__` returns, else the object itself."""
+        entered: list[Value] = []
+        for atom in held:
+            if isinstance(atom, Instance):
+                cls = self.scope.class_of(atom.key)
+                enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
+                entered.append(
+                    value(atom) if enter is None else self.evaluator.members.property_value(enter, value(atom))
+                )
+            elif is_object(atom):
+                entered.append(value(atom))
+            else:
+                entered.append(self.evaluator.members.elements(value(atom)))
+        return join(entered)
 
     def _try(self, node: ast.Try) -> Environment | None:
-        self._raises.append([self._env().copy()])
-        after_body = self._block(node.body, self._env().copy())
+        if not node.finalbody:
+            return self._try_body(node)[0]
+        outer = [stack[-1] if stack else [] for stack in (self._breaks, self._continues)]
+        for stack in (self._breaks, self._continues):
+            if stack:
+                stack[-1] = []
+        after, raised = self._try_body(node)
+        # The final block runs on every way out: it is no other code for each, but holds other objects.
+        for stack, kept in zip((self._breaks, self._continues), outer, strict=True):
+            if stack:
+                left = self._block(node.finalbody, join_environments(stack[-1]))
+                stack[-1] = kept
+                if left is not None:
+                    kept.append(left)
+        failed = self._block(node.finalbody, raised)
+        if failed is not None:
+            for way in self._raises:
+                way.append(failed.copy())
+        return self._block(node.finalbody, after)
+
+    def _try_body(self, node: ast.Try) -> tuple[Environment | None, Environment | None]:
+        """What holds after all but the final block, and what may hold where it is left early."""
+        self._raises.append([self.scope.env.copy()])
+        self._raises.append([self.scope.env.copy()])
+        after_body = self._block(node.body, self.scope.env.copy())
         raised = self._raises.pop()
         if after_body is not None:
             raised.append(after_body.copy())
@@ -213,152 +262,52 @@ class Pass:
         for handler in node.handlers:
             if caught is not None:
                 start = caught.copy()
-                self.evaluator.env = start
+                self.scope.env = start
+                self.evaluator.evaluate(handler.type)
                 if handler.name:
-                    self.evaluator.assign_path(handler.name, OPAQUE)
+                    self.scope.assign((handler.name,), OPAQUE)
                 ways.append(self._block(handler.body, start))
-        joined = join_environments(ways)
-        if joined is None:
-            # The end is not reached, but the final block runs all the same.
-            self._block(node.finalbody, caught.copy() if caught is not None else None)
-            return None
-        return self._block(node.finalbody, joined)
+        after = join_environments(ways)
+        return after, join_environments([*self._raises.pop(), caught, after])
 
     def _match(self, node: ast.Match) -> Environment | None:
         held = self.evaluator.evaluate(node.subject)
-        env = self._env()
-        ways: list[Environment | None] = [env]
+        env = self.scope.env
+        ways: list[Environment | None] = []
+        is_exhaustive = False
         for case in node.cases:
-            self.evaluator.env = env.copy()
-            for pattern in ast.walk(case.pattern):
-                name = getattr(pattern, "name", None) or getattr(pattern, "rest", None)
-                if isinstance(name, str):
-                    whole = pattern is case.pattern or (isinstance(pattern, ast.MatchAs) and pattern.pattern is None)
-                    self.evaluator.assign_path(name, held if whole else OPAQUE)
+            self.scope.env = env.copy()
+            self.stores.match(case.pattern, held)
             self.evaluator.evaluate(case.guard)
-            ways.append(self._block(case.body, self._env()))
-        return join_environments(ways)
+            ways.append(self._block(case.body, self.scope.env))
+            is_last_resort = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
+            is_exhaustive |= is_last_resort and case.guard is None
+        return join_environments(ways if is_exhaustive else [env, *ways])
 
     # ---- simple statements ----
 
     def _assign(self, node: ast.Assign) -> Environment:
-        held = self._read(node.targets, node.value)
+        held = self.stores.read(node.targets, node.value)
         for target in node.targets:
-            self._store(target, held, node, node.value)
-        return self._env()
+            self.stores.store(target, held, node, node.value)
+        return self.scope.env
 
     def _annotated_assign(self, node: ast.AnnAssign) -> Environment:
         if node.value is not None:
-            self._store(node.target, self._read([node.target], node.value), node, node.value)
-        return self._env()
+            self.stores.store(node.target, self.stores.read([node.target], node.value), node, node.value)
+        return self.scope.env
 
     def _augmented_assign(self, node: ast.AugAssign) -> Environment:
-        added = self.evaluator.evaluate(node.value)
-        before = self.evaluator.evaluate(_as_load(node.target))
-        for atom in before:
-            if isinstance(atom, Box):
-                self.evaluator.put(atom, "*", self.evaluator.elements_of(added))
-        path = path_of(node.target)
-        if path is not None and not any(isinstance(atom, Box) for atom in before):
-            self.evaluator.assign_path(path, join((before, added)))
-        return self._env()
-
-    def _read(self, targets: Sequence[ast.expr], node: ast.expr) -> Value:
-        """What a statement stores; an object fetched from where nobody sees is a site of its own."""
-        held = self.evaluator.evaluate(node)
-        single = len(targets) == 1 and isinstance(targets[0], (ast.Name, ast.Attribute))
-        if not single or not isinstance(node, (ast.Attribute, ast.Subscript)) or not self._is_fetched(node, held):
-            return held
-        site = self.evaluator.site(node, Nature.UNKNOWN, text_of(node))
-        site.is_read = True
-        site.arguments = join((site.arguments, frozenset(atom for atom in held if is_object(atom)), self._base(node)))
-        return join((held, value(Made(site.key))))
-
-    def _is_fetched(self, node: ast.expr, held: Value) -> bool:
-        if not held or not self.evaluator.is_nothing_known(held):
-            return False
-        base = node
-        while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
-            base = base.func if isinstance(base, ast.Call) else base.value
-        # What hangs on a parameter or on `self` is the caller's, who has it from a construction elsewhere.
-        if not isinstance(base, ast.Name):
-            return False
-        holder = self.evaluator.lookup(base.id)
-        return bool(holder) and not any(isinstance(strip(atom), (Parameter, Instance)) for atom in holder)
-
-    def _base(self, node: ast.expr) -> Value:
-        base = node
-        while isinstance(base, (ast.Attribute, ast.Subscript)):
-            base = base.value
-        return frozenset(atom for atom in self.evaluator.evaluate(base) if isinstance(atom, (Made, Part)))
-
-    def _store(self, target: ast.expr, held: Value, statement: ast.stmt, source: ast.expr | None) -> None:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            self._unpack(target, held, statement, source)
-            return
-        if isinstance(target, ast.Starred):
-            box = Box(self.evaluator.key(target))
-            self.evaluator.put(box, "*", self.evaluator.elements_of(held))
-            self._store(target.value, value(box), statement, None)
-            return
-        receiver = NOTHING
-        if isinstance(target, (ast.Attribute, ast.Subscript)):
-            receiver = self.evaluator.evaluate(target.value)
-            if isinstance(target, ast.Subscript):
-                self.evaluator.evaluate(target.slice)
-            self._store_into(target, receiver, held)
-        path = path_of(target)
-        if path is not None:
-            self.evaluator.assign_path(path, held)
-        self.facts.bind(Binding(self.unit, self.function, statement, target, text_of(target), held, receiver, source))
-
-    def _unpack(self, target: ast.Tuple | ast.List, held: Value, statement: ast.stmt, source: ast.expr | None) -> None:
-        parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
-        aligned = len(parts) == len(target.elts) and not any(
-            isinstance(each, ast.Starred) for each in (*parts, *target.elts)
-        )
-        starred = next((i for i, each in enumerate(target.elts) if isinstance(each, ast.Starred)), len(target.elts))
-        for position, element in enumerate(target.elts):
-            if position < starred:
-                item = self.evaluator.unpacked(held, position, len(target.elts))
-            else:
-                item = self.evaluator.elements_of(held) if position > starred else held
-            self._store(element, item, statement, parts[position] if aligned else source)
-
-    def _store_into(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value) -> None:
-        name = target.attr if isinstance(target, ast.Attribute) else None
-        self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(held)))
-        for atom in receiver:
-            base = strip(atom)
-            if isinstance(atom, Box) and isinstance(target, ast.Subscript):
-                index = target.slice
-                self.evaluator.put(atom, repr(index.value) if isinstance(index, ast.Constant) else "*", held)
-            elif name is not None and isinstance(atom, ClassRef):
-                self.facts.grow(self.facts.attributes, (Instance(atom.key), name), held)
-            elif name is not None:
-                self.facts.grow(self.facts.attributes, (base, name), held)
-            if self._is_module(base):
-                event = self.evaluator.event(target, text_of(target.value))
-                self.facts.note_event(self.facts.absorbed, self.facts.reach(held), event)
-
-    def _is_module(self, base: object) -> bool:
-        """Whether what is stored into an object becomes its submodule."""
-        if isinstance(base, Part):
-            return True
-        if isinstance(base, Made):
-            return self.evaluator.nature(base) in (Nature.MODULE, Nature.NO_PARAMS)
-        if isinstance(base, Parameter) and self.evaluator.is_self(base) and self.function is not None:
-            owner = self.function.owner
-            return owner is not None and self.evaluator.hierarchy.is_module(owner)
-        return False
+        self.stores.augment(node)
+        return self.scope.env
 
     def _expression(self, node: ast.Expr) -> Environment:
         self.evaluator.evaluate(node.value)
-        return self._env()
+        return self.scope.env
 
     def _assert(self, node: ast.Assert) -> Environment:
         self.evaluator.evaluate(node.test)
-        return self._env()
+        return self.scope.env
 
     def _return(self, node: ast.Return) -> None:
         self._note_return(self.evaluator.evaluate(node.value))
@@ -373,75 +322,84 @@ class Pass:
 
     def _is_cached(self) -> bool:
         """Whether a decorator keeps what the function returns and hands the same object to every caller."""
-        node = None if self.function is None else self.function.node
-        for decorator in getattr(node, "decorator_list", []):
-            maker = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", "")
-            if "cache" in name:
-                return True
-        return False
+        return self.function is not None and any("cache" in name for name in decorator_names(self.function))
 
     def _raise(self, node: ast.Raise) -> None:
         self.evaluator.evaluate(node.exc)
 
     def _delete(self, node: ast.Delete) -> Environment:
         for target in node.targets:
-            path = path_of(target)
-            if path is not None:
-                self._env().forget(path)
-        return self._env()
+            self.stores.delete(target)
+        return self.scope.env
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> Environment:
-        for name, held in self.evaluator.imported(node).items():
-            self.evaluator.assign_path(name, held)
-        return self._env()
+        for name, held in self.scope.imported(node).items():
+            self.scope.assign((name,), held)
+        return self.scope.env
 
     def _global(self, node: ast.Global) -> Environment:
-        self.evaluator.globals.update(dict.fromkeys(node.names, self.unit.name))
-        return self._env()
+        self.scope.globals.update(dict.fromkeys(node.names, self.unit.name))
+        return self.scope.env
 
     def _nonlocal(self, node: ast.Nonlocal) -> Environment:
         above = self.function.parent if self.function is not None else None
         while above is not None:
             for name in node.names:
                 if (above.key, name) in self.facts.scopes:
-                    self.evaluator.globals.setdefault(name, above.key)
+                    self.scope.globals.setdefault(name, above.key)
             above = above.parent
-        return self._env()
+        return self.scope.env
 
     # ---- definitions ----
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Environment:
         function = self.unit.function_of[node]
-        for decorator in node.decorator_list:
-            self.evaluator.evaluate(decorator)
         self.evaluator.bind_defaults(function)
+        held = value(FunctionRef(function.key))
+        for decorator in reversed(node.decorator_list):
+            held = self._decorated(decorator, held)
         if self.function is None or function.parent is self.function:
-            self.evaluator.demand(function)
-        if self.evaluator.class_body is None:
-            self.evaluator.assign_path(node.name, value(FunctionRef(function.key)))
-        return self._env()
+            self.scope.demand(function)
+        if self.scope.class_body is None:
+            self.scope.assign((node.name,), held)
+        return self.scope.env
+
+    def _decorated(self, node: ast.expr, held: Value) -> Value:
+        """What a decorator makes of a function; one that cannot be seen may call it, but stands for it."""
+        results: list[Value] = []
+        for atom in self.evaluator.evaluate(node):
+            if isinstance(atom, (FunctionRef, ClassRef, Method, Partial, Instance)):
+                results.append(self.evaluator.calls.apply(atom, node, Arguments((held,))))
+                if self.scope.class_body is not None:
+                    self.evaluator.calls.effects.escape(held)  # methods are found without their decorators
+            elif not self._is_transparent(atom):
+                self.evaluator.calls.effects.escape(held)
+        return join(results) or held
+
+    def _is_transparent(self, atom: object) -> bool:
+        if isinstance(atom, Named):
+            return is_transparent_decorator(atom.name)
+        if isinstance(atom, Made) and atom.site in self.facts.sites:
+            labels = self.facts.sites[atom.site].labels
+            return bool(labels) and all(is_transparent_decorator(label) for label in labels)
+        return False
 
     def _class(self, node: ast.ClassDef) -> Environment:
         cls = self.unit.class_of[node]
         for expression in (*node.decorator_list, *node.bases):
             self.evaluator.evaluate(expression)
-        outer_class, outer = self.evaluator.class_body, self._env()
-        self.evaluator.class_body = cls
+        outer_class, outer = self.scope.class_body, self.scope.env
+        self.scope.class_body = cls
         after = self._block(node.body, outer.copy())
-        self.evaluator.class_body = outer_class
+        self.scope.class_body = outer_class
         if after is not None:
             self._keep_class_attributes(cls, outer, after)
-        self.evaluator.env = outer
+        self.scope.env = outer
         if outer_class is None:
-            self.evaluator.assign_path(node.name, value(ClassRef(cls.key)))
+            self.scope.assign((node.name,), value(ClassRef(cls.key)))
         return outer
 
     def _keep_class_attributes(self, cls: Class, outer: Environment, after: Environment) -> None:
-        for path, held in after.paths.items():
-            if "." not in path and "[" not in path and outer.get(path) != held:
-                self.facts.grow(self.facts.attributes, (Instance(cls.key), path), held)
-
-
-def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
-    return target
+        for name, held in after.names.items():
+            if outer.names.get(name) != held:
+                self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)

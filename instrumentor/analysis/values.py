@@ -31,6 +31,11 @@ class Opaque(Atom):
 
 
 @dataclass(frozen=True)
+class Plain(Opaque):
+    """What is surely no module and holds none: None, numbers, texts, truth values."""
+
+
+@dataclass(frozen=True)
 class Named(Atom):
     """What a library's dotted name stands for."""
 
@@ -60,9 +65,10 @@ class FunctionRef(Atom):
 
 @dataclass(frozen=True)
 class Partial(Atom):
-    """A function with some of its arguments given."""
+    """A function with the arguments given that the facts keep for `site`."""
 
     callee: Atom
+    site: SiteKey
 
 
 @dataclass(frozen=True)
@@ -151,19 +157,12 @@ class Box(Atom):
     site: SiteKey
 
 
-@dataclass(frozen=True)
-class Yielded(Atom):
-    """What a call of a generator function will yield: the values in it stand for that."""
-
-    items: frozenset[Atom]
-
-
 Value = frozenset[Atom]
 OPAQUE: Value = frozenset({Opaque()})
+PLAIN: Value = frozenset({Plain()})
 NOTHING: Value = frozenset()
-# Every object of the analysed program is one of finitely many; these bounds keep values made of values finite too.
-_MAX_ATOMS = 60
-_MAX_DEPTH = 3
+# Every object of the analysed program is one of finitely many; this bound keeps tuples of tuples finite too.
+MAX_TUPLE_DEPTH = 3
 
 
 def value(*atoms: Atom) -> Value:
@@ -174,6 +173,8 @@ def value(*atoms: Atom) -> Value:
 def join(values: Iterable[Value]) -> Value:
     """What a name holds that may hold any of `values`; tuples of one length are joined by element."""
     together: Value = frozenset().union(*values)
+    if not any(type(atom) is Pack for atom in together):
+        return together
     packs: dict[int, list[Pack]] = {}
     for atom in together:
         if isinstance(atom, Pack):
@@ -185,21 +186,17 @@ def join(values: Iterable[Value]) -> Value:
             for group in packs.values()
         )
         together = others | frozenset(joined)
-    if len(together) > _MAX_ATOMS:
-        together = frozenset(sorted(together, key=repr)[:_MAX_ATOMS])
     return together
 
 
-def pack(items: Iterable[Value], depth: int = 0) -> Value:
-    """A tuple of these elements; deeply nested ones lose their inner shape."""
-    elements = tuple(items)
-    if _depth(elements) >= _MAX_DEPTH or depth:
-        return join([*elements, OPAQUE])
-    return value(Pack(elements))
+def known(value_: Value) -> Value:
+    """The value without what cannot be seen."""
+    return frozenset(atom for atom in value_ if not isinstance(atom, Opaque))
 
 
-def _depth(elements: tuple[Value, ...]) -> int:
-    inner = [_depth(atom.items) for element in elements for atom in element if isinstance(atom, Pack)]
+def tuple_depth(elements: tuple[Value, ...]) -> int:
+    """How deeply tuples lie in a tuple of these elements; 1 for none."""
+    inner = [tuple_depth(atom.items) for element in elements for atom in element if isinstance(atom, Pack)]
     return 1 + max(inner, default=0)
 
 
@@ -264,6 +261,4 @@ def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value:
         return frozenset(kind(root(inner)) for inner in _replace(atom.origin, change))
     if isinstance(atom, Pack):
         return frozenset({Pack(tuple(replace(item, change) for item in atom.items))})
-    if isinstance(atom, Yielded):
-        return frozenset({Yielded(replace(atom.items, change))})
     return frozenset({atom})

@@ -327,6 +327,22 @@ WRAPPED = "a wrapper for modules"
 # Decorators that hand a function's source or bytecode to a compiler, which may not know the proxy.
 _COMPILING_DECORATORS = ("torch.jit.*", "torch.compile", "torch.compiler.*", "torch._dynamo.*", "numba.*", "triton.*")
 
+# Decorators that leave it to the callers what a function is called with.
+_TRANSPARENT_DECORATORS = (
+    "torch.*",
+    "functools.*",
+    "contextlib.*",
+    "typing.*",
+    "abc.*",
+    "builtins.staticmethod",
+    "builtins.classmethod",
+    "builtins.property",
+    "*.no_grad",
+    "*.inference_mode",
+)
+# Contexts that may end an exception.
+_SUPPRESSING_CONTEXTS = ("contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack", "unittest.*")
+
 _CANONICAL_PREFIXES = (
     ("torch.nn.parallel.distributed.", "torch.nn."),
     ("torch.nn.parallel.data_parallel.", "torch.nn."),
@@ -407,6 +423,18 @@ def is_container(name: str) -> bool:
 def is_compiling_decorator(name: str) -> bool:
     """Whether functions decorated with `name` are read by a compiler."""
     return _matches(name, _COMPILING_DECORATORS)
+
+
+def is_transparent_decorator(name: str) -> bool:
+    """Whether what `name` decorates is called by its callers only, with what they pass."""
+    return _matches(name, _TRANSPARENT_DECORATORS)
+
+
+def never_suppresses(name: str) -> bool:
+    """Whether an exception always leaves a `with` block over what `name` gives."""
+    package = name.partition(".")[0]
+    is_known = package == "torch" or package in sys.stdlib_module_names
+    return is_known and not _matches(name, _SUPPRESSING_CONTEXTS)
 
 
 def _is_layer(name: str) -> bool:

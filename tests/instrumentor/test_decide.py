@@ -134,7 +134,7 @@ TOLD = {
     "in an f-string": ("x = f'{print} {f(Net())}'\n", [(1, "Net()", "temporary")]),
     "named in an f-string": (
         "x = f'{print} {(m := Net())}'\nm(1)\n",
-        [(1, "x", "not-module"), (1, "Net()", "temporary"), (1, "m", "temporary")],
+        [(1, "Net()", "temporary"), (1, "m", "temporary")],
     ),
     "key of a dict": ("d = {Net(): 1}\n", []),
     "words that others use too": ("import lib\nn = lib.f()\nn.children\nn.parameters\nn.modules()\n", []),

@@ -3,6 +3,7 @@ from __future__ import annotations
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
+    PLAIN,
     Derived,
     Made,
     Named,
@@ -14,10 +15,11 @@ from instrumentor.analysis.values import (
     Wrapper,
     derive,
     join,
-    pack,
+    known,
     replace,
     root,
     strip,
+    tuple_depth,
     unwrap,
     value,
     wrap,
@@ -47,16 +49,18 @@ def test_what_is_computed_from_a_module_keeps_to_it() -> None:
 
 
 def test_tuples_of_one_length_join_by_element() -> None:
-    joined = join([pack([value(MADE), OPAQUE]), pack([value(OTHER), OPAQUE]), pack([OPAQUE])])
+    joined = join(value(Pack(items)) for items in [(value(MADE), OPAQUE), (value(OTHER), OPAQUE), (OPAQUE,)])
     assert joined == value(Pack((value(MADE, OTHER), OPAQUE)), Pack((OPAQUE,)))
     assert join([]) == NOTHING
 
 
-def test_deep_tuples_lose_their_shape() -> None:
-    held = value(MADE)
-    for _ in range(10):
-        held = pack([held, OPAQUE])
-    assert len(str(held)) < 2000
+def test_depth_counts_tuples_in_tuples() -> None:
+    assert tuple_depth((OPAQUE,)) == 1
+    assert tuple_depth((OPAQUE, value(Pack((value(Pack((OPAQUE,))),))))) == 3
+
+
+def test_what_is_known_leaves_out_the_rest() -> None:
+    assert known(OPAQUE | PLAIN | value(MADE)) == value(MADE)
 
 
 def test_parameters_are_replaced_wherever_they_are() -> None:

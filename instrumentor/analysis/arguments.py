@@ -1,0 +1,116 @@
+"""What calls pass, and which parameter gets it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.units import Function
+
+_MODULE_KEYWORDS = ("model", "module", "models", "val")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a call passes.
+
+    Attributes:
+        positional: by position, up to the first starred argument.
+        keywords: by name.
+        rest: in starred containers and behind them, to whichever parameters are left.
+    """
+
+    positional: tuple[Value, ...] = ()
+    keywords: dict[str, Value] = field(default_factory=dict)
+    rest: Value = NOTHING
+
+    def all(self) -> Value:
+        """Whatever is passed."""
+        return join([*self.positional, *self.keywords.values(), self.rest])
+
+    def module(self) -> Value:
+        """The argument that functions about modules take first."""
+        if self.positional:
+            return self.positional[0]
+        return next((self.keywords[name] for name in _MODULE_KEYWORDS if name in self.keywords), self.rest)
+
+    def at(self, position: int, name: str = "") -> Value:
+        """The argument at a position or of a name; nothing where there is none."""
+        if position < len(self.positional):
+            return self.positional[position]
+        return self.keywords.get(name, self.rest)
+
+    def behind(self, bound: Arguments) -> Arguments:
+        """These arguments after those that a partial application has bound."""
+        if bound.rest:
+            return Arguments(
+                bound.positional, {**bound.keywords, **self.keywords}, join((bound.rest, *self.positional, self.rest))
+            )
+        return Arguments((*bound.positional, *self.positional), {**bound.keywords, **self.keywords}, self.rest)
+
+    def joined(self, other: Arguments) -> Arguments:
+        """What either of two calls passes."""
+        if self == other:
+            return self
+        if len(self.positional) != len(other.positional):
+            return Arguments((), {**self.keywords, **other.keywords}, join((self.all(), other.all())))
+        names = dict.fromkeys((*self.keywords, *other.keywords))
+        return Arguments(
+            tuple(join(pair) for pair in zip(self.positional, other.positional, strict=True)),
+            {name: join((self.keywords.get(name, NOTHING), other.keywords.get(name, NOTHING))) for name in names},
+            join((self.rest, other.rest)),
+        )
+
+
+def written_arguments(node: ast.expr) -> list[ast.expr]:
+    """The positional arguments as a call writes them; none where a decorator is called, which writes none."""
+    return node.args if isinstance(node, ast.Call) else []
+
+
+def parameter_names(function: Function) -> list[str]:
+    """The parameters of a function that take one argument each."""
+    declared = function.node.args
+    return [each.arg for each in (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)]
+
+
+def decorator_names(function: Function) -> set[str]:
+    """The last parts of the names of a function's decorators."""
+    found: set[str] = set()
+    for decorator in getattr(function.node, "decorator_list", []):
+        maker = decorator.func if isinstance(decorator, ast.Call) else decorator
+        found.add(maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", ""))
+    return found
+
+
+def match_parameters(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Value]:
+    """What each parameter of a function gets, by name; defaults aside."""
+    declared = function.node.args
+    names = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+    given: dict[str, Value] = {}
+    decorators = decorator_names(function)
+    if receiver is not None and "staticmethod" not in decorators and names and function.owner is not None:
+        # `Class.method(instance)` passes the instance itself; a class as receiver is the first argument of
+        # class methods only.
+        is_class = all(isinstance(atom, ClassRef) for atom in receiver)
+        if not is_class or "classmethod" in decorators:
+            given[names.pop(0)] = receiver
+    given.update(zip(names, arguments.positional, strict=False))
+    over = arguments.positional[len(names) :]
+    if declared.vararg is not None and (over or arguments.rest):
+        given[declared.vararg.arg] = join([*over, arguments.rest])
+    known = {*names, *(each.arg for each in declared.kwonlyargs)}
+    for name, held in arguments.keywords.items():
+        if name in known:
+            given[name] = held
+        elif declared.kwarg is not None:
+            given[declared.kwarg.arg] = join((given.get(declared.kwarg.arg, NOTHING), held))
+    if arguments.rest:
+        if declared.kwarg is not None:
+            given[declared.kwarg.arg] = join((given.get(declared.kwarg.arg, NOTHING), arguments.rest))
+        for name in known - given.keys():
+            given[name] = arguments.rest
+    return given

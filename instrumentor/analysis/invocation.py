@@ -1,0 +1,154 @@
+"""Calls of the project's own classes and functions."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.arguments import match_parameters, parameter_names
+from instrumentor.analysis.blocks import always_follows
+from instrumentor.analysis.values import (
+    NOTHING,
+    OPAQUE,
+    Atom,
+    ClassRef,
+    Instance,
+    Made,
+    Pack,
+    Parameter,
+    Value,
+    join,
+    replace,
+    value,
+)
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.analysis.arguments import Arguments
+    from instrumentor.analysis.effects import Effects
+    from instrumentor.analysis.scope import Scope
+    from instrumentor.resolve.units import Class, Function
+
+
+class Invocation:
+    """Calls what the project defines, for one scope: summaries of functions, applied to what is passed."""
+
+    def __init__(self, scope: Scope, effects: Effects) -> None:
+        self.scope = scope
+        self.facts = scope.facts
+        self.effects = effects
+
+    def construct(self, atom: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
+        """What calling a project's class gives."""
+        hierarchy = self.scope.hierarchy
+        cls = self.scope.class_of(atom.key)
+        if cls is None:
+            return OPAQUE
+        nature = hierarchy.nature(cls)
+        initialiser = hierarchy.method(cls, "__init__")
+        if nature is Nature.NOT_MODULE:
+            if initialiser is not None:
+                self._pass(initialiser, value(Instance(cls.key)), node, arguments)
+            else:
+                self._fill_fields(cls, arguments)
+            return value(Instance(cls.key))
+        made = self.effects.make(node, nature, cls.node.name, arguments)
+        site = self.scope.site(node, nature, cls.node.name)
+        if cls.key not in site.class_keys:
+            site.class_keys.add(cls.key)
+            self.facts.version += 1
+        if initialiser is not None:
+            self._pass(initialiser, made, node, arguments)
+        else:
+            self.effects.absorb(arguments.all(), node, cls.node.name)
+        return made
+
+    def _fill_fields(self, cls: Class, arguments: Arguments) -> None:
+        """A class without an initialiser of its own, such as a dataclass: its fields are what it is given."""
+        names = [
+            statement.target.id
+            for above in reversed(self.scope.hierarchy.ancestors(cls))
+            for statement in above.node.body
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+        ]
+        given = {**dict(zip(dict.fromkeys(names), arguments.positional, strict=False)), **arguments.keywords}
+        for name, held in given.items():
+            self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
+        if arguments.rest:
+            for name in names:
+                self.facts.grow(self.facts.attributes, (Instance(cls.key), name), arguments.rest)
+
+    def invoke(self, function: Function, receiver: Value | None, node: ast.expr, arguments: Arguments) -> Value:
+        """What a call of a project's function gives: its own objects as new ones, made here."""
+        given = self._pass(function, receiver, node, arguments)
+        returned = self.facts.returns.get(function.key, NOTHING)
+        yielded = self.facts.yields.get(function.key)
+        if yielded is not None:
+            return self.scope.box(node, replace(yielded, lambda atom: _given_for(function, atom, given)))
+        return join([self._returned(function, atom, node, given, arguments) for atom in returned])
+
+    def _returned(
+        self, function: Function, atom: Atom, node: ast.expr, given: dict[str, Value], arguments: Arguments
+    ) -> Value:
+        def change(path: tuple[int, ...]) -> Callable[[Atom], Value | None]:
+            def changed(inner: Atom) -> Value | None:
+                if isinstance(inner, Parameter) and inner.function == function.key:
+                    return given.get(inner.name, OPAQUE)
+                if isinstance(inner, Made):
+                    return self._handed_on(function, inner, node, path, arguments)
+                return None
+
+            return changed
+
+        if isinstance(atom, Pack):
+            return value(Pack(tuple(replace(item, change((i,))) for i, item in enumerate(atom.items))))
+        return replace(value(atom), change(()))
+
+    def _handed_on(
+        self, function: Function, made: Made, node: ast.expr, path: tuple[int, ...], arguments: Arguments
+    ) -> Value | None:
+        """A fresh object that a function returns, as the object that this call makes."""
+        origin = self.facts.sites.get(made.site)
+        if origin is None or origin.function is not function:
+            return None
+        site = self.scope.site(node, origin.nature, function.name, path)
+        if made.site not in site.origins and made.site != site.key:
+            site.origins.add(made.site)
+            self.facts.version += 1
+        if not origin.class_keys <= site.class_keys:
+            site.class_keys |= origin.class_keys
+            self.facts.version += 1
+        site.is_copy |= origin.is_copy
+        site.arguments = join((site.arguments, self.facts.reach(arguments.all())))
+        return value(Made(site.key))
+
+    def _pass(
+        self, function: Function, receiver: Value | None, node: ast.expr, arguments: Arguments
+    ) -> dict[str, Value]:
+        """Hand a call's arguments to a function's parameters, and take over what it does with them."""
+        self.scope.demand(function)
+        self.facts.add(self.facts.called, [function.key])
+        given = match_parameters(function, receiver, arguments)
+        for name, held in given.items():
+            self.facts.grow(self.facts.passed, (function.key, name), held)
+            self._take_over(Parameter(function.key, name), held, node)
+        for name in parameter_names(function):
+            if name not in given and (function.key, name) in self.facts.defaults:
+                given[name] = self.facts.defaults[function.key, name]
+        self.scope.env.forget_objects()
+        return given
+
+    def _take_over(self, parameter: Parameter, held: Value, node: ast.expr) -> None:
+        if parameter in self.facts.captured:
+            self.effects.capture(held)
+        for table in (self.facts.absorbed, self.facts.replaced):
+            certain = [each for each in table.get(parameter, {}).values() if always_follows(each.conditions, ())]
+            if certain:
+                event = self.scope.event(node, certain[0].text)
+                self.facts.note_event(table, self.facts.reach(held), event)
+
+
+def _given_for(function: Function, atom: Atom, given: dict[str, Value]) -> Value | None:
+    return given.get(atom.name) if isinstance(atom, Parameter) and atom.function == function.key else None

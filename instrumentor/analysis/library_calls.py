@@ -1,0 +1,294 @@
+"""Calls of libraries' functions, as the catalogue describes them, and of the builtins that reach into objects."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.arguments import Arguments, written_arguments
+from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.values import (
+    NOTHING,
+    OPAQUE,
+    PLAIN,
+    Atom,
+    Box,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Made,
+    Method,
+    Named,
+    Parameter,
+    Part,
+    Partial,
+    Scripted,
+    Super,
+    Value,
+    derive,
+    is_object,
+    join,
+    root,
+    strip,
+    unwrap,
+    value,
+    wrap,
+)
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.catalogue import Effect
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.analysis.effects import Effects
+    from instrumentor.analysis.members import Members
+    from instrumentor.analysis.scope import Scope
+
+
+class LibraryCalls:
+    """Calls functions that are not looked into, for one scope."""
+
+    def __init__(self, scope: Scope, members: Members, effects: Effects) -> None:
+        self.scope = scope
+        self.facts = scope.facts
+        self.members = members
+        self.effects = effects
+        self._effects: dict[Effect, Callable[[ast.expr, Arguments, str], Value]] = {
+            Effect.IDENTITY: self._identity,
+            Effect.PROXIES: self._proxies,
+            Effect.IDENTITY_TUPLE: self._identity_tuple,
+            Effect.REPLACES: self._replaces,
+            Effect.WRAPS: self._wraps,
+            Effect.WRAPS_EACH: self._wraps_each,
+            Effect.WRAPS_FIRST: self._wraps_first,
+            Effect.WRAPS_REPLACING: self._wraps_replacing,
+            Effect.UNWRAPS: self._unwraps,
+            Effect.COPIES: self._copies,
+            Effect.DERIVES: self._derives,
+            Effect.COLLECTS: self._collects,
+            Effect.READS: self._reads,
+            Effect.BUILDS: self._builds,
+        }
+        self._builtins: dict[str, Callable[[ast.expr, Arguments], Value]] = {
+            "builtins.getattr": self._getattr,
+            "builtins.setattr": self._setattr,
+            "builtins.super": self._super,
+            "builtins.next": lambda _, arguments: join((self.members.elements(arguments.at(0)), arguments.at(1))),
+        }
+
+    def call(self, name: str, node: ast.expr, arguments: Arguments) -> Value:
+        """What calling the library's function or class `name` gives."""
+        name = catalogue.canonical_name(name)
+        if name in self._builtins:
+            return self._builtins[name](node, arguments)
+        effect = catalogue.effect_of(name)
+        if effect is not None:
+            return self.apply(effect, node, arguments, name)
+        nature = catalogue.nature_of_call(name)
+        if nature is Nature.UNKNOWN:
+            return self.effects.make_unknown(node, arguments, label=name)
+        if nature is Nature.NOT_MODULE:
+            self.effects.capture(arguments.all())
+            self.effects.escape(arguments.all())
+            if name.startswith("builtins."):
+                return derive(self.facts.reach(arguments.all()))
+            return self.effects.make(node, nature, name, arguments)
+        if catalogue.is_container(name):
+            nature = self._nature_of_container(arguments)
+        self.effects.absorb(arguments.all(), node, name)
+        return self.effects.make(node, nature, name, arguments)
+
+    def apply(self, effect: Effect, node: ast.expr, arguments: Arguments, name: str) -> Value:
+        """What a function with a known effect gives."""
+        self.facts.call_kinds.setdefault(id(node), set()).add(effect.name)
+        return self._effects[effect](node, arguments, name)
+
+    def _nature_of_container(self, arguments: Arguments) -> Nature:
+        """A container is what it is made of; an empty one will be filled later."""
+        held = self.facts.reach(arguments.all())
+        natures = [self.scope.nature(atom) for atom in held if isinstance(atom, Made)]
+        is_known = len(natures) == sum(not _is_plain(atom) for atom in held)
+        if natures and is_known and max(natures) is Nature.NO_PARAMS:
+            return Nature.NO_PARAMS
+        # Nothing is known of the arguments in the first round of the analysis: claim no more than the least.
+        return Nature.MODULE if held or not (arguments.positional or arguments.rest) else Nature.NO_PARAMS
+
+    # ---- effects ----
+
+    def _identity(self, _node: ast.expr, arguments: Arguments, name: str) -> Value:
+        return arguments.at(1, "val") if name == "typing.cast" else arguments.module()
+
+    def _proxies(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        self.facts.add(self.facts.proxied, (strip(atom) for atom in arguments.module()))
+        return arguments.module()
+
+    def _identity_tuple(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        given = [
+            *arguments.positional,
+            *(held for key, held in arguments.keywords.items() if key.startswith(("model", "optim"))),
+        ]
+        return given[0] if len(given) == 1 else self.scope.pack(node, given)
+
+    def _replaces(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        self.facts.note_event(self.facts.replaced, arguments.module(), self.scope.event(node))
+        return arguments.module()
+
+    def _wraps(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
+        inner = arguments.module()
+        objects = frozenset(atom for atom in inner if is_object(atom))
+        functions = frozenset(atom for atom in inner if isinstance(atom, (FunctionRef, Method, Named)))
+        self.facts.note_evidence(objects, catalogue.WRAPPED)
+        if objects or functions:
+            return frozenset(wrap(atom) for atom in objects) | functions
+        if name == "torch.compile":
+            return self.effects.make_unknown(node, arguments, label=name)
+        return self.effects.make(node, Nature.MODULE, name, arguments)
+
+    def _wraps_each(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        self.facts.call_kinds.setdefault(id(node), set()).add(Effect.WRAPS.name)
+        given = [_wrapped_if_object(held) for held in arguments.positional]
+        if arguments.rest:
+            return OPAQUE
+        return given[0] if len(given) == 1 else self.scope.pack(node, given)
+
+    def _wraps_first(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        inner = arguments.keywords.get("model")
+        if inner is None:
+            inner = arguments.positional[1] if len(arguments.positional) > 1 else arguments.module()
+        self.facts.note_evidence(inner, catalogue.WRAPPED)
+        return self.scope.pack(node, [_wrapped_if_object(inner), OPAQUE, OPAQUE, OPAQUE])
+
+    def _wraps_replacing(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
+        self.effects.absorb(arguments.module(), node, name)
+        return self.effects.make(node, Nature.MODULE, name, arguments)
+
+    def _unwraps(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        return frozenset(unwrap(atom) if is_object(atom) else atom for atom in arguments.module())
+
+    def _copies(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
+        original = arguments.module()
+        if not name.startswith("copy."):
+            return self.effects.make(node, Nature.MODULE, name, arguments)
+        copies: list[Value] = []
+        for atom in original:
+            for each in self.scope.stands_for(atom):
+                if isinstance(each, Box):
+                    copies.append(self._copied_container(node, each, is_deep=name == "copy.deepcopy"))
+                elif isinstance(each, Instance):
+                    # The modules that a deep copy holds are its own; no call shows them.
+                    copies.append(OPAQUE if name == "copy.deepcopy" else value(each))
+                elif not is_object(each):
+                    copies.append(derive(value(each)))
+        if any(is_object(atom) for atom in original):
+            copies.append(self._copied_object(node, original, arguments, name))
+        return join(copies)
+
+    def _copied_container(self, node: ast.expr, box: Box, *, is_deep: bool) -> Value:
+        held = self.facts.elements(box.site)
+        return self.scope.box(node, OPAQUE if is_deep else held)
+
+    def _copied_object(self, node: ast.expr, original: Value, arguments: Arguments, name: str) -> Value:
+        self.effects.make(node, Nature.UNKNOWN, name, arguments)
+        site = self.scope.site(node, Nature.UNKNOWN, name)
+        site.is_copy = True
+        for atom in original:
+            base = strip(atom)
+            if isinstance(base, Made) and base.site in self.facts.sites:
+                site.class_keys |= self.facts.sites[base.site].class_keys
+        return value(Made(site.key))
+
+    def _derives(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        inner = arguments.module()
+        found = frozenset(Scripted(root(atom)) for atom in inner if is_object(atom))
+        return found or frozenset(atom for atom in inner if isinstance(atom, FunctionRef)) or OPAQUE
+
+    def _collects(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
+        members = self.members
+        given = arguments.positional
+        if name == "builtins.filter":
+            given = given[1:]
+        elements = [members.elements(held) for held in given]
+        if name == "builtins.zip":
+            return self.scope.box(node, self.scope.pack(node, elements))
+        if name == "builtins.enumerate":
+            return self.scope.box(node, self.scope.pack(node, [PLAIN, *elements[:1]]))
+        (box,) = self.scope.box(node, *elements, *([arguments.rest] if arguments.rest else []))
+        assert isinstance(box, Box)
+        if name in {"builtins.dict", "collections.OrderedDict"}:
+            for held in elements:  # pairs are keys with values
+                self.facts.put(box.site, ANY_KEY, members.unpacked(held, 1, 2))
+        for key, held in arguments.keywords.items():
+            self.facts.put(box.site, repr(key), held)
+        return value(box)
+
+    def _reads(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        return derive(self.facts.reach(arguments.all()))
+
+    def _builds(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
+        """`functools.partial`: the callee with what is bound."""
+        callees, bound = arguments.at(0), Arguments(arguments.positional[1:], arguments.keywords, arguments.rest)
+        site = self.scope.locate(node)
+        old = self.facts.bound_arguments.get(site)
+        new = bound if old is None else old.joined(bound)
+        if new != old:
+            self.facts.bound_arguments[site] = new
+            self.facts.version += 1
+        return frozenset(atom if _is_bound_at(atom, site) else Partial(atom, site) for atom in callees) or OPAQUE
+
+    # ---- builtins that reach into objects ----
+
+    def _getattr(self, node: ast.expr, arguments: Arguments) -> Value:
+        if len(arguments.positional) < 2:
+            return OPAQUE
+        written = written_arguments(node)[1]
+        name = written.value if isinstance(written, ast.Constant) else None
+        found: list[Value] = [arguments.positional[2] if len(arguments.positional) > 2 else NOTHING]
+        for given in arguments.positional[0]:
+            for atom in self.scope.stands_for(given):
+                if isinstance(atom, Named):
+                    found.append(value(Named(f"{atom.name}.{name if isinstance(name, str) else ANY_KEY}")))
+                elif not isinstance(name, str):
+                    found.append(OPAQUE)
+                elif name in catalogue.UNWRAPPING_ATTRIBUTES and is_object(atom):
+                    found.append(value(unwrap(atom)))
+                else:
+                    found.append(self.members.attribute(atom, name))
+        return join(found)
+
+    def _setattr(self, node: ast.expr, arguments: Arguments) -> Value:
+        if len(arguments.positional) == 3:
+            receiver, _, held = arguments.positional
+            holder, written = written_arguments(node)[:2]
+            if any(isinstance(strip(atom), (Made, Part)) for atom in receiver):
+                self.effects.absorb(held, node, ast.unparse(holder))
+            self.effects.capture(held)
+            name = written.value if isinstance(written, ast.Constant) else ANY_KEY
+            for given in receiver:
+                for atom in self.scope.stands_for(given):
+                    base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
+                    self.facts.grow(self.facts.attributes, (base, str(name)), held)
+            self.scope.env.forget_objects()
+        return PLAIN
+
+    def _super(self, _node: ast.expr, _arguments: Arguments) -> Value:
+        function = self.scope.function
+        while function is not None and function.owner is None:
+            function = function.parent
+        return OPAQUE if function is None or function.owner is None else value(Super(function.owner.key))
+
+
+def _wrapped_if_object(held: Value) -> Value:
+    return frozenset(wrap(atom) if is_object(atom) else atom for atom in held)
+
+
+def _is_bound_at(atom: Atom, site: object) -> bool:
+    while isinstance(atom, Partial):
+        if atom.site == site:
+            return True
+        atom = atom.callee
+    return False
+
+
+def _is_plain(atom: Atom) -> bool:
+    return not isinstance(root(atom), (Made, Parameter, Instance))

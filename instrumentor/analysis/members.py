@@ -1,0 +1,217 @@
+"""What lies inside of objects: attributes, elements, and what iterating and unpacking give."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.arguments import decorator_names, parameter_names
+from instrumentor.analysis.environment import constant_key
+from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.values import (
+    NOTHING,
+    OPAQUE,
+    Atom,
+    Box,
+    ClassRef,
+    Derived,
+    FunctionRef,
+    Instance,
+    Made,
+    Method,
+    Named,
+    Pack,
+    Parameter,
+    Part,
+    Scripted,
+    UnitRef,
+    Unwrapped,
+    Value,
+    Wrapper,
+    is_object,
+    join,
+    known,
+    replace,
+    root,
+    strip,
+    unwrap,
+    value,
+)
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.scope import Scope
+    from instrumentor.resolve.units import Function
+
+_PROPERTIES = frozenset({"property", "cached_property"})
+
+
+class Members:
+    """Reads what objects hold, for one scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.facts = scope.facts
+
+    # ---- attributes ----
+
+    def attribute(self, atom: Atom, name: str) -> Value:
+        """What reading an attribute of one object gives."""
+        if isinstance(atom, Named):
+            return self._library_member(atom.name, name)
+        if isinstance(atom, UnitRef):
+            return self._unit_member(atom, name)
+        if isinstance(atom, ClassRef):
+            return self.instance_attribute(Instance(atom.key), name)
+        if isinstance(atom, Instance):
+            return self.instance_attribute(atom, name)
+        if isinstance(atom, FunctionRef):
+            return self._stored(atom, name) or OPAQUE
+        if isinstance(atom, (Wrapper, Unwrapped)) and name in catalogue.UNWRAPPING_ATTRIBUTES:
+            return value(unwrap(atom))
+        if isinstance(atom, (Derived, Scripted)):
+            return value(Derived(root(atom)))
+        if is_object(atom):
+            return self._object_attribute(atom, name)
+        return OPAQUE
+
+    def _stored(self, base: Atom, name: str) -> Value:
+        """What stores gave an attribute; those under a computed name may have been any."""
+        found = self.facts.attributes.get((base, name), NOTHING)
+        anything = self.facts.attributes.get((base, ANY_KEY))
+        return found if anything is None else join((found, anything))
+
+    def _library_member(self, library: str, name: str) -> Value:
+        found = self.scope.hierarchy.project.lookup(self.scope.unit, f"{library}.{name}")
+        return self.scope.refer(found) if found is not None else value(Named(f"{library}.{name}"))
+
+    def _unit_member(self, atom: UnitRef, name: str) -> Value:
+        unit = self.scope.hierarchy.project.units.get(atom.unit)
+        if unit is None:
+            return OPAQUE
+        found = self.scope.hierarchy.project.member(unit, name)
+        return self.scope.refer(found) if found is not None else self.scope.unit_variable(unit, name)
+
+    def instance_attribute(self, atom: Instance, name: str) -> Value:
+        """What an attribute of a project's class holds, whichever of its methods set it."""
+        hierarchy = self.scope.hierarchy
+        cls = self.scope.class_of(atom.key)
+        if cls is None:
+            return OPAQUE
+        related = [*hierarchy.ancestors(cls), *hierarchy.descendants(cls)]
+        held = [self._stored(Instance(each.key), name) for each in related]
+        method = hierarchy.method(cls, name)
+        if method is not None:
+            if decorator_names(method) & _PROPERTIES:
+                return self.property_value(method, value(atom))
+            held.append(value(Method(atom, name)))
+        found = join(held)
+        if not found and any(base is None or not base.startswith("builtins.") for base in hierarchy.library_bases(cls)):
+            return OPAQUE  # a base outside the project may have set it
+        return found
+
+    def property_value(self, function: Function, receiver: Value) -> Value:
+        """What a property gives: like any attribute it hands on the object that its method returns."""
+        self.scope.demand(function)
+        self.facts.add(self.facts.called, [function.key])
+        returned = self.facts.returns.get(function.key, NOTHING)
+        self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(returned)))
+        first = parameter_names(function)[:1]
+
+        def is_self(atom: Atom) -> bool:
+            return isinstance(atom, Parameter) and atom.function == function.key and first == [atom.name]
+
+        return replace(returned, lambda atom: receiver if is_self(atom) else None)
+
+    def _object_attribute(self, atom: Atom, name: str) -> Value:
+        base = strip(atom)
+        stored = self._stored(base, name)
+        if isinstance(base, Parameter):
+            method = self.scope.method_of(base, name)
+            if method is not None:
+                return value(Method(base, name))
+        if name in catalogue.UNWRAPPING_ATTRIBUTES and isinstance(base, Parameter) and not stored:
+            return value(unwrap(atom))
+        if isinstance(base, Made):
+            nature = self.scope.nature(base)
+            if nature in (Nature.NOT_MODULE, Nature.UNKNOWN) and stored:
+                return stored
+        return join((stored, value(Part(root(atom)))))
+
+    # ---- elements ----
+
+    def element(self, node: ast.Subscript, atom: Atom) -> Value:
+        """What `node`, an index or a slice, finds in one object."""
+        if isinstance(node.slice, ast.Slice):
+            return self._slice(node, atom)
+        if isinstance(atom, Pack):
+            position = _constant_position(node.slice)
+            if position is not None and -len(atom.items) <= position < len(atom.items):
+                return atom.items[position]
+            return join(atom.items)
+        if isinstance(atom, Box):
+            return self.facts.elements(atom.site, constant_key(node.slice))
+        if isinstance(atom, Named):
+            return value(Named(f"{atom.name.removesuffix('.__dict__')}.{ANY_KEY}"))
+        if isinstance(atom, (Derived, Scripted)):
+            return value(Derived(root(atom)))
+        if is_object(atom):
+            return value(Part(root(atom)))
+        return OPAQUE
+
+    def _slice(self, node: ast.Subscript, atom: Atom) -> Value:
+        if isinstance(atom, Pack):
+            return self.scope.box(node, *atom.items)
+        if isinstance(atom, Box):
+            return self.scope.box(node, self.facts.elements(atom.site))
+        if isinstance(atom, (Derived, Scripted)):
+            return value(Derived(root(atom)))
+        return value(Part(root(atom))) if is_object(atom) else OPAQUE
+
+    def elements(self, held: Value) -> Value:
+        """What iterating over a value gives."""
+        found: list[Value] = []
+        for atom in held:
+            if isinstance(atom, Pack):
+                found.extend(atom.items)
+            elif isinstance(atom, Box):
+                found.append(self.facts.elements(atom.site))
+            elif isinstance(atom, (Derived, Scripted)):
+                found.append(value(Derived(root(atom))))
+            elif is_object(atom):
+                found.append(value(Part(root(atom))))
+            else:
+                found.append(OPAQUE)
+        return join(found)
+
+    def unpacked(self, held: Value, position: int, count: int) -> Value:
+        """What one of `count` targets of a tuple gets."""
+        found: list[Value] = []
+        for atom in held:
+            if isinstance(atom, Pack):
+                found.append(atom.items[position] if len(atom.items) == count else join(atom.items))
+            elif isinstance(atom, Box):
+                found.append(self.facts.elements(atom.site, repr(position)))
+            elif isinstance(atom, Made) and self.scope.nature(atom) is Nature.UNKNOWN:
+                found.append(value(self.scope.element_site(atom, position)))
+            else:
+                found.append(self.elements(value(atom)))
+        return join(found)
+
+    def concatenation(self, node: ast.expr, operands: list[Value]) -> Value:
+        """What `+` or `*` makes of containers; nothing where there is none among the operands."""
+        if len(operands) == 2 and all(len(each) == 1 for each in operands):
+            (left,), (right,) = operands
+            if isinstance(left, Pack) and isinstance(right, Pack):
+                return self.scope.pack(node, [*left.items, *right.items])
+        if not any(isinstance(atom, (Box, Pack)) for held in operands for atom in held):
+            return NOTHING
+        return self.scope.box(node, *(self.elements(known(held)) for held in operands))
+
+
+def _constant_position(index: ast.expr) -> int | None:
+    if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub):
+        inner = _constant_position(index.operand)
+        return None if inner is None else -inner
+    return index.value if isinstance(index, ast.Constant) and type(index.value) is int else None

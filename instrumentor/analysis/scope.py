@@ -1,0 +1,303 @@
+"""The surroundings of one visit: which function of which file, what its names hold, and the tables to add to."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.blocks import conditions_of, statement_of
+from instrumentor.analysis.facts import ANY_KEY, Binding, Event, Facts, Site
+from instrumentor.analysis.values import (
+    MAX_TUPLE_DEPTH,
+    NOTHING,
+    OPAQUE,
+    Atom,
+    Box,
+    ClassRef,
+    Derived,
+    FunctionRef,
+    Made,
+    Named,
+    Opaque,
+    Pack,
+    Parameter,
+    Part,
+    Scripted,
+    SiteKey,
+    UnitRef,
+    Value,
+    is_object,
+    join,
+    root,
+    strip,
+    tuple_depth,
+    value,
+)
+from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import Class, Function, Unit, imported_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from instrumentor.analysis.environment import Environment, Path
+    from instrumentor.resolve.classes import Hierarchy
+
+
+class Scope:
+    """One function, or the top of one file, while it is visited.
+
+    Attributes:
+        globals: the names that `global` and `nonlocal` declare, with the key of the scope that has them.
+        class_body: the class whose body is visited; None outside of one.
+    """
+
+    def __init__(
+        self, facts: Facts, hierarchy: Hierarchy, unit: Unit, function: Function | None, env: Environment
+    ) -> None:
+        self.facts = facts
+        self.hierarchy = hierarchy
+        self.unit = unit
+        self.function = function
+        self.env = env
+        self.globals: dict[str, str] = {}
+        self.class_body: Class | None = None
+
+    @property
+    def key(self) -> str:
+        """Under which key the facts keep this scope's names."""
+        return self.unit.name if self.function is None else self.function.key
+
+    # ---- names ----
+
+    def lookup(self, name: str) -> Value:
+        """What a name holds here."""
+        declared = self.globals.get(name)
+        outside = self.facts.stored_outside.get((declared or self.key, name), NOTHING)
+        found = self.env.names.get(name)
+        if found is not None:
+            return join((found, outside)) if outside else found
+        if declared is not None:
+            return self._held_in(declared, name) or outside
+        function = self.function.parent if self.function is not None else None
+        while function is not None:
+            held = self.facts.scopes.get((function.key, name))
+            if held is not None:
+                return held
+            function = function.parent
+        return self._held_in(self.unit.name, name) or outside or OPAQUE
+
+    def _held_in(self, scope: str, name: str) -> Value:
+        held = self.facts.scopes.get((scope, name))
+        if held is not None:
+            return held
+        return self._static(self.unit, name) if scope == self.unit.name else NOTHING
+
+    def _static(self, unit: Unit, name: str) -> Value:
+        """What a name stands for that no statement seen so far has bound: an import, a definition, a builtin."""
+        found = self.hierarchy.project.member(unit, name)
+        if found is not None:
+            return self.refer(found)
+        return value(Named(f"builtins.{name}")) if hasattr(builtins, name) else NOTHING
+
+    def refer(self, found: Class | Function | Unit | str | None) -> Value:
+        """The value of what a name was resolved to."""
+        if isinstance(found, Class):
+            return value(ClassRef(found.key))
+        if isinstance(found, Function):
+            return value(FunctionRef(found.key))
+        if isinstance(found, Unit):
+            return value(UnitRef(found.name))
+        return value(Named(found)) if found else OPAQUE
+
+    def imported(self, statement: ast.Import | ast.ImportFrom) -> dict[str, Value]:
+        """The names that an import binds, with their values."""
+        found: dict[str, Value] = {}
+        for name, dotted in imported_names(statement).items():
+            if name != ANY_KEY:
+                target = self.hierarchy.project.lookup(self.unit, dotted)
+                found[name] = self.refer(target) if target is not None else self._imported_variable(dotted)
+        return found
+
+    def _imported_variable(self, dotted: str) -> Value:
+        above, _, name = dotted.rpartition(".")
+        target = self.hierarchy.project.lookup(self.unit, above or ".") if name else None
+        if isinstance(target, Unit):
+            return self.unit_variable(target, name)
+        return OPAQUE
+
+    def unit_variable(self, unit: Unit, name: str) -> Value:
+        """What a variable of another file holds, whose top is analysed from now on."""
+        if unit.name not in self.facts.demanded_units:
+            self.facts.demanded_units[unit.name] = unit
+            self.facts.version += 1
+        return self.facts.scopes.get((unit.name, name), NOTHING)
+
+    def assign(self, path: Path, held: Value) -> None:
+        """Let a path hold a value, here and for the functions inside."""
+        self.env.assign(path, held)
+        if len(path) == 1:
+            name = path[0]
+            target = self.globals.get(name)
+            if target is not None:
+                self.facts.grow(self.facts.stored_outside, (target, name), held)
+                self.facts.grow(self.facts.scopes, (target, name), held)
+                self.facts.add(self.facts.captured, (strip(atom) for atom in held))
+            elif self.class_body is None:
+                self.facts.grow(self.facts.scopes, (self.key, name), held)
+
+    def bind(
+        self,
+        statement: ast.stmt,
+        target: ast.AST,
+        text: str,
+        held: Value,
+        *,
+        receiver: Value = NOTHING,
+        source: ast.expr | None = None,
+    ) -> None:
+        """Remember a store for the decisions to tell."""
+        self.facts.bind(Binding(self.unit, self.function, statement, target, text, held, receiver, source))
+
+    # ---- definitions ----
+
+    def class_of(self, key: str) -> Class | None:
+        """The class with a key."""
+        unit = self.hierarchy.project.units.get(key.partition(":")[0])
+        return None if unit is None else unit.class_by_key.get(key)
+
+    def function_at(self, key: str) -> Function | None:
+        """The function with a key."""
+        unit = self.hierarchy.project.units.get(key.partition(":")[0])
+        return None if unit is None else unit.function_by_key.get(key)
+
+    def demand(self, function: Function) -> None:
+        """See to it that a function is analysed."""
+        if function.key not in self.facts.demanded_functions:
+            self.facts.demanded_functions[function.key] = function
+            self.facts.version += 1
+
+    def method_of(self, base: Atom, name: str) -> Function | None:
+        """The project's method that `base.name` is, where `base` is a project's module."""
+        for cls in self.module_classes(base):
+            method = self.hierarchy.method(cls, name)
+            if method is not None:
+                return method
+        return None
+
+    def module_classes(self, base: Atom) -> list[Class]:
+        """The project's classes that a module may have."""
+        if isinstance(base, Made):
+            keys = self.facts.sites[base.site].class_keys if base.site in self.facts.sites else set()
+            return [cls for key in sorted(keys) if (cls := self.class_of(key)) is not None]
+        if isinstance(base, Parameter) and self.is_self(base) and self.function is not None:
+            owner = self.function.owner
+            return [owner] if owner is not None else []
+        return []
+
+    def is_self(self, base: Parameter) -> bool:
+        """Whether a parameter is the `self` of a method."""
+        function = self.facts.demanded_functions.get(base.function)
+        if function is None or function.owner is None or isinstance(function.node, ast.Lambda):
+            return False
+        arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+        return bool(arguments) and arguments[0].arg == base.name and function.node.name in function.owner.methods
+
+    def is_module(self, base: Atom) -> bool:
+        """Whether what is stored into an object becomes its submodule."""
+        if isinstance(base, Part):
+            return True
+        if isinstance(base, Made):
+            return self.nature(base) in (Nature.MODULE, Nature.NO_PARAMS)
+        if isinstance(base, Parameter) and self.is_self(base) and self.function is not None:
+            owner = self.function.owner
+            return owner is not None and self.hierarchy.is_module(owner)
+        return False
+
+    def stands_for(self, atom: Atom) -> list[Atom]:
+        """The things that reading or calling `atom` reaches.
+
+        A parameter stands for the containers, instances and functions that callers pass, and for itself as long as
+        any of them may pass a module.
+        """
+        if not isinstance(atom, Parameter):
+            return [atom]
+        passed = self.facts.passed_for(atom)
+        others = [each for each in passed if not is_object(each) and not isinstance(each, (Opaque, Derived, Scripted))]
+        is_other = others and not any(is_object(each) or type(each) is Opaque for each in passed)
+        return others if is_other else [*others, atom]
+
+    # ---- sites ----
+
+    def locate(self, node: ast.AST, path: tuple[int, ...] = ()) -> SiteKey:
+        """The key of what an expression makes."""
+        place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+        return SiteKey(self.unit.name, *place, path)
+
+    def site(self, node: ast.expr, nature: Nature, label: str, path: tuple[int, ...] = ()) -> Site:
+        """The site of an expression; what it makes is the most that any visit has said."""
+        key = self.locate(node, path)
+        found = self.facts.sites.get(key)
+        if found is None:
+            found = self.facts.sites[key] = Site(key, node, self.unit, self.function)
+            self.facts.version += 1
+        if nature > found.nature:
+            found.nature = nature
+            self.facts.version += 1
+        if label not in found.labels:
+            found.labels.append(label)
+        return found
+
+    def element_site(self, made: Made, position: int) -> Made:
+        """One element of the tuple that an unknown call may give."""
+        whole = self.facts.sites[made.site]
+        key = made.site._replace(path=(*made.site.path, position))
+        if len(key.path) > 2:
+            return made
+        if key not in self.facts.sites:
+            self.facts.sites[key] = Site(key, whole.node, whole.unit, whole.function, Nature.UNKNOWN, whole.labels)
+            self.facts.version += 1
+        site = self.facts.sites[key]
+        site.arguments = join((site.arguments, whole.arguments))
+        return Made(key)
+
+    def nature(self, made: Made) -> Nature:
+        """What a site is known to make, before its use is looked at."""
+        site = self.facts.sites.get(made.site)
+        return Nature.UNKNOWN if site is None else site.nature
+
+    def event(self, node: ast.AST, text: str = "") -> Event:
+        """Something that happens at `node`."""
+        return Event(self.unit, self.function, node, conditions_of(self.unit, node), text)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that an expression is part of."""
+        return statement_of(self.unit, node)
+
+    def box(self, node: ast.AST, *held: Value) -> Value:
+        """The container that an expression makes, with elements under keys that are not known."""
+        site = self.locate(node)
+        for each in held:
+            self.facts.put(site, ANY_KEY, each)
+        return value(Box(site))
+
+    def pack(self, node: ast.AST, items: Sequence[Value]) -> Value:
+        """The tuple that an expression makes; deeply nested ones lose their inner shape."""
+        elements = (*items,)
+        return self.box(node, *elements) if tuple_depth(elements) > MAX_TUPLE_DEPTH else value(Pack(elements))
+
+    def is_nothing_known(self, held: Value) -> bool:
+        """Whether a value is only what cannot be seen: no object of this program and nothing computed from one."""
+        return all(
+            isinstance(atom, Opaque)
+            or (isinstance(atom, Part) and isinstance(root(atom), Made) and self._is_unknown(root(atom)))
+            for atom in held
+        )
+
+    def _is_unknown(self, atom: Atom) -> bool:
+        return isinstance(atom, Made) and self.nature(atom) in (Nature.UNKNOWN, Nature.NOT_MODULE)
+
+    def scatter(self, site: SiteKey) -> None:
+        """The elements of a container may lie under other keys from now on."""
+        self.facts.add(self.facts.scattered, [site])
+        self.env.forget_elements()

@@ -1,0 +1,286 @@
+"""Stores: what assignments, loops, `with`, patterns and `del` do to names, attributes and elements."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.environment import constant_key, join_environments, path_of
+from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.spelling import text_of
+from instrumentor.analysis.values import (
+    NOTHING,
+    OPAQUE,
+    PLAIN,
+    Atom,
+    Box,
+    ClassRef,
+    Instance,
+    Made,
+    Pack,
+    Parameter,
+    Part,
+    Value,
+    derive,
+    is_object,
+    join,
+    strip,
+    value,
+)
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from instrumentor.analysis.expressions import Evaluator
+
+
+class Stores:
+    """The stores of one scope."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.scope = evaluator.scope
+        self.facts = evaluator.facts
+        self.members = evaluator.members
+
+    # ---- what is stored ----
+
+    def read(self, targets: Sequence[ast.expr], node: ast.expr) -> Value:
+        """What an assignment stores; an object fetched from where nobody sees is a site of its own."""
+        held = self.evaluator.evaluate(node)
+        is_single = len(targets) == 1 and isinstance(targets[0], (ast.Name, ast.Attribute))
+        if not is_single or not isinstance(node, (ast.Attribute, ast.Subscript)) or not self._is_fetched(node, held):
+            return held
+        site = self.scope.site(node, Nature.UNKNOWN, text_of(node))
+        site.is_read = True
+        site.arguments = join((site.arguments, frozenset(atom for atom in held if is_object(atom)), self._base(node)))
+        return join((held, value(Made(site.key))))
+
+    def _is_fetched(self, node: ast.expr, held: Value) -> bool:
+        if not held or held <= PLAIN or not self.scope.is_nothing_known(held):
+            return False
+        base = node
+        while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
+            base = base.func if isinstance(base, ast.Call) else base.value
+        # What hangs on a parameter or on `self` is the caller's, who has it from a construction elsewhere.
+        if not isinstance(base, ast.Name):
+            return False
+        holder = self.scope.lookup(base.id)
+        return bool(holder) and not any(isinstance(strip(atom), (Parameter, Instance)) for atom in holder)
+
+    def _base(self, node: ast.expr) -> Value:
+        base = node
+        while isinstance(base, (ast.Attribute, ast.Subscript)):
+            base = base.value
+        return frozenset(atom for atom in self.evaluator.evaluate(base) if isinstance(atom, (Made, Part)))
+
+    # ---- where it is stored ----
+
+    def store(self, target: ast.expr, held: Value, statement: ast.stmt, source: ast.expr | None) -> None:
+        """Store a value in a target, which a statement shows as `source`."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            self._unpack(target, held, statement, source)
+            return
+        if isinstance(target, ast.Starred):
+            box = self.scope.box(target, self.members.elements(held))
+            self.store(target.value, box, statement, None)
+            return
+        receiver = self._store_quietly(target, held)
+        self.scope.bind(statement, target, text_of(target), held, receiver=receiver, source=source)
+
+    def store_element(self, target: ast.expr, held: Value, statement: ast.stmt) -> None:
+        """Let the target of a loop hold an element of what it goes over."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            starred = next((i for i, each in enumerate(target.elts) if isinstance(each, ast.Starred)), len(target.elts))
+            for position, element in enumerate(target.elts):
+                if position < starred:
+                    item = self.members.unpacked(held, position, len(target.elts))
+                else:
+                    item = self.members.elements(held)
+                self.store_element(element, item, statement)
+        elif isinstance(target, ast.Starred):
+            self._store_quietly(target.value, self.scope.box(target, held))
+        else:
+            receiver = self._store_quietly(target, held)
+            if any(is_object(atom) and not isinstance(strip(atom), (Part, Parameter)) for atom in held):
+                self.scope.bind(statement, target, text_of(target), held, receiver=receiver)
+
+    def _store_quietly(self, target: ast.expr, held: Value) -> Value:
+        """Store without telling; gives back the object stored into."""
+        if isinstance(target, ast.Name):
+            self.scope.assign((target.id,), held)
+            return NOTHING
+        assert isinstance(target, (ast.Attribute, ast.Subscript))
+        receiver = self._resolved(self.evaluator.evaluate(target.value))
+        if isinstance(target, ast.Subscript):
+            self.evaluator.evaluate(target.slice)
+        self._store_into(target, receiver, held)
+        path = path_of(target)
+        if path is not None and not self._is_intercepted(target, receiver):
+            self.scope.assign(path, held)
+        else:
+            if path is not None:
+                self.scope.env.forget(path)
+            self.scope.env.may_store(_step(target), held)
+        return receiver
+
+    def _resolved(self, receiver: Value) -> Value:
+        return frozenset(each for atom in receiver for each in self.scope.stands_for(atom))
+
+    def _is_intercepted(self, target: ast.Attribute | ast.Subscript, receiver: Value) -> bool:
+        """Whether reading what was stored may give something else: a property, `__setattr__`, `__setitem__`."""
+        hierarchy = self.scope.hierarchy
+        names = {"__setitem__"} if isinstance(target, ast.Subscript) else {"__setattr__", target.attr}
+        for atom in receiver:
+            cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
+            if cls is not None:
+                related = [cls, *hierarchy.descendants(cls)]
+                methods = [method for each in related for name in names if (method := hierarchy.method(each, name))]
+                for method in methods:
+                    self.scope.demand(method)
+                    self.facts.add(self.facts.called_unseen, [method.key])
+                if methods:
+                    return True
+        return False
+
+    def _store_into(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value) -> None:
+        name = target.attr if isinstance(target, ast.Attribute) else None
+        self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(held)))
+        for atom in receiver:
+            base = strip(atom)
+            if isinstance(atom, Box) and isinstance(target, ast.Subscript):
+                self._store_element_of(atom, target, held)
+            elif name is not None and isinstance(atom, ClassRef):
+                self.facts.grow(self.facts.attributes, (Instance(atom.key), name), held)
+            elif name is not None:
+                self.facts.grow(self.facts.attributes, (base, name), held)
+                self._call_setter(atom, name, held)
+            if self.scope.is_module(base):
+                event = self.scope.event(target, text_of(target.value))
+                stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
+                # Only modules themselves are registered; a plain list keeps its elements out of sight.
+                self.facts.note_event(self.facts.absorbed, self.facts.reach(stored), event)
+                self.facts.add(self.facts.hidden, self.facts.reach(held - stored))
+
+    def _store_element_of(self, box: Box, target: ast.Subscript, held: Value) -> None:
+        if isinstance(target.slice, ast.Slice):
+            self.scope.scatter(box.site)
+            self.facts.put(box.site, ANY_KEY, self.members.elements(held))
+        else:
+            self.facts.put(box.site, constant_key(target.slice) or ANY_KEY, held)
+
+    def _call_setter(self, atom: Atom, name: str, held: Value) -> None:
+        cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
+        setter = None if cls is None else self.scope.hierarchy.method(cls, f"{name}.setter")
+        if setter is not None:
+            self.scope.demand(setter)
+            names = [each.arg for each in setter.node.args.args]
+            if len(names) == 2:
+                self.facts.grow(self.facts.passed, (setter.key, names[1]), held)
+
+    def _unpack(self, target: ast.Tuple | ast.List, held: Value, statement: ast.stmt, source: ast.expr | None) -> None:
+        parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
+        is_aligned = len(parts) == len(target.elts) and not any(
+            isinstance(each, ast.Starred) for each in (*parts, *target.elts)
+        )
+        starred = next((i for i, each in enumerate(target.elts) if isinstance(each, ast.Starred)), len(target.elts))
+        for position, element in enumerate(target.elts):
+            if position < starred:
+                item = self.members.unpacked(held, position, len(target.elts))
+            else:
+                item = self.members.elements(held) if position > starred else held
+            self.store(element, item, statement, parts[position] if is_aligned else source)
+
+    # ---- other stores ----
+
+    def augment(self, node: ast.AugAssign) -> None:
+        """Carry out `+=` and its like: lists grow in place, other objects are computed anew."""
+        added = self.evaluator.evaluate(node.value)
+        before = self._resolved(self.evaluator.evaluate(node.target))
+        result: list[Value] = []
+        for atom in before:
+            if isinstance(atom, Box):
+                self.facts.put(atom.site, ANY_KEY, self.members.elements(added))
+                result.append(value(atom))
+            elif isinstance(atom, Pack):
+                result.append(self.scope.box(node, *atom.items, self.members.elements(added)))
+            elif self.scope.is_module(strip(atom)):
+                self.evaluator.calls.effects.absorb(added, node, text_of(node.target))
+                result.append(value(atom))
+            elif isinstance(atom, Instance):
+                result.append(join((value(atom), OPAQUE)))
+            else:
+                result.append(derive(join((value(atom), added))))
+        self._store_quietly(node.target, join(result))
+
+    def delete(self, target: ast.expr) -> None:
+        """Forget a target; what is left of a list moves."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for element in target.elts:
+                self.delete(element)
+            return
+        if isinstance(target, ast.Subscript):
+            for atom in self._resolved(self.evaluator.evaluate(target.value)):
+                if isinstance(atom, Box):
+                    self.scope.scatter(atom.site)
+        path = path_of(target)
+        if path is not None:
+            self.scope.env.forget(path)
+
+    # ---- patterns ----
+
+    def match(self, pattern: ast.pattern, held: Value) -> None:
+        """Let the names of a `case` hold the parts of the subject that they match."""
+        if isinstance(pattern, (ast.MatchAs, ast.MatchStar)):
+            self._match_name(pattern, held)
+        elif isinstance(pattern, ast.MatchSequence):
+            self._match_sequence(pattern, held)
+        elif isinstance(pattern, ast.MatchMapping):
+            self._match_mapping(pattern, held)
+        elif isinstance(pattern, ast.MatchClass):
+            for each in pattern.patterns:
+                self.match(each, OPAQUE)
+            for name, each in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
+                self.match(each, join([self.members.attribute(atom, name) for atom in self._resolved(held)]))
+        elif isinstance(pattern, ast.MatchOr):
+            before, ways = self.scope.env, []
+            for each in pattern.patterns:
+                self.scope.env = before.copy()
+                self.match(each, held)
+                ways.append(self.scope.env)
+            self.scope.env = join_environments(ways) or before
+
+    def _match_name(self, pattern: ast.MatchAs | ast.MatchStar, held: Value) -> None:
+        if isinstance(pattern, ast.MatchAs) and pattern.pattern is not None:
+            self.match(pattern.pattern, held)
+        if pattern.name is not None:
+            self.scope.assign(
+                (pattern.name,), held if isinstance(pattern, ast.MatchAs) else self.scope.box(pattern, held)
+            )
+
+    def _match_sequence(self, pattern: ast.MatchSequence, held: Value) -> None:
+        stars = [i for i, each in enumerate(pattern.patterns) if isinstance(each, ast.MatchStar)]
+        for position, each in enumerate(pattern.patterns):
+            if stars and position >= stars[0]:
+                self.match(each, self.members.elements(held))
+            else:
+                self.match(each, self.members.unpacked(held, position, len(pattern.patterns)))
+
+    def _match_mapping(self, pattern: ast.MatchMapping, held: Value) -> None:
+        for key, each in zip(pattern.keys, pattern.patterns, strict=True):
+            found = [
+                self.facts.elements(atom.site, constant_key(key)) if isinstance(atom, Box) else OPAQUE
+                for atom in self._resolved(held)
+            ]
+            self.match(each, join(found))
+        if pattern.rest is not None:
+            self.scope.assign((pattern.rest,), self.scope.box(pattern, self.members.elements(held)))
+
+
+def _step(target: ast.Attribute | ast.Subscript) -> str:
+    """The last step of the paths under which a store may be seen."""
+    if isinstance(target, ast.Attribute):
+        return f".{target.attr}"
+    key = constant_key(target.slice)
+    return "[*]" if key is None else f"[{key}]"

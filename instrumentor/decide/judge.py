@@ -1,0 +1,250 @@
+"""What becomes of each site: wrapped, covered by another proxy, or left alone."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from instrumentor.analysis.blocks import statement_of
+from instrumentor.analysis.placement import Place, Placement, name_of
+from instrumentor.analysis.sites import is_usable
+from instrumentor.analysis.values import (
+    Made,
+    SiteKey,
+    root,
+    strip,
+)
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Binding, Event, Site
+    from instrumentor.analysis.sites import SiteIndex
+    from instrumentor.settings import Settings
+    from instrumentor.suppressions import Suppressions
+
+
+class Fate(Enum):
+    """The ways in which a site can end."""
+
+    WRAP = "wrap"
+    HANDED_ON = "handed on"
+    ALIAS = "alias"
+    NOT_WRAPPED = "not wrapped"
+
+
+class Verdict(NamedTuple):
+    """What becomes of one site."""
+
+    fate: Fate
+    code: str
+    reason: str
+    placement: Placement | None = None
+    # For HANDED_ON the calls that wrap the object; for ALIAS the sites whose object it is.
+    others: tuple[SiteKey, ...] = ()
+
+
+class Judge:
+    """Decides what becomes of each site, on demand and once."""
+
+    def __init__(self, index: SiteIndex, settings: Settings, suppressions: Suppressions) -> None:
+        self.index = index
+        self._settings = settings
+        self._suppressions = suppressions
+        self._verdicts: dict[SiteKey, Verdict] = {}
+        self._wrapped_inside = self._find_wrapped_inside()
+
+    def verdict(self, site: Site) -> Verdict:
+        """What becomes of a site."""
+        if site.key not in self._verdicts:
+            # What a site that depends on itself, as in a recursive function, counts as.
+            self._verdicts[site.key] = Verdict(Fate.NOT_WRAPPED, "returned", "returned by a function that calls itself")
+            self._verdicts[site.key] = self._find_verdict(site)
+        return self._verdicts[site.key]
+
+    def _find_verdict(self, site: Site) -> Verdict:
+        placement = self.index.placement(site)
+        found = self._not_a_root(site, placement) or self._covered_elsewhere(site, placement)
+        if found is not None:
+            return found
+        placement = self._final_placement(site, placement)
+        if placement is None or not is_usable(placement):
+            return _not_wrapped("temporary", "used once in its expression and dropped, never trained", placement)
+        return self._deselected(placement) or Verdict(Fate.WRAP, *self._why(site), placement)
+
+    def _not_a_root(self, site: Site, placement: Placement | None) -> Verdict | None:
+        nature = self.index.nature(site)
+        if nature is Nature.NOT_MODULE:
+            return _not_wrapped("not-module", "no module as far as its class and its use can tell", placement)
+        if placement is not None and self._suppressions.covers(placement.statement):
+            return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", placement)
+        if Made(site.key) in self.index.facts.proxied:
+            return _not_wrapped("proxied", "the script itself puts it under a proxy", placement)
+        if self.index.is_in_module_class(site):
+            return _not_wrapped(
+                "submodule", "made in the class of a module: part of that module, which recursion covers", placement
+            )
+        compiler = self.index.compiling_decorator(site)
+        if compiler is not None:
+            return _not_wrapped(
+                "derived", f"inside a function that {compiler} compiles, where no proxy can stand", placement
+            )
+        if nature is Nature.NO_PARAMS:
+            return _not_wrapped("no-params", "a module without parameters: no state to watch", placement)
+        return self._absorbed(site, placement)
+
+    def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
+        for event in self.index.certain_absorptions(site):
+            absorber = self.index.site_at(event.node)
+            if absorber is not None and absorber is not site:
+                verdict = self.verdict(absorber)
+                if verdict.fate is Fate.NOT_WRAPPED and verdict.code in {"temporary", "not-module", "no-params"}:
+                    continue
+            return _absorbed_by(event, placement)
+        return None
+
+    def _covered_elsewhere(self, site: Site, placement: Placement | None) -> Verdict | None:
+        if self.index.rebinds_argument(site):
+            modules = self.index.modules_fetched(site)
+            keys = tuple(sorted(base.site for atom in modules if isinstance(base := root(atom), Made)))
+            return Verdict(Fate.ALIAS, "merged", "the object it was given, or a wrapper of it", placement, keys)
+        own_origins = [key for key in sorted(site.origins) if key in self._wrapped_inside]
+        if own_origins:
+            return Verdict(
+                Fate.ALIAS, "merged", "made and wrapped in the function called", placement, tuple(own_origins)
+            )
+        if site.key in self._wrapped_inside or not self.index.is_handed_out(site):
+            return None
+        callers = tuple(caller.key for caller in self.index.callers(site))
+        if callers:
+            return Verdict(Fate.HANDED_ON, "merged", "returned to where it is wrapped", placement, callers)
+        return _not_wrapped("returned", "returned to callers outside this file, where it is wrapped", placement)
+
+    def _final_placement(self, site: Site, placement: Placement | None) -> Placement | None:
+        """Where the proxy goes; behind the last call that gives the object other parameters, where there is one."""
+        if placement is None or placement.place is Place.RETURNED:
+            placement = self._place_at_binding(site) or _inline_if_returned(placement)
+        elif placement.place is Place.DISCARDED:
+            placement = self._place_if_kept(site, placement)
+        replacements = self.index.certain_replacements(site)
+        if placement is not None and replacements:
+            return self._place_behind(replacements[-1], placement)
+        return placement
+
+    def _place_at_binding(self, site: Site) -> Placement | None:
+        """Behind the first statement that binds an object which stands nowhere on its own."""
+        for binding in self.index.facts.bindings.values():
+            same_scope = binding.unit is site.unit and binding.function is site.function
+            if same_scope and Made(site.key) in binding.value and _is_simple(binding):
+                return _line_after(binding, site.node)
+        return None
+
+    def _place_if_kept(self, site: Site, placement: Placement) -> Placement | None:
+        """Around the expression, if something holds the object although the expression does not show it."""
+        kept = any(Made(site.key) in map(strip, binding.value) for binding in self.index.facts.bindings.values())
+        return replace(placement, place=Place.INLINE) if kept and placement.can_inline else placement
+
+    def _place_behind(self, event: Event, placement: Placement) -> Placement:
+        statement = statement_of(self.index.script, event.node)
+        if statement is placement.statement:
+            return placement
+        target = placement.target
+        for binding in self.index.facts.bindings.values():
+            if binding.statement is statement and _is_simple(binding):
+                return _line_after(binding, placement.expression)
+        if target is None or placement.place is not Place.LINE:
+            return placement
+        return replace(placement, statement=statement, can_inline=False)
+
+    def _deselected(self, placement: Placement) -> Verdict | None:
+        names = (placement.text, name_of(placement.target) if placement.target is not None else placement.text)
+        if self._settings.select and not _matches(names, self._settings.select):
+            return _not_wrapped(
+                "deselected", f"not among the selected names ({', '.join(self._settings.select)})", placement
+            )
+        if _matches(names, self._settings.skip):
+            return _not_wrapped("deselected", f"among the names to skip ({', '.join(self._settings.skip)})", placement)
+        return None
+
+    def _why(self, site: Site) -> tuple[str, str]:
+        if site.is_copy:
+            return "copied", "a copy with parameters of its own"
+        if site.nature is Nature.UNKNOWN:
+            return "used-as-module", "its class cannot be seen, but it is used as a module"
+        if site.origins:
+            return "constructed", "a new module, made in the function called"
+        return "constructed", "a new module"
+
+    # ---- functions that make objects ----
+
+    def _find_wrapped_inside(self) -> set[SiteKey]:
+        """The returned objects that are wrapped where they are made, since their callers cannot, or too late.
+
+        One call may hand on what was made at several places; it must wrap all of them or none.
+        """
+        inside: set[SiteKey] = set()
+        while True:
+            more = {key for site in self.index.own_sites if site.origins for key in self._forced(site, inside)} - inside
+            more |= {
+                site.key for site in self.index.own_sites if site.key not in inside and self._is_for_hidden_caller(site)
+            }
+            if not more:
+                return inside
+            inside |= more
+
+    def _forced(self, caller: Site, inside: set[SiteKey]) -> set[SiteKey]:
+        origins = [self.index.facts.sites[key] for key in caller.origins if key in self.index.facts.sites]
+        own = [origin for origin in origins if origin.unit is self.index.script]
+        placement = self.index.placement(caller)
+        forced = (
+            placement is None
+            or placement.place is Place.DISCARDED
+            or any(origin.key in inside or not self.index.is_handed_out(origin) for origin in own)
+        )
+        if not forced or self.index.is_in_module_class(caller):
+            return set()
+        return {origin.key for origin in own if not self.index.is_in_module_class(origin)}
+
+    def _is_for_hidden_caller(self, site: Site) -> bool:
+        """Whether a method's fresh object goes to a base class that cannot be seen."""
+        function = site.function
+        if function is None or function.owner is None or self.index.callers(site):
+            return False
+        if function.owner.methods.get(function.name) is not function:
+            return False
+        bases = self.index.hierarchy.library_bases(function.owner)
+        return any(base is None or not base.startswith("builtins.") for base in bases)
+
+
+def _not_wrapped(code: str, reason: str, placement: Placement | None) -> Verdict:
+    return Verdict(Fate.NOT_WRAPPED, code, reason, placement)
+
+
+def _absorbed_by(event: Event, placement: Placement | None) -> Verdict:
+    if isinstance(event.node, (ast.Attribute, ast.Subscript)):
+        return _not_wrapped("submodule", f"becomes part of {event.text}, which recursion covers", placement)
+    where = f"{event.text}, line {event.node.lineno}" if event.text else f"line {event.node.lineno}"  # type: ignore[attr-defined]
+    return _not_wrapped(
+        "absorbed", f"becomes part of the module made of it ({where}), which recursion covers", placement
+    )
+
+
+def _inline_if_returned(placement: Placement | None) -> Placement | None:
+    return None if placement is None else replace(placement, place=Place.INLINE)
+
+
+def _line_after(binding: Binding, expression: ast.expr) -> Placement:
+    assert isinstance(binding.target, ast.expr)
+    name = name_of(binding.target)
+    return Placement(Place.LINE, binding.statement, expression, binding.target, binding.text, name, can_inline=False)
+
+
+def _is_simple(binding: Binding) -> bool:
+    """Whether a line behind a statement can bind its target once more."""
+    return isinstance(binding.target, ast.Name) and isinstance(binding.statement, (ast.Assign, ast.AnnAssign))
+
+
+def _matches(names: tuple[str, ...], globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, glob) for name in names for glob in globs)

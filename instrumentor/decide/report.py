@@ -1,0 +1,325 @@
+"""The decisions to tell and the proxies to write, gathered from the verdicts."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.placement import Place, Placement
+from instrumentor.analysis.spelling import text_of
+from instrumentor.analysis.values import (
+    Atom,
+    Derived,
+    Instance,
+    Made,
+    Part,
+    Scripted,
+    SiteKey,
+    Unwrapped,
+    Wrapper,
+    is_object,
+    root,
+    strip,
+)
+from instrumentor.decide.decisions import Decision, Relation, Wrap
+from instrumentor.decide.judge import Fate, Judge, Verdict
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import Class, Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from instrumentor.analysis.facts import Binding, Site
+    from instrumentor.analysis.sites import SiteIndex
+    from instrumentor.source_text import SourceText
+
+
+class Report:
+    """Gathers what is written and what is told to the user."""
+
+    def __init__(self, index: SiteIndex, judge: Judge, source: SourceText) -> None:
+        self._index = index
+        self._judge = judge
+        self._source = source
+        self.decisions: list[Decision] = []
+        self.wraps: dict[tuple[int, str], Wrap] = {}
+        self._told: set[tuple[int, str]] = set()
+
+    def add_sites(self) -> None:
+        """Add the decisions about the places where modules are made."""
+        groups: dict[tuple[int, str], list[tuple[Site, Verdict]]] = {}
+        rest: list[tuple[Site, Verdict]] = []
+        for site in sorted(self._index.own_sites, key=lambda each: each.key):
+            verdict = self._judge.verdict(site)
+            if verdict.fate is Fate.WRAP and verdict.placement is not None:
+                groups.setdefault(verdict.placement.group, []).append((site, verdict))
+            elif self._index.nature(site) is not Nature.NOT_MODULE:
+                rest.append((site, verdict))
+        for group, members in groups.items():
+            self._add_wrap(group, members)
+        for site, verdict in rest:
+            self._add_unwrapped(site, verdict)
+
+    def _add_wrap(self, group: tuple[int, str], members: list[tuple[Site, Verdict]]) -> None:
+        _site, verdict = members[0]
+        placement = verdict.placement
+        assert placement is not None
+        label = " or ".join(dict.fromkeys(label for each, _ in members for label in each.labels))
+        name = placement.name or label.rpartition(".")[2]
+        self.wraps[group] = Wrap(placement, name)
+        aliases = self._aliases({each.key for each, _ in members}, placement)
+        self._tell(
+            Decision(
+                "wrap",
+                placement.statement.lineno,
+                self._column(placement.expression),
+                placement.text,
+                label,
+                verdict.reason,
+                verdict.code,
+                aliases=aliases,
+            )
+        )
+
+    def _aliases(self, keys: set[SiteKey], placement: Placement) -> tuple[tuple[str, int], ...]:
+        found: list[tuple[str, int]] = []
+        for binding in self._index.facts.bindings.values():
+            if binding.unit is not self._index.script:
+                continue
+            held = self._index.facts.sources(binding.value)
+            is_same = any(isinstance(base := strip(atom), Made) and base.site in keys for atom in held)
+            own = binding.statement is placement.statement and binding.text == placement.text
+            if is_same and not own:
+                found.append((binding.text, binding.statement.lineno))
+        return tuple(sorted(dict.fromkeys(found), key=lambda alias: (alias[1], alias[0])))
+
+    def _add_unwrapped(self, site: Site, verdict: Verdict) -> None:
+        placement = verdict.placement
+        if placement is None or (self._is_part(site, verdict) and not self._is_bound(site, placement)):
+            return  # a layer among the arguments of another is that one's business
+        line = placement.statement.lineno
+        text = placement.text
+        label = " or ".join(site.labels)
+        if verdict.fate is Fate.NOT_WRAPPED:
+            self._tell(
+                Decision(
+                    "not wrapped", line, self._column(placement.expression), text, label, verdict.reason, verdict.code
+                )
+            )
+            return
+        lines = sorted(self._cover_lines(verdict.others))
+        if not lines or self._is_bound_by_statement(placement):
+            return  # told with the statement that binds it, as any other name of the object
+        self._tell(
+            Decision(
+                "merged",
+                line,
+                self._column(placement.expression),
+                text,
+                label,
+                f"{verdict.reason}, line {lines[0]}",
+                "merged",
+                lines[0],
+                "same",
+            )
+        )
+
+    def _is_part(self, site: Site, verdict: Verdict) -> bool:
+        return verdict.code in {"absorbed", "submodule"} or Made(site.key) in self._index.facts.absorbed
+
+    def _is_bound_by_statement(self, placement: Placement) -> bool:
+        return any(
+            binding.statement is placement.statement and binding.text == placement.text
+            for binding in self._index.facts.bindings.values()
+        )
+
+    def _is_bound(self, site: Site, placement: Placement) -> bool:
+        return any(
+            binding.statement is placement.statement and Made(site.key) in binding.value
+            for binding in self._index.facts.bindings.values()
+        )
+
+    def add_bindings(self) -> None:
+        """Add the decisions about statements that bind objects made elsewhere."""
+        for binding in self._index.facts.bindings.values():
+            if binding.unit is self._index.script and (binding.statement.lineno, binding.text) not in self._told:
+                self._add_binding(binding)
+
+    def _add_binding(self, binding: Binding) -> None:
+        facts = self._index.facts
+        held = facts.sources(binding.value)
+        objects = [atom for atom in held if is_object(atom) and self._index.is_module(root(atom))]
+        in_module = self._is_in_module_class(binding)
+        if objects:
+            if any(self._is_wrapped_by(binding, atom) for atom in objects):
+                return
+            whole = [atom for atom in objects if not isinstance(strip(atom), Part)]
+            if in_module:
+                if self._stores_into_module(binding) and not _is_tensor(binding):
+                    self._tell_binding(
+                        binding, "submodule", "an attribute of a module: part of it, which recursion covers"
+                    )
+            elif not whole and not _is_tensor(binding):
+                self._tell_binding(binding, "submodule", "part of a module that is covered by recursion")
+            elif whole:
+                self._tell_merged(binding, whole)
+        elif not in_module:
+            self._add_other(binding, held)
+
+    def _tell_merged(self, binding: Binding, objects: Sequence[Atom]) -> None:
+        keys = [base.site for atom in objects if isinstance(base := root(atom), Made)]
+        lines = sorted(self._cover_lines(keys))
+        if not lines:
+            verdicts = [self._judge.verdict(self._index.facts.sites[key]) for key in sorted(keys)]
+            refused = [verdict for verdict in verdicts if verdict.fate is Fate.NOT_WRAPPED]
+            if refused:
+                self._tell_binding(binding, refused[0].code, refused[0].reason)
+            return
+        kinds = {type(atom) for atom in objects}
+        relation: Relation = "unwrap" if Unwrapped in kinds else "wrapper" if Wrapper in kinds else "same"
+        words = {
+            "same": "another name of the object",
+            "wrapper": "a wrapper of the object",
+            "unwrap": "the object taken out of its wrapper, which is",
+        }
+        self._tell(
+            Decision(
+                "merged",
+                binding.statement.lineno,
+                self._column(binding.source or binding.target),
+                binding.text,
+                " or ".join(
+                    dict.fromkeys(label for key in sorted(keys) for label in self._index.facts.sites[key].labels)
+                ),
+                f"{words[relation]} wrapped at line {lines[0]}",
+                "merged",
+                lines[0],
+                relation,
+            )
+        )
+
+    def _add_other(self, binding: Binding, held: Iterable[Atom]) -> None:
+        """Tell about values that a reader may take for models."""
+        for atom in sorted(held, key=repr):
+            if isinstance(atom, Scripted) and self._index.is_module(root(atom)):
+                self._tell_binding(binding, "derived", "another view of a module's parameters, no module to train")
+                return
+            if isinstance(atom, Instance) and binding.source is not None:
+                cls = atom.key.partition(":")[2].partition("@")[0]
+                self._tell_binding(binding, "not-module", f"an instance of {cls}, which is no nn.Module", cls)
+                return
+            if isinstance(atom, Made) and self._is_worth_telling(atom):
+                label = self._index.facts.sites[atom.site].labels[0]
+                reason = "no module as far as its class and its use can tell"
+                self._tell_binding(binding, "not-module", reason, label)
+                return
+
+        if self._is_data_of_model(binding):
+            self._tell_binding(binding, "not-module", "computed from a module, none itself")
+        elif isinstance(binding.source, ast.Call):
+            found = self._index.hierarchy.resolve(binding.unit, binding.source.func)
+            if isinstance(found, (Class, Function)):
+                self._tell_binding(binding, "not-module", "no module as far as the function called can tell")
+
+    def _is_worth_telling(self, made: Made) -> bool:
+        """Whether a reader may wonder about what a call gave: not about numbers, outputs and losses."""
+        site = self._index.facts.sites[made.site]
+        label = site.labels[0] if site.labels else ""
+        if site.is_read or not label or "(" in label or catalogue.effect_of(label) is not None:
+            return False
+        if site.origins or label == "torch.load":
+            return True
+        is_class = label.rpartition(".")[2][:1].isupper()
+        if site.nature is Nature.UNKNOWN or label.partition(".")[0] in {"torch", "numpy"}:
+            return is_class
+        return True
+
+    def _is_data_of_model(self, binding: Binding) -> bool:
+        """Whether a value holds what methods of a module gave, such as a state dict, or what a dropped one computed."""
+        derived = [atom for atom in self._index.facts.reach(binding.value) if isinstance(atom, Derived)]
+        bases = [base for atom in derived if isinstance(base := root(atom), Made) and self._index.is_module(base)]
+        if not bases or binding.source is None:
+            return False
+        if any(self._judge.verdict(self._index.facts.sites[base.site]).code == "temporary" for base in bases):
+            return True
+        named = {node.attr for node in ast.walk(binding.source) if isinstance(node, ast.Attribute)}
+        return bool(named & (catalogue.HARMLESS_METHODS | {"configure_optimizers"}))
+
+    # ---- helpers ----
+
+    def _tell(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        self._told.add((decision.line, decision.target))
+
+    def _tell_binding(self, binding: Binding, code: str, reason: str, label: str = "") -> None:
+        self._tell(
+            Decision(
+                "not wrapped",
+                binding.statement.lineno,
+                self._column(binding.source or binding.target),
+                binding.text,
+                label or _called_name(binding.source) or text_of(binding.source or binding.target),
+                reason,
+                code,
+            )
+        )
+
+    def _is_wrapped_by(self, binding: Binding, atom: Atom) -> bool:
+        """Whether the statement that binds an object is the one that wraps it."""
+        base = strip(atom)
+        if not isinstance(base, Made) or atom is not base or base.site not in self._index.facts.sites:
+            return False
+        site = self._index.facts.sites[base.site]
+        verdict = self._judge.verdict(site)
+        placement = verdict.placement
+        if verdict.fate is Fate.WRAP and placement is not None:
+            if placement.place is Place.INLINE and placement.text.startswith("arg"):
+                return False  # what the call gives back is another name of its argument
+            original = self._index.placement(site)
+            statements = [placement.statement, original.statement if original is not None else None]
+            return binding.statement in statements
+        return False
+
+    def _cover_lines(self, keys: Iterable[SiteKey]) -> set[int]:
+        """The lines of the proxies that cover what was made at some sites."""
+        found: set[int] = set()
+        seen: set[SiteKey] = set()
+        pending = list(keys)
+        while pending:
+            key = pending.pop()
+            site = self._index.facts.sites.get(key)
+            if key in seen or site is None:
+                continue
+            seen.add(key)
+            verdict = self._judge.verdict(site)
+            if verdict.fate is Fate.WRAP and verdict.placement is not None and site.unit is self._index.script:
+                found.add(verdict.placement.statement.lineno)
+            pending.extend(verdict.others)
+        return found
+
+    def _is_in_module_class(self, binding: Binding) -> bool:
+        node: ast.AST | None = binding.statement
+        parents = binding.unit.parents
+        while node is not None:
+            if isinstance(node, ast.ClassDef) and self._index.hierarchy.is_module(binding.unit.class_of[node]):
+                return True
+            node = parents.get(node)
+        return False
+
+    def _stores_into_module(self, binding: Binding) -> bool:
+        return binding.text.startswith("self.")
+
+    def _column(self, node: ast.AST) -> int:
+        return self._source.column(node.lineno, node.col_offset)  # type: ignore[attr-defined]
+
+
+def _called_name(source: ast.expr | None) -> str:
+    if not isinstance(source, ast.Call):
+        return ""
+    return source.func.attr if isinstance(source.func, ast.Attribute) else getattr(source.func, "id", "")
+
+
+def _is_tensor(binding: Binding) -> bool:
+    """Whether a target's name says that a parameter is stored, as where weights are tied."""
+    return binding.text.rpartition(".")[2] in {"weight", "bias", "data", "grad", "requires_grad"}
