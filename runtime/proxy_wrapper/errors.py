@@ -22,3 +22,10 @@ class SettingsTypeError(ProxyError, TypeError):
             f"{argument}={value!r} is a {type(value).__name__}; `Proxy` wants {wanted} there. "
             f"Did you mean to give it by keyword?"
         )
+
+
+class SettingsValueError(ProxyError, ValueError):
+    """An argument of `Proxy` whose value makes no sense."""
+
+    def __init__(self, argument: str, value: object, wanted: str) -> None:
+        super().__init__(f"{argument}={value!r}: `Proxy` wants {wanted} there.")

@@ -12,26 +12,32 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
-from proxy_wrapper.errors import SettingsTypeError
+from proxy_wrapper.errors import SettingsTypeError, SettingsValueError
 from proxy_wrapper.intercept.attributes import ModuleAttributes
 from proxy_wrapper.intercept.backward import BackwardCalls
+from proxy_wrapper.intercept.backward_engine import BackwardEngine
+from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
 from proxy_wrapper.intercept.module_calls import ModuleCalls
-from proxy_wrapper.intercept.processes import Forks
+from proxy_wrapper.intercept.processes import Processes, SentModules, reason_of_end
 from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
 from proxy_wrapper.intercept.torch_calls import TorchCalls
 from proxy_wrapper.intercept.updates import Updates
+from proxy_wrapper.launch import Launch
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, parse_level
 from proxy_wrapper.tracer import Tracer
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from proxy_wrapper.channel import Observer
 
-__all__ = ["DEBUG", "INFO", "WARNING", "Proxy", "flush", "is_proxied", "observe", "unproxy"]
+__all__ = ["DEBUG", "INFO", "WARNING", "Proxy", "flush", "is_proxied", "observe", "stage", "unproxy"]
 
 T = TypeVar("T")
 
@@ -41,6 +47,7 @@ class _Installed:
 
     def __init__(self) -> None:
         self.tracer: Tracer | None = None
+        Launch.of_this_process().announce()  # Now: processes started before the first `Proxy` are of the same run.
 
     def get(self) -> Tracer:
         """The tracer, made and connected on first use."""
@@ -49,26 +56,34 @@ class _Installed:
             torch_calls = TorchCalls(tracer)
             module_calls = ModuleCalls(tracer, torch_calls)
             updates = Updates(tracer)
-            tracer.before_flush = updates.look
+            tracer.before_flush = updates.before_flush
+            tracer.before_root_call = updates.before_root_call
+            tracer.after_backward = updates.after_backward
             tracer.interceptors = [
-                Forks(tracer),
+                Processes(tracer, self.take_down_at_end),
+                SentModules(tracer),
                 module_calls,
                 updates,
                 BackwardCalls(tracer),
                 TensorSwaps(tracer),
-                CompiledCode(tracer, module_calls),
+                CompiledCode(tracer, module_calls, CompiledCalls(tracer, module_calls, updates)),
             ]
-            tracer.debug_interceptors = [torch_calls, ModuleAttributes(tracer)]
-            atexit.register(self.take_down)
+            tracer.debug_interceptors = [torch_calls, BackwardEngine(torch_calls), ModuleAttributes(tracer)]
+            atexit.register(self.take_down_at_end)
         return self.tracer
 
-    def take_down(self) -> None:
-        """Stop tracing, write everything, and forget all that was proxied."""
+    def take_down(self, reason: str = "unproxied", error: str = "") -> None:
+        """Stop tracing, write everything and why it ends, and forget all that was proxied."""
         tracer, self.tracer = self.tracer, None
         if tracer is not None:
-            atexit.unregister(self.take_down)
+            atexit.unregister(self.take_down_at_end)
             tracer.flush()
-            tracer.close()
+            tracer.close(reason, error)
+            Launch.of_this_process().renewed().announce()
+
+    def take_down_at_end(self) -> None:
+        """Stop tracing at the end of the process."""
+        self.take_down(*reason_of_end())
 
 
 _installed = _Installed()
@@ -84,6 +99,11 @@ class ProxyType(type):
         logdir: str | os.PathLike[str] | None = None,
         log_level: int | str | None = None,
         name: str | None = None,
+        *,
+        first: int | None = None,
+        every: int | None = None,
+        include: str | Iterable[str] | None = None,
+        exclude: str | Iterable[str] | None = None,
     ) -> T:
         """Proxy `obj`, and give back `obj` itself.
 
@@ -97,10 +117,20 @@ class ProxyType(type):
                 as text. Inherited from the module above; "proxy_trace" for a root.
             log_level: WARNING, INFO or DEBUG, as number or name. Inherited from the module above; INFO for a root.
             name: what the trace calls it; the class's name if not given.
+            first: the first so many iterations are all recorded; 0 for a root.
+            every: after those, each `every`-th iteration is recorded; 1 for a root. The last state of every parameter
+                is recorded in any case, and so is the first non-finite output. An iteration is a step of the
+                optimizer that stepped first.
+            include: globs of the parameters and buffers whose updates and gradients are recorded ("encoder.*"), by
+                `state_dict` name, with or without the root's name before it; all for a root.
+            exclude: globs of those that are left out.
+
+        `first`, `every`, `include` and `exclude` are inherited as the level is.
 
         Raises:
             UnknownLevelError: if there is no such level.
             SettingsTypeError: if an argument is of the wrong type.
+            SettingsValueError: if `first` or `every` is too small.
         """
         level = None if log_level is None else parse_level(log_level)
         folder = None if logdir is None else _path(logdir)
@@ -108,10 +138,11 @@ class ProxyType(type):
             raise SettingsTypeError("name", name, "a string")
         if not isinstance(recurse, (bool, int)):
             raise SettingsTypeError("recurse", recurse, "True or False")
+        watch = _watch_settings(first, every, include, exclude)
         if isinstance(obj, nn.Module):
             tracer = _installed.get()
             try:
-                tracer.attach(obj, recurse=bool(recurse), logdir=folder, level=level, name=name)
+                tracer.attach(obj, recurse=bool(recurse), logdir=folder, level=level, name=name, watch=watch)
             except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
                 tracer.fail(error)
         return obj
@@ -156,6 +187,66 @@ def flush() -> None:
 def observe(observer: Observer) -> None:
     """Let `observer` have every event from now on, of all proxied modules, beside the trace that is written."""
     _installed.get().add_observer(observer)
+
+
+class stage:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
+    """Give the stage of the run a name, which every record carries from now on in place of "train" and "eval".
+
+    It holds from the call on; as a context manager, until the block ends:
+
+        with Proxy.stage("validation"):
+            evaluate(model)
+
+    Args:
+        name: the name; None goes back to the mode of the model.
+
+    Raises:
+        SettingsTypeError: if `name` is no string.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, name: str | None) -> None:
+        if name is not None and not isinstance(name, str):
+            raise SettingsTypeError("name", name, "a string")
+        self._before = _installed.get().set_stage(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _installed.get().set_stage(self._before)
+
+
+def _watch_settings(
+    first: int | None,
+    every: int | None,
+    include: str | Iterable[str] | None,
+    exclude: str | Iterable[str] | None,
+) -> dict[str, Any]:
+    """The fields of `Watch` that are given.
+
+    Raises:
+        SettingsTypeError: if one is of the wrong type.
+        SettingsValueError: if a number is too small.
+    """
+    settings: dict[str, Any] = {}
+    for argument, number, least in (("first", first, 0), ("every", every, 1)):
+        if number is None:
+            continue
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise SettingsTypeError(argument, number, "a whole number")
+        if number < least:
+            raise SettingsValueError(argument, number, f"{least} or more")
+        settings[argument] = number
+    for argument, globs in (("include", include), ("exclude", exclude)):
+        if globs is None:
+            continue
+        given = [globs] if isinstance(globs, str) else list(globs) if isinstance(globs, Iterable) else [None]
+        if not all(isinstance(glob, str) for glob in given):
+            raise SettingsTypeError(argument, globs, "a string or several")
+        settings[argument] = tuple(given)
+    return settings
 
 
 def _path(logdir: str | os.PathLike[str]) -> str:

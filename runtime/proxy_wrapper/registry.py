@@ -27,7 +27,6 @@ class StateEntry:
     __slots__ = (
         "aliases",
         "bypasses_version",
-        "by_hand",
         "data_ptr",
         "has_been_nonfinite",
         "holder",
@@ -58,8 +57,6 @@ class StateEntry:
         # It may have changed around the version count; it has been seen to.
         self.suspected = False
         self.bypasses_version = False
-        # The program changes it in its training loop without an optimizer.
-        self.by_hand = False
         # The last step of an optimizer that changed it and was not recorded; -1 for none.
         self.unrecorded_step = -1
         self.watched = True
@@ -129,6 +126,17 @@ class ModuleEntry:
         self.registered = -1
         self.state: list[StateEntry] = []
         self.has_been_nonfinite = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the present iteration is one that is not recorded for this module."""
+        return self.level > self.configured_level
+
+    @property
+    def plain_name(self) -> str:
+        """The name without the words around a wrapper's: what `named_modules` is given for a root."""
+        prefix = f"{self.type_name}("
+        return self.name[len(prefix) : -1] if self.name.startswith(prefix) else self.name
 
     @property
     def root(self) -> ModuleEntry:
@@ -244,6 +252,7 @@ class Registry:
                     continue
                 state = StateEntry(self._next_state, entry, key, is_buffer=is_buffer)
                 self._next_state += 1
+                state.watched = entry.watch.chooses(state.name)
                 entry.state.append(state)
                 self.state[state.id] = state
                 self.bind(state, tensor)

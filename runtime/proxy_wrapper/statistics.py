@@ -147,6 +147,21 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
     return results
 
 
+def norms(tensors: Sequence[torch.Tensor]) -> list[Number]:
+    """The L2 norms of tensors on the CPU, of floating dtypes, to the bit as `summarize` finds them.
+
+    To be called inside `unobserved`.
+    """
+    found: list[Number] = [0.0] * len(tensors)
+    by_dtype: dict[torch.dtype, list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        by_dtype.setdefault(tensor.dtype, []).append(index)
+    for dtype, indices in by_dtype.items():
+        for index, norm in zip(indices, _norms([tensors[index] for index in indices], dtype), strict=True):
+            found[index] = as_number(norm.item())
+    return found
+
+
 def count_nonfinite(tensor: torch.Tensor) -> int:
     """How many elements of `tensor`, on the CPU, are NaN or infinite; one pass where there is none.
 

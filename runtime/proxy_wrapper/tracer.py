@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import platform
-import secrets
 import sys
-import threading
 import time
 from datetime import datetime, timezone
-from os import environ, getpid, getppid
+from os import getppid
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+import msgspec
 import torch
 from torch import nn
 
-from proxy_wrapper import __version__
 from proxy_wrapper.channel import Channel
 from proxy_wrapper.describe import Describer, is_plain
-from proxy_wrapper.events import FORMAT, Buffer, Module, Parameter, Problem, Run
+from proxy_wrapper.events import EVAL, TRAIN, Buffer, Module, Parameter, Problem, RunEnd
+from proxy_wrapper.launch import Launch
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, level_name
 from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
 from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry, named_modules
-from proxy_wrapper.sinks.json_lines import JsonLinesSink
+from proxy_wrapper.sinks.open_sink import open_sink
 from proxy_wrapper.statistics import summarize, unobserved
+from proxy_wrapper.thread_state import ThreadState
+from proxy_wrapper.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
@@ -51,26 +51,12 @@ class Interceptor(Protocol):
         """Leave PyTorch as it was found. Does nothing if it is."""
 
 
-class ThreadState(threading.local):
-    """What is known of the thread that looks at it."""
+class _Settings(NamedTuple):
+    """What a module inherits from the one above."""
 
-    def __init__(self) -> None:
-        self.stack: list[ActiveCall] = []
-        self.number = 0 if threading.current_thread() is threading.main_thread() else threading.get_native_id()
-        self.optimizer_location = 0
-        self.optimizer_began_us = 0
-        self.torch_calls = 0
-
-
-class ActiveCall:
-    """A call of a proxied module that has not returned."""
-
-    __slots__ = ("entry", "exception_id", "started_us")
-
-    def __init__(self, entry: ModuleEntry, started_us: int, exception_id: int) -> None:
-        self.entry = entry
-        self.started_us = started_us
-        self.exception_id = exception_id
+    channel: Channel
+    level: int
+    watch: Watch
 
 
 class Tracer:
@@ -84,11 +70,15 @@ class Tracer:
         self.describer = Describer()
         self.thread = ThreadState()
         self.step = 0
+        self.iteration = 0
+        self.stage: str | None = None
         self.active = True
         self.channels: dict[str, Channel] = {}
         self.interceptors: list[Interceptor] = []
         self.debug_interceptors: list[Interceptor] = []
         self.before_flush: Callable[[], None] | None = None
+        self.before_root_call: Callable[[], None] | None = None
+        self.after_backward: Callable[[int], None] | None = None
         self._observers: list[Observer] = []
         self._writers: list[TraceWriter] = []
         self._locations: dict[int, Location] = {}
@@ -96,11 +86,11 @@ class Tracer:
         self._reported: set[str] = set()
         self._adopted_ids: dict[str, int] = {}
         self._parent_pid = 0
+        self.is_sampling = False
         self._is_debugging = False
+        self._watches: set[Watch] = set()
         self._began_ns = time.perf_counter_ns()
-        began = datetime.now(timezone.utc)
-        self._started = began.isoformat(timespec="microseconds")
-        self.run = f"{began:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        self._started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
     # What time it is, and where events go.
 
@@ -140,7 +130,7 @@ class Tracer:
         self._reported.add(message)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or none at all.
             sys.stderr.write(f"proxy_wrapper: {message}\n")
-        self.broadcast(Problem(self.now_us(), self.step, message=message), level=WARNING)
+        self.broadcast(Problem(self.now_us(), self.step, stage=self.thread.stage, message=message), level=WARNING)
 
     def fail(self, error: Exception) -> None:
         """End all tracing after a mistake of our own; training goes on."""
@@ -157,6 +147,35 @@ class Tracer:
             "training goes on untraced. Please report this."
         )
 
+    def enter_root(self, *, training: bool) -> None:
+        """A thread calls a proxied module that no other proxied one is calling."""
+        thread = self.thread
+        thread.enter_root()
+        thread.mode = TRAIN if training else EVAL
+        thread.stage = self.stage or thread.mode
+        if self.before_root_call is not None:
+            self.before_root_call()
+
+    def set_stage(self, name: str | None) -> str | None:
+        """Call the stage `name` from now on, for all threads; None: after the mode of the model.
+
+        Returns:
+            What was set before.
+        """
+        before, self.stage = self.stage, name
+        self.thread.stage = name or self.thread.mode
+        return before
+
+    def end_step(self, *, ends_iteration: bool) -> None:
+        """Count a step of an optimizer, and turn recording off or on where a new iteration calls for it."""
+        self.step += 1
+        if ends_iteration:
+            self.iteration += 1
+            before, now = self.iteration - 1, self.iteration
+            if self.is_sampling and any(watch.records(before) != watch.records(now) for watch in self._watches):
+                self._note_levels()
+                self.install_interceptors()
+
     def flush(self) -> None:
         """Look at the model's state once more, and hand everything seen so far to the operating system."""
         if self.before_flush is not None and self.active:
@@ -168,10 +187,11 @@ class Tracer:
         for channel in list(self.channels.values()):
             channel.flush()
 
-    def close(self) -> None:
-        """Stop seeing, write everything, close every file."""
+    def close(self, reason: str, error: str = "") -> None:
+        """Stop seeing, write everything and at last why it ends (see `RunEnd`), close every file."""
         self.remove_interceptors()
         for channel in list(self.channels.values()):
+            channel.emit(RunEnd(self.now_us(), self.step, stage=self.thread.stage, reason=reason, error=error))
             channel.close()
         self.channels.clear()
         self._writers.clear()
@@ -179,20 +199,27 @@ class Tracer:
     # What is proxied.
 
     def attach(
-        self, module: nn.Module, *, recurse: bool, logdir: str | None, level: int | None, name: str | None
+        self,
+        module: nn.Module,
+        *,
+        recurse: bool,
+        logdir: str | None,
+        level: int | None,
+        name: str | None,
+        watch: Mapping[str, Any],
     ) -> None:
-        """Proxy `module`, or change the settings of one that is proxied already."""
+        """Proxy `module`, or change the settings of one that is proxied already; `watch` has fields of `Watch`."""
         if not self.active:
             return
         entry = self.registry.module_entry(module)
         location = self.locator.locate(2)
         if entry is None:
-            self._add_root(module, recurse=recurse, logdir=logdir, level=level, name=name, location=location)
+            self._add_root(module, recurse, logdir, level, name, watch, location)
         else:
-            self._change_settings(entry, logdir=logdir, level=level, recurse=recurse)
+            self._change_settings(entry, logdir=logdir, level=level, watch=watch, recurse=recurse)
             if recurse:
                 entry.recurses = True
-                self._add_tree(named_modules(module, entry.name), entry.channel, entry.level, entry.parent, location)
+                self._add_tree(named_modules(module, entry.name), _settings_of(entry), entry.parent, location)
         self._note_levels()
         self.install_interceptors()
 
@@ -220,7 +247,7 @@ class Tracer:
             inner = self.registry.module_entry(found.module)
             if inner is not None:
                 self._add_tree(
-                    named_modules(module, inner.root.name), inner.channel, inner.level, None, self.locator.locate(3)
+                    named_modules(module, inner.root.name), _settings_of(inner), None, self.locator.locate(3)
                 )
                 return self.registry.module_entry(module)
         self.registry.note_stranger(module)
@@ -242,8 +269,12 @@ class Tracer:
         """Work out, for each channel and for all, the closest level that a module in it has."""
         for channel in self.channels.values():
             channel.level = WARNING
+        self._watches.clear()
         for entry in self.registry:
+            self._watches.add(entry.watch)
+            entry.level = entry.configured_level if entry.watch.records(self.iteration) else WARNING
             entry.channel.level = min(entry.channel.level, entry.level)
+        self.is_sampling = any(watch.every > 1 for watch in self._watches)
         self._is_debugging = any(channel.level <= DEBUG for channel in self.channels.values())
 
     def remove_interceptors(self) -> None:
@@ -275,44 +306,38 @@ class Tracer:
         state.version = version_of(tensor)
         state.data_ptr = data_ptr_of(tensor)
 
-    # After a fork.
+    # Around a fork.
 
     def before_fork(self) -> None:
-        """Let no writer be in the middle of a line."""
+        """Let no thread of ours run."""
         for writer in self._writers:
-            writer.hold()
+            writer.pause()
 
-    def after_fork_in_parent(self) -> None:
-        """Go on."""
-        for writer in self._writers:
-            writer.release()
-
-    def after_fork_in_child(self, *, silent: bool) -> None:
-        """Go on in a file of its own, or not at all.
-
-        Args:
-            silent: whether the child is a worker that loads data, which is nobody's model.
-        """
+    def after_fork_in_child(self) -> None:
+        """Go on in a file of its own."""
         for writer in self._writers:
             writer.abandon()
-        if silent:
-            self.active = False
-            self.remove_interceptors()
-            return
         self._parent_pid = getppid()
         for channel in self.channels.values():
             channel.restart(lambda channel=channel: self._define_all(channel))  # type: ignore[misc]
+
+    def silence(self) -> None:
+        """See and write nothing in this process: it is a worker that loads data, which is nobody's model."""
+        self.active = False
+        self.remove_interceptors()
+        for writer in self._writers:
+            writer.abandon()
 
     # How modules come in.
 
     def _add_root(
         self,
         module: nn.Module,
-        *,
         recurse: bool,
         logdir: str | None,
         level: int | None,
         name: str | None,
+        watch: Mapping[str, Any],
         location: int,
     ) -> None:
         root_name = self.registry.unique_name(name or type(module).__name__)
@@ -321,17 +346,18 @@ class Tracer:
         inner = next(filter(None, (self.registry.module_entry(each.module) for each in tree)), None)
         # What is not said here holds as it does for what is proxied below.
         channel = inner.channel if logdir is None and inner is not None else self.channel(logdir or DEFAULT_LOGDIR)
-        entries = self._add_tree(tree, channel, DEFAULT_LEVEL if level is None else level, None, location)
+        settings = _Settings(channel, DEFAULT_LEVEL if level is None else level, Watch(**watch))
+        entries = self._add_tree(tree, settings, None, location)
         entries[0].recurses = recurse
         entries[0].own_level = level is not None
         entries[0].own_channel = logdir is not None
+        entries[0].own_watch = bool(watch)
         self.registry.forget_strangers()
 
     def _add_tree(
         self,
         tree: Sequence[tuple[nn.Module, str, nn.Module | None]],
-        channel: Channel,
-        level: int,
+        settings: _Settings,
         above: ModuleEntry | None,
         location: int,
     ) -> list[ModuleEntry]:
@@ -343,7 +369,7 @@ class Tracer:
             parent = registry.module_entry(parent_module) if parent_module is not None else above
             entry = registry.module_entry(module)
             if entry is None:
-                inherited = (parent.channel, parent.level) if parent is not None else (channel, level)
+                inherited = _settings_of(parent) if parent is not None else settings
                 entry = registry.add_module(module, name, parent, *inherited)
                 self._emit_module(entry, module, location)
             elif entry.parent is not parent or entry.name != name:
@@ -352,6 +378,7 @@ class Tracer:
                 self._emit_module(entry, module, location)
             for state in entry.state:
                 state.name = f"{entry.name}.{state.key}"
+                state.watched = entry.watch.chooses(state.name)
                 tensor = state.tensor()
                 if entry.id in renamed and tensor is not None:
                     self._emit_state(state, tensor)
@@ -367,12 +394,13 @@ class Tracer:
             top = top.parent
         top_module = top.module()
         if top_module is not None:
-            tree = named_modules(top_module, _plain_name(top))
+            tree = named_modules(top_module, top.plain_name)
             if any(found.module is module for found in tree):
-                self._add_tree(tree, top.channel, top.level, None, 0)
+                self._add_tree(tree, _settings_of(top), None, 0)
                 return self.registry.module_entry(module)
         name = f"{caller.name}.{type(module).__name__}"
-        entry = self.registry.add_module(module, name, caller, caller.channel, caller.level)
+        entry = self.registry.add_module(module, name, caller, *_settings_of(caller))
+        entry.level = caller.level
         # A module made anew in each forward pass is one thing to whoever reads the trace.
         if name in self._adopted_ids:
             entry.id = self._adopted_ids[name]
@@ -382,24 +410,33 @@ class Tracer:
         self.define_state(self.registry.add_state(entry))
         return entry
 
-    def _change_settings(self, entry: ModuleEntry, *, logdir: str | None, level: int | None, recurse: bool) -> None:
+    def _change_settings(
+        self, entry: ModuleEntry, *, logdir: str | None, level: int | None, watch: Mapping[str, Any], recurse: bool
+    ) -> None:
         """Set what is given on `entry`, and on all below it that have no setting of their own."""
+        changed = [entry]
         if level is not None:
-            entry.level, entry.own_level = level, True
+            entry.configured_level, entry.own_level = level, True
         if logdir is not None:
             entry.channel, entry.own_channel = self.channel(logdir), True
+        if watch:
+            entry.watch, entry.own_watch = msgspec.structs.replace(entry.watch, **watch), True
         module = entry.module()
-        if module is None or not recurse:
-            return
-        for found in named_modules(module, "")[1:]:
+        for found in named_modules(module, "")[1:] if module is not None and recurse else ():
             below = self.registry.module_entry(found.module)
             if below is not None and below.parent is not None:
                 if not below.own_level:
-                    below.level = below.parent.level
+                    below.configured_level = below.parent.configured_level
                 if not below.own_channel:
                     below.channel = below.parent.channel
-        if logdir is not None:
-            self._define_all(entry.channel)
+                if not below.own_watch:
+                    below.watch = below.parent.watch
+                changed.append(below)
+        for each in changed:
+            for state in each.state:
+                state.watched = each.watch.chooses(state.name)
+        if logdir is not None or level is not None or watch:
+            self._define(changed)
 
     # How definitions go out.
 
@@ -407,9 +444,13 @@ class Tracer:
         self._locations[location.id] = location
 
     def _define_all(self, channel: Channel) -> None:
-        for entry in self.registry:
+        self._define(entry for entry in self.registry if entry.channel is channel)
+
+    def _define(self, entries: Iterable[ModuleEntry]) -> None:
+        """Send the definitions of modules, and of the parameters and buffers that they hold."""
+        for entry in entries:
             module = entry.module()
-            if entry.channel is not channel or module is None:
+            if module is None:
                 continue
             self._emit_module(entry, module, 0)
             for state in entry.state:
@@ -427,10 +468,12 @@ class Tracer:
                 type=entry.type_name,
                 root=entry.root.id,
                 parent=parent.id if parent is not None else 0,
-                level=level_name(entry.level),
+                level=level_name(entry.configured_level),
                 parameters=parameters,
                 location=location,
                 time_us=self.now_us(),
+                first=entry.watch.first,
+                every=entry.watch.every,
             ),
             location,
         )
@@ -448,34 +491,21 @@ class Tracer:
                 aliases=list(state.aliases),
                 statistics=state.statistics,  # type: ignore[arg-type]
                 time_us=self.now_us(),
+                watched=state.watched,
             )
         )
 
     # How traces begin.
 
     def _open_sink(self, logdir: str) -> Sink:
-        run = Run(
-            format=FORMAT,
-            run=self.run,
-            started=self._started,
-            pid=getpid(),
-            script=sys.argv[0] if sys.argv else "",
-            argv=sys.argv[1:],
-            python=platform.python_version(),
-            torch=str(torch.__version__),
-            version=__version__,
-            rank=_environment_number("RANK", 0),
-            world_size=_environment_number("WORLD_SIZE", 1),
-            parent_pid=self._parent_pid,
-        )
-        if logdir.endswith(".log"):
-            from proxy_wrapper.sinks.text_log import TextLogSink  # Few runs need the text form.
-
-            return TextLogSink(logdir, run)
-        return JsonLinesSink(logdir, run)
+        return open_sink(logdir, Launch.of_this_process().announce(), self._started, self._parent_pid)
 
     def _report_loss(self, logdir: str, message: str) -> None:
         self.report(f"{logdir}: {message}")
+
+
+def _settings_of(entry: ModuleEntry) -> _Settings:
+    return _Settings(entry.channel, entry.configured_level, entry.watch)
 
 
 def version_of(tensor: torch.Tensor) -> int:
@@ -496,12 +526,6 @@ def data_ptr_of(tensor: torch.Tensor) -> int:
         return 0
 
 
-def _plain_name(entry: ModuleEntry) -> str:
-    """The name that `named_modules` was given for a root, without the words around a wrapper's."""
-    prefix = f"{entry.type_name}("
-    return entry.name[len(prefix) : -1] if entry.name.startswith(prefix) else entry.name
-
-
 def _elements(module: nn.Module) -> int:
     """How many elements the parameters of `module` itself have; lazy ones, none."""
     registered = module.__dict__.get("_parameters")
@@ -513,11 +537,3 @@ def _elements(module: nn.Module) -> int:
             except (ValueError, RuntimeError):
                 continue
     return total
-
-
-def _environment_number(name: str, default: int) -> int:
-    """What launchers such as torchrun put there; read for the trace's file name, never recorded otherwise."""
-    try:
-        return int(environ[name])
-    except (KeyError, ValueError):
-        return default

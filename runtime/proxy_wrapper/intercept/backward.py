@@ -49,21 +49,22 @@ class BackwardCalls:
     def _replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def replacement(*args: Any, **kwargs: Any) -> Any:
-            began = self._begin(name, args, kwargs)
+            began, location = self._begin(name, args, kwargs)
             raised = True
             try:
                 result = original(*args, **kwargs)
                 raised = False
             finally:
-                self._end(began, raised)
+                self._end(name, began, location, raised)
             return result
 
         return replacement
 
-    def _begin(self, name: str, args: Any, kwargs: dict[str, Any]) -> int:
+    def _begin(self, name: str, args: Any, kwargs: dict[str, Any]) -> tuple[int, int]:
+        """When the pass began, and where it was called."""
         tracer = self._tracer
         if not tracer.active:
-            return 0
+            return 0, 0
         try:
             now = tracer.now_us()
             location = tracer.locator.locate(2)
@@ -77,17 +78,20 @@ class BackwardCalls:
             tracer.broadcast(event, location, level=INFO)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
-            return 0
-        return now
+            return 0, 0
+        return now, location
 
-    def _end(self, began: int, raised: bool) -> None:
+    def _end(self, name: str, began: int, location: int, raised: bool) -> None:
         tracer = self._tracer
         if not tracer.active:
             return
         try:
             now = tracer.now_us()
             thread = tracer.thread
-            event = BackwardEnd(now, tracer.step, 0, 0, thread.number, thread.stage, now - began, raised)
-            tracer.broadcast(event, level=INFO)
+            event = BackwardEnd(now, tracer.step, 0, location, thread.number, thread.stage, now - began, raised)
+            tracer.broadcast(event, location, level=INFO)
+            if name == "backward" and tracer.after_backward is not None and not raised:
+                with torch._C.DisableTorchFunction():
+                    tracer.after_backward(location)
         except Exception as error:  # noqa: BLE001
             tracer.fail(error)

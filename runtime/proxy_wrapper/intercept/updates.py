@@ -1,51 +1,51 @@
-"""Sees gradients and the changes of parameters and buffers, at each step of an optimizer.
+"""Sees gradients and the changes of parameters and buffers, at each step of an optimizer and between steps.
 
-PyTorch's global optimizer hooks say when; `Tensor._version`, the address of the values and the identity of the
-tensor say what has changed otherwise since the last look.
+PyTorch's global optimizer hooks say when an optimizer steps; `StateChanges` finds what changes otherwise, and
+`HandTraining` the gradients where there is no optimizer.
 """
 
 from __future__ import annotations
 
+import weakref
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from proxy_wrapper.events import Gradient, NonFinite, OptimizerStep, OptimizerStepEnd, Update
+from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
+from proxy_wrapper.intercept.hand_training import HandTraining
+from proxy_wrapper.intercept.state_changes import StateChanges
+from proxy_wrapper.intercept.state_records import StateRecords
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.statistics import PendingStatistics, summarize, unobserved
-from proxy_wrapper.tracer import data_ptr_of, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch.utils.hooks import RemovableHandle
 
-    from proxy_wrapper.events import Statistics
     from proxy_wrapper.registry import StateEntry
-    from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.tracer import Tracer
 
 
-_SMALL_BUFFER: Final = 1 << 16
-"""Up to this many elements a buffer is looked at each time: `batch_norm` changes running statistics behind the
-version count."""
-
-
 class Updates:
-    """Makes `OptimizerStep`, `Gradient`, `Update` and `OptimizerStepEnd` events, and `NonFinite` ones for them."""
+    """Makes `OptimizerStep` and `OptimizerStepEnd` events, and says when to look for gradients and changes."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
+        self._records = StateRecords(tracer)
+        self._changes = StateChanges(tracer, self._records)
+        self._by_hand = HandTraining(tracer, self._records)
+        self._iterations = IterationCount()
+        # Once it has updated a proxied model, an optimizer that no longer does is worth a record: the parameters were
+        # replaced, and it goes on with the old ones.
+        self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._handles: list[RemovableHandle] = []
 
     def install(self) -> None:
         """Register the hooks."""
         if not self._handles:
             self._handles = [
-                register_optimizer_step_pre_hook(self._before),
-                register_optimizer_step_post_hook(self._after),
+                register_optimizer_step_pre_hook(self.before_step),
+                register_optimizer_step_post_hook(self.after_step),
             ]
 
     def remove(self) -> None:
@@ -54,45 +54,34 @@ class Updates:
         for handle in handles:
             handle.remove()
 
-    def look(self) -> None:
-        """Record what has changed outside of any optimizer since the last look."""
-        tracer = self._tracer
-        changed: list[tuple[StateEntry, torch.Tensor, str]] = []
-        for entry in tracer.registry:
-            module = entry.module()
-            if module is None:
-                continue
-            tracer.define_new_state(entry, module)
-            for state in entry.state:
-                tensor = state.tensor()
-                if tensor is not None:
-                    cause = self._cause(state, tensor)
-                    if cause:
-                        changed.append((state, tensor, cause))
-        if changed:
-            self._record_updates(changed, 0)
+    def before_root_call(self) -> None:
+        """Record what has changed since the last call of a module, if no step of an optimizer came between."""
+        changed = self._changes.glance(trains_by_hand=self._by_hand.is_by_hand)
+        if self._by_hand.ends_step(changed):
+            for state in self._tracer.registry.state.values() if self._tracer.is_sampling else ():
+                if state.holder.is_paused and not state.is_buffer:
+                    state.unrecorded_step = self._tracer.step
+            self._tracer.end_step(ends_iteration=True)
+            self._changes.follow_step()
 
-    def _cause(self, state: StateEntry, tensor: torch.Tensor) -> str:
-        """Why `tensor` may have other values than at the last look; "" if it has the same."""
-        if id(tensor) != state.identity:
-            self._tracer.registry.bind(state, tensor)
-            return "replaced"
-        if version_of(tensor) != state.version:
-            return "in-place"
-        if state.suspected or data_ptr_of(tensor) != state.data_ptr:
-            return "data"
-        if state.is_buffer and tensor.is_floating_point() and tensor.numel() <= _SMALL_BUFFER:
-            return "data"
-        return ""
+    def after_backward(self, location: int) -> None:
+        """Record gradients that no optimizer will take."""
+        self._by_hand.after_backward(location)
 
-    def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def before_flush(self) -> None:
+        """Record the state that the model is in."""
+        self._changes.look(is_last=True)
+
+    def before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Record that `optimizer` steps. `args` are those of `step`, the optimizer first."""
         try:
             with torch._C.DisableTorchFunction():
                 self._begin(optimizer, _has_closure(args, kwargs))
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
-    def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Record that `optimizer` has stepped, and what that has changed."""
         try:
             with torch._C.DisableTorchFunction():
                 self._end(optimizer, _has_closure(args, kwargs))
@@ -101,37 +90,60 @@ class Updates:
 
     def _begin(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         states = self._states(optimizer)
-        if not states:
+        if states:
+            self._known.add(optimizer)
+        elif optimizer not in self._known:
+            return
+        self._by_hand.note_optimizer()
+        recorded = self._recorded(states)
+        if states and not recorded:
             return
         tracer = self._tracer
         began = tracer.thread.optimizer_began_us = tracer.now_us()
         location = tracer.locator.locate(3)
         tracer.thread.optimizer_location = location
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
-        event = OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states))
-        for channel in {state.holder.channel for state, _ in states if state.holder.level <= INFO}:
-            channel.emit(event, location)
-        self.look()
+        self._emit(OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states)), recorded)
+        self._changes.look()
         if not has_closure:
-            self._record_gradients(states, location)
+            self._records.send_gradients(self._records.gradients(recorded, location))
 
     def _end(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
-        states = self._states(optimizer)
-        if not states:
+        if optimizer not in self._known:
             return
+        states = self._states(optimizer)
+        tracer = self._tracer
+        recorded = self._recorded(states)
+        if len(recorded) < len(states):
+            for state, _ in states:
+                if state.holder.is_paused:
+                    state.unrecorded_step = tracer.step
+        if recorded or not states:
+            self._record_step(optimizer, recorded, has_closure)
+        tracer.end_step(ends_iteration=self._iterations.is_ended_by(optimizer))
+
+    def _record_step(
+        self, optimizer: torch.optim.Optimizer, recorded: list[tuple[StateEntry, torch.Tensor]], has_closure: bool
+    ) -> None:
         tracer = self._tracer
         location = tracer.thread.optimizer_location
         tracer.thread.optimizer_location = 0
         if has_closure:  # Only now: it is the closure that made the gradients.
-            self._record_gradients(states, location)
-        self._record_updates([(state, tensor, "step") for state, tensor in states], location)
+            self._records.send_gradients(self._records.gradients(recorded, location))
+        for state, _ in recorded:
+            state.unrecorded_step = -1
+        self._records.record_updates([(state, tensor, "step") for state, tensor in recorded if state.watched], location)
         now = tracer.now_us()
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         duration = now - tracer.thread.optimizer_began_us
-        event = OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration)
-        for channel in {state.holder.channel for state, _ in states if state.holder.level <= INFO}:
-            channel.emit(event, location)
-        tracer.step += 1
+        self._emit(OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration), recorded)
+
+    def _emit(self, event: OptimizerStep | OptimizerStepEnd, recorded: list[tuple[StateEntry, torch.Tensor]]) -> None:
+        """Send what concerns the modules of `recorded`; if there are none, everybody."""
+        if not recorded:
+            self._tracer.broadcast(event, event.location, level=INFO)
+        for channel in {state.holder.channel for state, _ in recorded if state.holder.level <= INFO}:
+            channel.emit(event, event.location)
 
     def _states(self, optimizer: torch.optim.Optimizer) -> list[tuple[StateEntry, torch.Tensor]]:
         """The proxied parameters that `optimizer` updates, in its order."""
@@ -143,105 +155,33 @@ class Updates:
                 found.append((state, tensor))
         return found
 
-    def _record_gradients(self, states: Sequence[tuple[StateEntry, torch.Tensor]], location: int) -> None:
-        tracer = self._tracer
-        with unobserved() as readable:
-            gradients = [_gradient_of(tensor) for _, tensor in states]
-            statistics = summarize(gradients if readable else [None] * len(gradients))
-        now, step, thread, stage = tracer.now_us(), tracer.step, tracer.thread.number, tracer.thread.stage
-        for (state, _), gradient, numbers in zip(states, gradients, statistics, strict=True):
-            if state.holder.level <= INFO:
-                module = state.holder.id
-                event = Gradient(now, step, module, location, thread, stage, state.id, numbers)  # type: ignore[arg-type]
-                state.holder.channel.emit(event, location)
-            if gradient is not None:
-                self._check(state, "gradient", gradient, numbers, location)
-
-    def _record_updates(self, changed: Sequence[tuple[StateEntry, torch.Tensor, str]], location: int) -> None:
-        tracer = self._tracer
-        with unobserved() as readable:
-            statistics = summarize([tensor if readable else None for _, tensor, _ in changed])
-            now, step, thread, stage = tracer.now_us(), tracer.step, tracer.thread.number, tracer.thread.stage
-            for (state, tensor, cause), numbers in zip(changed, statistics, strict=True):
-                version = version_of(tensor)
-                has_same_values = numbers is not None and numbers == state.statistics
-                if cause == "data" and (has_same_values or numbers is None):
-                    self._note(state, tensor, version, numbers)
-                    continue
-                if cause == "step" and version == state.version and has_same_values:
-                    cause = "unchanged"  # noqa: PLW2901
-                words = tracer.describer.describe(tensor) if cause == "replaced" else ""
-                self._note(state, tensor, version, numbers)
-                if state.holder.level <= INFO:
-                    state.holder.channel.emit(
-                        Update(
-                            now,
-                            step,
-                            state.holder.id,
-                            location,
-                            thread,
-                            stage,
-                            state.id,
-                            numbers,  # type: ignore[arg-type]
-                            version,
-                            cause,
-                            words,
-                        ),
-                        location,
-                    )
-                self._check(state, "buffer" if state.is_buffer else "parameter", tensor, numbers, location)
-
-    @staticmethod
-    def _note(state: StateEntry, tensor: torch.Tensor, version: int, numbers: PendingOr) -> None:
-        state.version = version
-        state.data_ptr = data_ptr_of(tensor)
-        state.statistics = numbers
-        state.suspected = False
-
-    def _check(self, state: StateEntry, where: str, tensor: torch.Tensor, numbers: PendingOr, location: int) -> None:
-        """Say so at the first non-finite value of this tensor."""
-        if numbers is None or where in state.has_been_nonfinite:
-            return
-        if isinstance(numbers, PendingStatistics):
-            count: Any = _PendingNonFinite(numbers)
-        elif numbers.nonfinite:
-            state.has_been_nonfinite.add(where)
-            count = numbers.nonfinite
-        else:
-            return
-        tracer = self._tracer
-        state.holder.channel.emit(
-            NonFinite(
-                tracer.now_us(),
-                tracer.step,
-                state.holder.id,
-                location,
-                tracer.thread.number,
-                tracer.thread.stage,
-                where,
-                state.id,
-                count,
-                tracer.describer.describe(tensor),
-            ),
-            location,
-        )
+    def _recorded(self, states: list[tuple[StateEntry, torch.Tensor]]) -> list[tuple[StateEntry, torch.Tensor]]:
+        """Those of modules that the present iteration is recorded for."""
+        if not self._tracer.is_sampling:
+            return states
+        return [(state, tensor) for state, tensor in states if not state.holder.is_paused]
 
 
-class _PendingNonFinite:
-    """The count in statistics that are still on their way."""
+class IterationCount:
+    """Tells which steps end an iteration, in programs with any number of optimizers: those of the one that leads.
 
-    __slots__ = ("_statistics",)
+    The first to step leads, until another steps twice without it.
+    """
 
-    def __init__(self, statistics: PendingStatistics) -> None:
-        self._statistics = statistics
+    def __init__(self) -> None:
+        self._leader: weakref.ref[torch.optim.Optimizer] | None = None
+        self._followers: set[int] = set()
 
-    def resolve(self) -> int:
-        resolved: Statistics = self._statistics.resolve()
-        return resolved.nonfinite
-
-
-def _gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    return tensor.grad if tensor.is_leaf else None
+    def is_ended_by(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the step that `optimizer` has just made ends an iteration."""
+        leader = self._leader() if self._leader is not None else None
+        if leader is not None and leader is not optimizer and id(optimizer) not in self._followers:
+            self._followers.add(id(optimizer))
+            return False
+        if leader is not optimizer:
+            self._leader = weakref.ref(optimizer)
+        self._followers.clear()
+        return True
 
 
 def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -101,6 +101,7 @@ def test_the_first_non_finite_output_is_reported_once_a_module(logdir: str, seen
         model(images())
     found = [event for event in seen.events if isinstance(event, NonFinite)]
     assert [(event.module, event.where, event.count, event.type) for event in found] == [
+        (4, "parameter", 1, "float32[10, 8]"),
         (4, "output", 4, "float32[4, 10]"),
         (5, "output", 4, "float32[4, 10]"),
     ]

@@ -195,3 +195,17 @@ def test_optimizers_of_other_models_leave_nothing(logdir: str, seen: MemoryObser
     other(images().flatten(1)).sum().backward()
     optimizer.step()
     assert len([e for e in seen.events if isinstance(e, (OptimizerStep, Gradient, Update))]) == before
+
+
+def test_an_optimizer_whose_parameters_have_left_the_model_is_seen_to_update_nothing(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        F.cross_entropy(model(images()), labels()).backward()
+        optimizer.step()
+        for module in (model.first, model.rest[0]):
+            module.weight = nn.Parameter(module.get_parameter("weight").detach().clone())
+            module.bias = nn.Parameter(module.get_parameter("bias").detach().clone())
+    assert [event.tensors for event in seen.events if isinstance(event, OptimizerStep)] == [4, 0]

@@ -1,0 +1,171 @@
+"""Finds out which parameters and buffers have changed outside of any optimizer, whichever way.
+
+A version count that moved, another tensor under the name, or values at another address tell at once. What goes around
+the version count (`p.data.clamp_()`, a NumPy view, another process) shows in the values alone, and to compare the
+values of a whole model before each step would cost as much as a third of its statistics. A program that does such
+things does them in its loop, though: so all tensors are compared at the first looks, a part of them at each later one,
+and those found to have changed that way at every one from then on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from proxy_wrapper.events import Statistics
+from proxy_wrapper.statistics import has_values, norms, unobserved
+from proxy_wrapper.tracer import data_ptr_of, version_of
+
+if TYPE_CHECKING:
+    from proxy_wrapper.intercept.state_records import StateRecords
+    from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.tracer import Tracer
+
+_FIRST_LOOKS: Final = 4
+"""The looks at which the values of all tensors are compared."""
+
+_ROUND: Final = 16
+"""How many later looks it takes to compare every tensor once."""
+
+_SMALL_BUFFER: Final = 1 << 16
+"""Up to this many elements a buffer is looked at each time: `batch_norm` changes running statistics behind the
+version count."""
+
+_NORMED: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+class StateChanges:
+    """Looks at all state of all proxied modules, and has recorded what has changed."""
+
+    def __init__(self, tracer: Tracer, records: StateRecords) -> None:
+        self._tracer = tracer
+        self._records = records
+        self._looks = 0
+        self._glances = 0
+        self._glanced_step = -1
+        self._threads = torch.get_num_threads()
+
+    def look(self, *, is_last: bool = False) -> None:
+        """Record what has changed since the last look.
+
+        Args:
+            is_last: whether nobody will look again. Then every value is compared, and steps that were left out by
+                `every` are recorded, so that the trace ends with the state that the model was left in.
+        """
+        tracer = self._tracer
+        changed: list[tuple[StateEntry, torch.Tensor, str]] = []
+        suspects: list[tuple[StateEntry, torch.Tensor]] = []
+        compares = self._are_norms_comparable()
+        turn, self._looks = self._looks, self._looks + 1
+        compares_all = compares and (is_last or turn < _FIRST_LOOKS)
+        for entry in tracer.registry:
+            module = entry.module()
+            if module is None:
+                continue
+            tracer.define_new_state(entry, module)
+            for state in entry.state:
+                tensor = state.tensor()
+                if tensor is None:
+                    continue
+                cause = self._cause(state, tensor)
+                if not state.watched or (state.unrecorded_step >= 0 and not is_last):
+                    continue
+                if cause:
+                    changed.append((state, tensor, "step" if state.unrecorded_step >= 0 else cause))
+                elif compares and _is_changed_by_kernels(state, tensor):
+                    changed.append((state, tensor, "data"))
+                elif compares_all or (compares and (state.bypasses_version or (state.id + turn) % _ROUND == 0)):
+                    suspects.append((state, tensor))
+        changed.extend(self._changed_among(suspects))
+        if changed:
+            self._records.record_updates(changed, 0)
+
+    def glance(self, *, trains_by_hand: bool) -> list[StateEntry]:
+        """Before a module is called from outside: record changes since the last call, if no step came between.
+
+        This is how a program that trains without an optimizer is seen, one that clips weights in a loop of its own,
+        and one that loads weights before it evaluates. It costs a look at each version, so buffers are left to `look`.
+
+        Args:
+            trains_by_hand: whether the program trains without an optimizer, so that what has changed in iterations
+                that are not recorded is not left for its next step.
+
+        Returns:
+            The parameters that have changed.
+        """
+        tracer = self._tracer
+        if tracer.step != self._glanced_step:
+            self._glanced_step = tracer.step
+            return []
+        self._glances += 1
+        compares_all = self._glances <= _FIRST_LOOKS
+        changed: list[tuple[StateEntry, torch.Tensor, str]] = []
+        suspects: list[tuple[StateEntry, torch.Tensor]] = []
+        for state in list(tracer.registry.state.values()):
+            if state.is_buffer or not state.watched or state.holder.is_paused:
+                continue
+            if state.unrecorded_step >= 0 and not trains_by_hand:
+                continue
+            tensor = state.tensor()
+            if tensor is None:
+                continue
+            cause = self._cause(state, tensor)
+            if cause:
+                changed.append((state, tensor, cause))
+            elif compares_all or state.bypasses_version:
+                suspects.append((state, tensor))
+        if suspects and self._are_norms_comparable():
+            changed.extend(self._changed_among(suspects))
+        for state, _, _ in changed:
+            state.unrecorded_step = -1
+        if changed:
+            self._records.record_updates(changed, 0)
+        return [state for state, _, _ in changed]
+
+    def follow_step(self) -> None:
+        """Let the next glance follow upon the present step."""
+        self._glanced_step = self._tracer.step
+
+    def _cause(self, state: StateEntry, tensor: torch.Tensor) -> str:
+        """What tells without a look at the values that `tensor` may have others than last time; "" if nothing does."""
+        if id(tensor) != state.identity:
+            self._tracer.registry.bind(state, tensor)
+            return "replaced"
+        if version_of(tensor) != state.version:
+            return "in-place"
+        if state.suspected or data_ptr_of(tensor) != state.data_ptr:
+            return "data"
+        return ""
+
+    def _changed_among(
+        self, suspects: list[tuple[StateEntry, torch.Tensor]]
+    ) -> list[tuple[StateEntry, torch.Tensor, str]]:
+        """Those whose norm is not what it was; on an accelerator all of them: their numbers are compared later."""
+        hosted = []
+        changed = []
+        for state, tensor in suspects:
+            known = state.statistics
+            if isinstance(known, Statistics):
+                if tensor.dtype in _NORMED and known.norm is not None and has_values(tensor):
+                    hosted.append((state, tensor, known.norm))
+            elif known is not None:
+                changed.append((state, tensor, "data"))
+        if hosted:
+            with unobserved() as readable:
+                found = norms([tensor for _, tensor, _ in hosted]) if readable else []
+            changed.extend(
+                (state, tensor, "data")
+                for (state, tensor, before), norm in zip(hosted, found, strict=False)
+                if norm != before
+            )
+        return changed
+
+    def _are_norms_comparable(self) -> bool:
+        """Whether the numbers of the last look were summed up in the same order as they would be now."""
+        before, self._threads = self._threads, torch.get_num_threads()
+        return before == self._threads
+
+
+def _is_changed_by_kernels(state: StateEntry, tensor: torch.Tensor) -> bool:
+    return state.is_buffer and tensor.is_floating_point() and tensor.numel() <= _SMALL_BUFFER

@@ -1,0 +1,58 @@
+"""What a thread is doing: the proxied modules that it is calling, and the stage that it is in."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from proxy_wrapper.events import TRAIN
+
+if TYPE_CHECKING:
+    from proxy_wrapper.registry import ModuleEntry
+
+
+class ThreadState(threading.local):
+    """What is known of the thread that looks at it."""
+
+    def __init__(self) -> None:
+        self.stack: list[ActiveCall] = []
+        self.number = 0 if threading.current_thread() is threading.main_thread() else threading.get_native_id()
+        self.optimizer_location = 0
+        self.optimizer_began_us = 0
+        self.torch_calls = 0
+        self.mode = TRAIN
+        self.stage = TRAIN
+        self.checked: set[int] = set()
+        self._ordinals: dict[tuple[int, str], int] = {}
+        self._ordinals_step = 0
+
+    def enter_root(self) -> None:
+        """Begin to count anew: a module is called that no other proxied one is calling."""
+        self.checked.clear()
+        self._ordinals.clear()
+
+    def ordinal(self, location: int, target: str, step: int) -> int:
+        """How often `target` was called at `location` before, in the same call of the enclosing module."""
+        if self.stack:
+            counts = self.stack[-1].ordinals
+        else:
+            if step != self._ordinals_step:
+                self._ordinals_step = step
+                self._ordinals.clear()
+            counts = self._ordinals
+        key = (location, target)
+        ordinal = counts.get(key, 0)
+        counts[key] = ordinal + 1
+        return ordinal
+
+
+class ActiveCall:
+    """A call of a proxied module that has not returned."""
+
+    __slots__ = ("entry", "exception_id", "ordinals", "started_us")
+
+    def __init__(self, entry: ModuleEntry, started_us: int, exception_id: int) -> None:
+        self.entry = entry
+        self.started_us = started_us
+        self.exception_id = exception_id
+        self.ordinals: dict[tuple[int, str], int] = {}

@@ -1,0 +1,46 @@
+"""Which steps are recorded, and which parameters and buffers are watched."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Watch(msgspec.Struct, frozen=True, gc=False):
+    """What was asked for of a module, and of all below it that were not asked for anything else.
+
+    An iteration is a step of the optimizer that stepped first: in a program with several optimizers, whatever happens
+    between two of its steps belongs to the same one.
+
+    Args:
+        first: iterations at the start that are all recorded.
+        every: after those, each `every`-th is.
+        include: globs of the parameters and buffers that are watched; none given, all are.
+        exclude: globs of those that are not.
+    """
+
+    first: int = 0
+    every: int = 1
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def records(self, iteration: int) -> bool:
+        """Whether what happens in `iteration`, counted from 0, is recorded."""
+        return iteration < self.first or (iteration - self.first) % self.every == 0
+
+    def chooses(self, name: str) -> bool:
+        """Whether the tensor of state `name`, of the root's name and the `state_dict` name, is watched.
+
+        A glob may be written for the whole name ("model.encoder.*") or without the root's ("encoder.*").
+        """
+        names = (name, name.partition(".")[2])
+        return (not self.include or _matches(names, self.include)) and not _matches(names, self.exclude)
+
+
+def _matches(names: Sequence[str], globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for name in names for glob in globs)

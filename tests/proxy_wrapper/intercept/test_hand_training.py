@@ -1,0 +1,130 @@
+"""Programs that train without an optimizer of PyTorch's: gradients, updates and steps are seen all the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import Gradient, OptimizerStep, Parameter, Update
+from tests.proxy_wrapper.programs import Plain, images, labels, state_of, train
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.observers.memory import MemoryObserver
+
+
+def subtract(parameter: nn.Parameter) -> None:
+    with torch.no_grad():
+        parameter -= 0.1 * parameter.grad  # type: ignore[operator, misc]
+
+
+def subtract_from_data(parameter: nn.Parameter) -> None:
+    parameter.data -= 0.1 * parameter.grad.data  # type: ignore[union-attr]
+
+
+def add_to_data(parameter: nn.Parameter) -> None:
+    parameter.data.add_(parameter.grad, alpha=-0.1)  # type: ignore[arg-type]
+
+
+class Lion:
+    """An optimizer that is none of `torch.optim.Optimizer`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._parameters = list(model.parameters())
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for parameter in self._parameters:
+            if parameter.grad is not None:
+                parameter.sub_(parameter.grad.sign(), alpha=0.01)
+
+
+def train_by_hand(model: nn.Module, update: Callable[[nn.Parameter], None], steps: int) -> list[torch.Tensor]:
+    gradients = []
+    for _ in range(steps):
+        model.zero_grad()
+        F.cross_entropy(model(images()), labels()).backward()
+        for parameter in model.parameters():
+            update(parameter)
+        gradients.append(next(model.parameters()).grad.clone())  # type: ignore[union-attr]
+    return gradients
+
+
+@pytest.mark.parametrize("update", [subtract, subtract_from_data, add_to_data])
+def test_every_update_and_gradient_is_seen(
+    update: Callable[[nn.Parameter], None], logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    gradients = train_by_hand(model, update, steps=10)
+    Proxy.flush()
+    names = {event.id: event.name for event in seen.events if isinstance(event, Parameter)}
+    for name, _ in model.named_parameters():
+        updates = [event for event in seen.events if isinstance(event, Update) and names[event.tensor] == f"net.{name}"]
+        assert [event.step for event in updates] == list(range(10))
+    first = [e for e in seen.events if isinstance(e, Gradient) and names[e.tensor] == "net.first.weight"]
+    assert [event.step for event in first] == list(range(10))
+    for event, gradient in zip(first, gradients, strict=True):
+        assert event.statistics is not None
+        assert event.statistics.maximum == gradient.max().item()
+        assert event.location
+
+
+def test_an_optimizer_of_the_program_s_own_is_seen_by_what_it_changes(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir)
+    optimizer = Lion(model)
+    for _ in range(5):
+        model.zero_grad()
+        F.cross_entropy(model(images()), labels()).backward()
+        optimizer.step()
+    Proxy.flush()
+    assert {event.step for event in seen.events if isinstance(event, Gradient)} == set(range(5))
+    assert {event.step for event in seen.events if isinstance(event, Update)} == set(range(5))
+
+
+def test_sampling_counts_steps_by_hand(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir, every=4)
+    train_by_hand(model, subtract, steps=10)
+    Proxy.flush()
+    assert 5 not in {event.step for event in seen.events if isinstance(event, Update)}
+    assert {0, 4, 8} <= {event.step for event in seen.events if isinstance(event, Update)}
+
+
+def test_with_an_optimizer_a_gradient_is_recorded_once_a_step(logdir: str, seen: MemoryObserver) -> None:
+    train(Proxy.Proxy(Plain(), recurse=True, logdir=logdir), steps=3)
+    steps = [event.step for event in seen.events if isinstance(event, Gradient)]
+    assert steps == sorted([0, 1, 2] * 4)
+    assert len([event for event in seen.events if isinstance(event, OptimizerStep)]) == 3
+
+
+def test_evaluation_is_no_training(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir)
+    for _ in range(3):
+        decay_without_backward(model)
+        model(images())
+    assert {event.step for event in seen.events if isinstance(event, Update)} == {0}
+    assert not any(isinstance(event, Gradient) for event in seen.events)
+
+
+def decay_without_backward(model: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.9)
+
+
+@pytest.mark.parametrize("update", [subtract, subtract_from_data, add_to_data])
+def test_training_by_hand_gives_the_same_bits(update: Callable[[nn.Parameter], None], logdir: str, level: str) -> None:
+    def run(trace: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = Plain()
+        if trace:
+            Proxy.Proxy(model, recurse=True, logdir=logdir, log_level=level)
+        gradients = train_by_hand(model, update, steps=8)
+        return [*gradients, *state_of(model), torch.get_rng_state()]
+
+    assert all(torch.equal(a, b) for a, b in zip(run(trace=False), run(trace=True), strict=True))
