@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import Annotated, Final, cast
 
 import typer
 
+from proxy_trace.export_command import EXPORT_HELP, export
+from proxy_trace.options import Format, FormatOption, RankOption, RunArgument, print_lines, run_or_default
 from proxy_wrapper import __version__
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-_DEFAULT_RUN: Final = "proxy_trace"
 _WRONG_INPUT: Final = 2
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
-_READER_GONE: Final = 141  # 128 + SIGPIPE
 
 _HELP = """
 Read what an instrumented script has left behind.
@@ -93,28 +87,6 @@ app = typer.Typer(
 )
 
 
-class Format(str, Enum):
-    """The values of `--format`."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-RunArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="RUN",
-        help=f"A run directory, one of its .jsonl files, or the logdir (its newest run). Default: ./{_DEFAULT_RUN}",
-        show_default=False,
-    ),
-]
-FormatOption = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
-RankOption = Annotated[
-    int | None,
-    typer.Option("--rank", metavar="N", min=0, help="Only what rank N of the run recorded.", show_default=False),
-]
-
-
 def _print_version(value: bool) -> None:
     if value:
         typer.echo(f"proxy-trace {__version__}")
@@ -145,15 +117,15 @@ def summary(run: RunArgument = None, output: FormatOption = Format.TEXT, rank: R
     from proxy_trace.summary_text import summary_lines
     from proxy_trace.trace import Trace
 
-    trace = Trace.open(_run_or_default(run))
+    trace = Trace.open(run_or_default(run))
     if rank is not None:
         trace = trace.of_rank(rank)
     with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
         result = summarize(trace, on_progress)
     if output is Format.JSON:
-        _print_lines([msgspec.json.format(msgspec.json.encode(result)).decode()])
+        print_lines([msgspec.json.format(msgspec.json.encode(result)).decode()])
     else:
-        _print_lines(summary_lines(result, Palette.for_stream(sys.stdout), tables_of_all=rank is not None))
+        print_lines(summary_lines(result, Palette.for_stream(sys.stdout), tables_of_all=rank is not None))
 
 
 @app.command(help=_SHOW_HELP)
@@ -209,18 +181,18 @@ def show(
     from proxy_trace.trace import Trace
 
     selection = Selection(kind or (), name or (), module or (), StepRange.parse(step) if step is not None else None)
-    trace = Trace.open(_run_or_default(run))
+    trace = Trace.open(run_or_default(run))
     if rank is not None:
         trace = trace.of_rank(rank)
     names = [file.names() for file in trace.files]
     sightings = islice(select_events(trace, names, selection), limit)
     if output is Format.JSON:
         encode = msgspec.json.Encoder().encode
-        _print_lines(encode(resolve(sighting)).decode() for sighting in sightings)
+        print_lines(encode(resolve(sighting)).decode() for sighting in sightings)
         return
     lines = EventLines(names, Palette.for_stream(sys.stdout))
-    _print_lines([lines.header()])
-    _print_lines(map(lines.line, sightings))
+    print_lines([lines.header()])
+    print_lines(map(lines.line, sightings))
 
 
 @app.command(help=_LOG_HELP)
@@ -231,43 +203,14 @@ def log(run: RunArgument = None, rank: RankOption = None) -> None:
     from proxy_trace.trace import Trace
 
     try:
-        trace = Trace.open(_run_or_default(run))
+        trace = Trace.open(run_or_default(run))
     except TextLogError as error:
-        _print_lines(text_log_lines(error.path))
+        print_lines(text_log_lines(error.path))
         return
-    _print_lines(log_lines(trace if rank is None else trace.of_rank(rank)))
+    print_lines(log_lines(trace if rank is None else trace.of_rank(rank)))
 
 
-def _run_or_default(run: Path | None) -> Path:
-    """The RUN given, or the one that scripts write to if none is.
-
-    Raises:
-        NoRunGivenError: if that does not exist.
-    """
-    from proxy_trace.errors import NoRunGivenError
-
-    if run is not None:
-        return run
-    default = Path(_DEFAULT_RUN)
-    if not default.exists():
-        raise NoRunGivenError(_DEFAULT_RUN)
-    return default
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    """Write lines to standard output; end quietly if nobody reads any more, as with `| head`.
-
-    Raises:
-        typer.Exit: if nobody does.
-    """
-    stream = sys.stdout
-    try:
-        stream.writelines(f"{line}\n" for line in lines)
-        stream.flush()
-    except BrokenPipeError:
-        # The interpreter flushes standard output once more at its end; that must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise typer.Exit(_READER_GONE) from None
+app.command(help=EXPORT_HELP)(export)
 
 
 def run_command(arguments: list[str]) -> int:

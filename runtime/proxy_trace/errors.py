@@ -97,3 +97,24 @@ class NoSuchRankError(TraceError):
 
     def __init__(self, rank: int, ranks: Iterable[int]) -> None:
         super().__init__(f"no file of rank {rank} in this run. Ranks are: {', '.join(map(str, ranks))}.")
+
+
+class OutputExistsError(TraceError):
+    """An export would replace something."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: exists. Give --force to replace it, or another name with --output.")
+
+
+class UnwritableFileError(TraceError):
+    """The operating system would not let us write."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{path}: cannot be written: {error.strerror or error}.")
+
+
+class MissingExtraError(TraceError):
+    """A package is needed that only an extra of this distribution installs."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(f"{what} needs {package}, which is not installed: pip install 'instrumentor[{extra}]'.")

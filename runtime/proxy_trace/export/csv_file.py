@@ -1,0 +1,70 @@
+"""A run as one CSV file: a row for each record, the columns of the Parquet dataset, those of the process first."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from proxy_trace.export.columns import TableMaker, Type, all_columns
+from proxy_trace.export.output import whole_or_nothing
+from proxy_trace.export.result import ExportCounter, Exported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from proxy_trace.trace import Trace
+
+_BATCH: Final = 1 << 13
+_OF_THE_FILE: Final = ("run", "rank", "process")
+_AS_JSON: Final = frozenset({Type.TEXTS, Type.INTS, Type.TEXT_MAP, Type.INT_MAP})
+
+
+def export_csv(
+    trace: Trace, target: Path, *, force: bool = False, on_progress: Callable[[int], None] | None = None
+) -> Exported:
+    """Write all files of `trace` to the file `target`, one after another. Memory does not grow with their size.
+
+    Lists and maps stand as JSON, booleans as `true` and `false`, NaN and the infinities as `nan`, `inf`, `-inf`; what
+    a kind of record does not have is empty.
+
+    Args:
+        trace: the run.
+        target: the file.
+        force: replace it, if there is one.
+        on_progress: called now and then with the number of bytes read so far, over all files.
+
+    Raises:
+        OutputExistsError: if there is such a file, unless `force`.
+        UnwritableFileError: if the file system refuses to write.
+        UnreadableFileError: if it refuses to read.
+    """
+    counter = ExportCounter(on_progress)
+    columns = all_columns()
+    as_json = {column.name for column in columns if column.type in _AS_JSON}
+    booleans = {column.name for column in columns if column.type is Type.BOOL}
+    encode = msgspec.json.Encoder().encode
+
+    def cells(name: str, values: list[Any]) -> list[Any]:
+        if name in as_json:
+            return [None if value is None else encode(value).decode() for value in values]
+        if name in booleans:
+            return [None if value is None else str(value).lower() for value in values]
+        return values
+
+    with whole_or_nothing(target, force=force) as aside:
+        # "utf-8" with lone surrogates escaped: a script's arguments may be any bytes.
+        with aside.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow([*_OF_THE_FILE, *(column.name for column in columns)])
+            for file in trace.files:
+                of_the_file = [file.run.run, file.run.rank, file.path.stem]
+                maker = TableMaker(file.names())
+                for events in counter.batches(file, _BATCH):
+                    table = maker.columns(events)
+                    rows = zip(*(cells(name, values) for name, values in table.items()), strict=True)
+                    writer.writerows([*of_the_file, *row] for row in rows)
+        size_bytes = aside.stat().st_size
+    return counter.exported(target, size_bytes)

@@ -1,0 +1,60 @@
+"""What an export did, and what it counts on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from proxy_trace.trace import TraceFile
+    from proxy_wrapper.events import AnyEvent
+
+
+class Exported(NamedTuple):
+    """What was written: `left_out` are lines of the trace that could not be read."""
+
+    path: Path
+    records: int
+    size_bytes: int
+    left_out: int
+
+
+class ExportCounter:
+    """Gives out the records of a run's files in batches, and counts them."""
+
+    def __init__(self, on_progress: Callable[[int], None] | None = None) -> None:
+        self._on_progress = on_progress
+        self._bytes_done = 0
+        self._records = 0
+        self._left_out = 0
+
+    def batches(self, file: TraceFile, size: int) -> Iterator[list[AnyEvent]]:
+        """Yield all records of `file`, at most `size` at a time.
+
+        Raises:
+            UnreadableFileError: if the file system refuses.
+        """
+        reading = file.read()
+        batch: list[AnyEvent] = []
+        for event in reading:
+            batch.append(event)
+            if len(batch) == size:
+                yield batch
+                self._count(batch, reading.bytes_read)
+                batch = []
+        if batch:
+            yield batch
+        self._count(batch, reading.bytes_read)
+        self._bytes_done += reading.bytes_read
+        self._left_out += reading.malformed + sum(reading.unknown.values()) + reading.is_cut
+
+    def exported(self, path: Path, size_bytes: int) -> Exported:
+        """The result, once everything is written."""
+        return Exported(path, self._records, size_bytes, self._left_out)
+
+    def _count(self, batch: list[AnyEvent], bytes_read: int) -> None:
+        self._records += len(batch)
+        if self._on_progress is not None:
+            self._on_progress(self._bytes_done + bytes_read)

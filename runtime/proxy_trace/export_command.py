@@ -1,0 +1,133 @@
+"""The command `proxy-trace export`."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from proxy_trace.options import RankOption, RunArgument, print_lines, run_or_default
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_trace.export.result import Exported
+
+EXPORT_HELP: Final = """
+Write a run in the format of another tool.
+
+  [cyan]parquet[/cyan]  a dataset partitioned by run and rank, for DuckDB, Polars or Spark
+  [cyan]chrome[/cyan]   a timeline for https://ui.perfetto.dev or chrome://tracing
+  [cyan]csv[/cyan]      one table
+
+Parquet needs the extra: pip install 'instrumentor\\[export]'. Several runs can
+be exported into one dataset. docs/trace_format.md describes the columns.
+
+An export appears when it is whole; nothing is replaced without --force.
+
+[bold]Examples[/bold]
+
+  [cyan]proxy-trace export[/cyan]                      the newest run to proxy_trace.parquet
+  [cyan]proxy-trace export RUN -o steps.json.gz[/cyan]  the name says the format
+  [cyan]duckdb -c "SELECT kind, count(*) FROM 'proxy_trace.parquet/*/*/*' GROUP BY ALL"[/cyan]
+"""
+
+
+class ExportFormat(str, Enum):
+    """The values of `--format`."""
+
+    PARQUET = "parquet"
+    CHROME = "chrome"
+    CSV = "csv"
+
+
+_SUFFIXES: Final = {
+    ".parquet": ExportFormat.PARQUET,
+    ".json": ExportFormat.CHROME,
+    ".json.gz": ExportFormat.CHROME,
+    ".csv": ExportFormat.CSV,
+}
+
+
+def export(
+    run: RunArgument = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="The folder of the dataset, or the file. Default: ./proxy_trace.parquet, or ./RUN_ID.json.gz or .csv.",
+            show_default=False,
+        ),
+    ] = None,
+    output_format: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", "-f", help="Default: what the name of the output says, else parquet."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    rank: RankOption = None,
+) -> None:
+    """Write a run in another format; the text of `--help` is `EXPORT_HELP`."""
+    from proxy_trace.progress import progress_bar
+    from proxy_trace.trace import Trace
+    from proxy_trace.units import format_count, format_size
+
+    chosen = output_format or _format_of(output)
+    trace = Trace.open(run_or_default(run))
+    if rank is not None:
+        trace = trace.of_rank(rank)
+    target = output or _default_output(chosen, trace.files[0].run.run)
+    with progress_bar(sum(file.size_bytes() for file in trace.files), "exporting") as on_progress:
+        done = _exporter(chosen)(trace, target, force=force, on_progress=on_progress)
+    each = f", {done.size_bytes / done.records:.1f} bytes each" if done.records else ""
+    print_lines([f"{done.path}: {format_count(done.records, 'record')}, {format_size(done.size_bytes)}{each}"])
+    for damaged in trace.damaged:
+        _warn(f"{damaged.path} is left out: {damaged.reason}")
+    if done.left_out:
+        _warn(f"{format_count(done.left_out, 'line')} left out: no record of a kind that this version knows")
+
+
+def _format_of(output: Path | None) -> ExportFormat:
+    """What the name of the output says.
+
+    Raises:
+        typer.BadParameter: if it is the name of a file of another sort.
+    """
+    if output is None or not output.suffix or output.is_dir():
+        return ExportFormat.PARQUET
+    for suffix, found in _SUFFIXES.items():
+        if output.name.lower().endswith(suffix):
+            return found
+    raise typer.BadParameter(
+        f"'{output}' does not say the format: give a name in {', '.join(_SUFFIXES)}, or --format.",
+        param_hint="'--output'",
+    )
+
+
+def _default_output(chosen: ExportFormat, run: str) -> Path:
+    if chosen is ExportFormat.PARQUET:
+        return Path("proxy_trace.parquet")
+    return Path(f"{run}.json.gz" if chosen is ExportFormat.CHROME else f"{run}.csv")
+
+
+def _exporter(chosen: ExportFormat) -> Callable[..., Exported]:
+    """The function that writes the format; what it imports is loaded only when it is asked for."""
+    if chosen is ExportFormat.PARQUET:
+        from proxy_trace.export.parquet import export_parquet
+
+        return export_parquet
+    if chosen is ExportFormat.CHROME:
+        from proxy_trace.export.chrome import export_chrome
+
+        return export_chrome
+    from proxy_trace.export.csv_file import export_csv
+
+    return export_csv
+
+
+def _warn(message: str) -> None:
+    print(f"proxy-trace: {message}", file=sys.stderr)

@@ -1,0 +1,71 @@
+"""What the commands have in common on their command lines, and how they print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_DEFAULT_RUN: Final = "proxy_trace"
+_READER_GONE: Final = 141  # 128 + SIGPIPE
+
+
+class Format(str, Enum):
+    """The values of `--format`."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+RunArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="RUN",
+        help=f"A run directory, one of its .jsonl files, or the logdir (its newest run). Default: ./{_DEFAULT_RUN}",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
+RankOption = Annotated[
+    int | None,
+    typer.Option("--rank", metavar="N", min=0, help="Only what rank N of the run recorded.", show_default=False),
+]
+
+
+def run_or_default(run: Path | None) -> Path:
+    """The RUN given, or the one that scripts write to if none is.
+
+    Raises:
+        NoRunGivenError: if that does not exist.
+    """
+    from proxy_trace.errors import NoRunGivenError
+
+    if run is not None:
+        return run
+    default = Path(_DEFAULT_RUN)
+    if not default.exists():
+        raise NoRunGivenError(_DEFAULT_RUN)
+    return default
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Write lines to standard output; end quietly if nobody reads any more, as with `| head`.
+
+    Raises:
+        typer.Exit: if nobody does.
+    """
+    stream = sys.stdout
+    try:
+        stream.writelines(f"{line}\n" for line in lines)
+        stream.flush()
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more at its end; that must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise typer.Exit(_READER_GONE) from None
