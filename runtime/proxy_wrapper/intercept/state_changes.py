@@ -43,7 +43,7 @@ class StateChanges:
         self._records = records
         self._looks = 0
         self._glances = 0
-        self._glanced_step = -1
+        self._glanced_step = 0
         self._threads = torch.get_num_threads()
 
     def look(self, *, is_last: bool = False) -> None:
