@@ -2,7 +2,7 @@
 
 Dynamo traces through global hooks, function modes and whatever stands in `nn.Module.__getattr__`; with ours in
 place it would break the graph, or refuse under `fullgraph=True`. So everything is removed when a thread enters
-compiled code and installed again when it leaves: a compiled module is seen from outside only.
+compiled code and installed again when it leaves; what `compiled_calls` records is seen from outside.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import threading
 from importlib.abc import Loader, MetaPathFinder
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import FrameType, ModuleType
 
+    from proxy_wrapper.intercept.compiled_calls import CompiledCall, CompiledCalls
     from proxy_wrapper.intercept.module_calls import ModuleCalls
     from proxy_wrapper.tracer import Tracer
 
@@ -30,6 +31,13 @@ _EXPORT: Final = "_export"
 _HOOK_QUESTION: Final = "_has_any_global_hook"
 
 
+class Inside(NamedTuple):
+    """A thread in compiled code: what entered there, and the call that it is, where that is recorded."""
+
+    switcher: int
+    call: CompiledCall | None
+
+
 class CompiledCode:
     """Tells from Dynamo's switching itself on and off whether a thread is in compiled code.
 
@@ -37,10 +45,11 @@ class CompiledCode:
     torch; where a version of it has no such function, nothing is replaced, and Dynamo sees what it sees.
     """
 
-    def __init__(self, tracer: Tracer, module_calls: ModuleCalls) -> None:
+    def __init__(self, tracer: Tracer, module_calls: ModuleCalls, calls: CompiledCalls) -> None:
         self._tracer = tracer
         self._module_calls = module_calls
-        self._inside: dict[int, int] = {}
+        self._calls = calls
+        self._inside: dict[int, Inside] = {}
         self._originals: list[tuple[ModuleType, str, Any, Any]] = []
         self._finders: list[_AfterImport] = []
         self._is_installed = False
@@ -83,7 +92,8 @@ class CompiledCode:
 
     def _switch(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def switched(callback: Any) -> Any:
-            self._enter_or_leave(callback is not None, _switcher(sys._getframe(1)))
+            frame = sys._getframe(1)
+            self._enter_or_leave(callback is not None, _switcher(frame), frame)
             return original(callback)
 
         return switched
@@ -99,21 +109,29 @@ class CompiledCode:
 
         return stepped_aside
 
-    def _enter_or_leave(self, is_entering: bool, switcher: int) -> None:
+    def _enter_or_leave(self, is_entering: bool, switcher: int, frame: FrameType | None = None) -> None:
         """Step aside at the outermost entry of a thread, and come back when what entered there leaves.
 
         While it compiles, Dynamo calls disabled functions of its own, which switch it off and back to "off".
+
+        Args:
+            is_entering: whether compiled code is about to run, or has run.
+            switcher: what enters or leaves.
+            frame: that of `torch.compile`'s wrapper, if it is one that enters or leaves.
         """
         thread = threading.get_ident()
         outermost = self._inside.get(thread)
         try:
             if is_entering and outermost is None:
-                self._inside[thread] = switcher
+                call = self._calls.begin(frame) if frame is not None and self._tracer.active else None
+                self._inside[thread] = Inside(switcher, call)
                 self._tracer.remove_interceptors()
-            elif not is_entering and outermost == switcher:
+            elif not is_entering and outermost is not None and outermost.switcher == switcher:
                 del self._inside[thread]
                 if not self._inside:
                     self._tracer.install_interceptors()
+                if outermost.call is not None and frame is not None and self._tracer.active:
+                    self._calls.end(outermost.call, frame)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 

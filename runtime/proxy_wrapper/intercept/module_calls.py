@@ -17,7 +17,7 @@ from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, NonFinite, ReturnModule
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.statistics import PendingCount, count_nonfinite, has_values, unobserved
-from proxy_wrapper.tracer import ActiveCall
+from proxy_wrapper.thread_state import ActiveCall
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
@@ -44,8 +44,8 @@ class ModuleCalls:
         """Register the hooks."""
         if not self._handles:
             self._handles = [
-                register_module_forward_pre_hook(self._enter),
-                register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
+                register_module_forward_pre_hook(self.enter),
+                register_module_forward_hook(self.leave, with_kwargs=True, always_call=True),
             ]
 
     def remove(self) -> None:
@@ -67,14 +67,15 @@ class ModuleCalls:
             or set(hooks._global_forward_pre_hooks) - ours
         )
 
-    def _enter(self, module: nn.Module, args: Any) -> None:
+    def enter(self, module: nn.Module, args: Any) -> None:
+        """Begin a call of `module` with the positional arguments `args`."""
         try:
             with torch._C.DisableTorchFunction():
                 self._begin(module, args)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
-    def _leave(self, module: nn.Module, args: Any, *rest: Any) -> None:  # noqa: ARG002  torch's signature.
+    def leave(self, module: nn.Module, args: Any, *rest: Any) -> None:  # noqa: ARG002  torch's signature.
         """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised."""
         try:
             with torch._C.DisableTorchFunction():
@@ -97,7 +98,7 @@ class ModuleCalls:
             _drop_stale(stack, entry)
         thread = tracer.thread
         if not stack:
-            thread.enter_root()
+            tracer.enter_root(training=module.training)
         now = tracer.now_us()
         inputs = find_tensors(args)
         numbers = [tracer.registry.meet(tensor) for tensor in inputs]

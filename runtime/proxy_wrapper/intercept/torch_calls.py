@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy_wrapper.channel import Channel
-    from proxy_wrapper.tracer import ThreadState, Tracer
+    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.tracer import Tracer
 
 SETS_MODE_ASIDE: Final[tuple[type[nn.Module], ...]] = (
     nn.MultiheadAttention,
@@ -49,6 +50,13 @@ class Target(NamedTuple):
 
     kind: str
     name: str
+
+
+class ThreadFound(NamedTuple):
+    """How `enter_engine` found a thread, and whether it put the mode on."""
+
+    torch_calls: int
+    is_put_on: bool
 
 
 class TorchCallMode(TorchFunctionMode):
@@ -252,6 +260,21 @@ class TorchCalls(ModeSetter):
         """Take the mode off this thread's stack until the next `enter`."""
         if not self._tracer.thread.torch_calls:
             take_off(self._mode)
+
+    def enter_engine(self) -> ThreadFound:
+        """Put the mode on this thread's stack although it is inside a torch call: autograd's engine is to run."""
+        thread = self._tracer.thread
+        depth, thread.torch_calls = thread.torch_calls, 0
+        is_put_on = self._is_installed and not self._is_aside() and not _is_on_stack(self._mode)
+        if is_put_on:
+            push_lowest(self._mode)
+        return ThreadFound(depth, is_put_on)
+
+    def leave_engine(self, found: ThreadFound) -> None:
+        """Leave the thread as `enter_engine` found it."""
+        if found.is_put_on:
+            take_off(self._mode)
+        self._tracer.thread.torch_calls = found.torch_calls
 
     def _is_aside(self) -> bool:
         return any(isinstance(call.entry.module(), SETS_MODE_ASIDE) for call in self._tracer.thread.stack)

@@ -1,0 +1,138 @@
+"""Makes events at the edges of compiled code; what goes in and comes out is read from the frame of its wrapper."""
+
+from __future__ import annotations
+
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch import nn
+
+from proxy_wrapper.describe import find_tensors
+from proxy_wrapper.events import CallFunction
+from proxy_wrapper.levels import DEBUG, INFO
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from proxy_wrapper.intercept.module_calls import ModuleCalls
+    from proxy_wrapper.intercept.updates import Updates
+    from proxy_wrapper.tracer import Tracer
+
+_CALLED: Final = "fn"
+"""What `torch.compile`'s wrapper calls the function that it was given; `args`, `kwargs` and `result` speak for
+themselves. Where a version of torch calls them otherwise, the edges are not seen."""
+
+
+class CompiledCall(NamedTuple):
+    """A call of compiled code that has not returned."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    location: int
+
+
+class CompiledCalls:
+    """Records calls of compiled modules, functions and optimizer steps as wholes.
+
+    - `module.compile()`: the call of the module, as if it were not compiled. What `torch.compile(module)` gives is a
+      module of its own, which the module hooks see.
+    - a function: `CallFunction` with the target "torch.compile(<name>)", at level INFO if the function has to do with
+      a proxied module (it is a method of one, holds one, or is given one), else at DEBUG.
+    - `optimizer.step`: the step, as if it were not compiled.
+    """
+
+    def __init__(self, tracer: Tracer, module_calls: ModuleCalls, updates: Updates) -> None:
+        self._tracer = tracer
+        self._module_calls = module_calls
+        self._updates = updates
+
+    def begin(self, frame: FrameType) -> CompiledCall | None:
+        """Record what `frame`, that of `torch.compile`'s wrapper, is about to run; None if there is nothing to say."""
+        found = frame.f_locals
+        function = found.get(_CALLED)
+        if function is None or not isinstance(found.get("args"), tuple):
+            return None
+        call = CompiledCall(function, found["args"], found.get("kwargs") or {}, self._tracer.locator.locate(4))
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, torch.optim.Optimizer):
+            self._updates.before_step(owner, (owner, *call.args), call.kwargs)
+        elif _is_call_of_module(function):
+            if self._is_inside_wrapper_of(owner):
+                return None
+            self._module_calls.enter(owner, call.args)
+        return call
+
+    def end(self, call: CompiledCall, frame: FrameType) -> None:
+        """Record that what `begin` recorded has ended."""
+        owner = getattr(call.function, "__self__", None)
+        found = frame.f_locals
+        if isinstance(owner, torch.optim.Optimizer):
+            self._updates.after_step(owner, (owner, *call.args), call.kwargs)
+        elif _is_call_of_module(call.function):
+            rest = (call.kwargs, found["result"]) if "result" in found else (None,)
+            self._module_calls.leave(owner, call.args, *rest)
+        else:
+            self._record_function(call, found)
+
+    def _record_function(self, call: CompiledCall, found: dict[str, Any]) -> None:
+        tracer = self._tracer
+        level = INFO if self._has_to_do_with_proxied(call) else DEBUG
+        stack = tracer.thread.stack
+        entry = stack[-1].entry if stack else None
+        if entry is not None and entry.level > level:
+            return
+        with torch._C.DisableTorchFunction():
+            inputs = find_tensors((*call.args, *call.kwargs.values()))
+            outputs = find_tensors((found["result"],)) if "result" in found else []
+            name = getattr(call.function, "__qualname__", type(call.function).__name__)
+            event = CallFunction(
+                tracer.now_us(), tracer.step, entry.id if entry is not None else 0, call.location,
+                tracer.thread.number, tracer.thread.stage, f"torch.compile({name})",
+                [self._name(tensor) for tensor in inputs], [self._name(tensor) for tensor in outputs],
+                False, "result" not in found,
+                [tracer.registry.meet(tensor) for tensor in inputs],
+                [tracer.registry.meet(tensor) for tensor in outputs],
+            )  # fmt: skip
+        if entry is not None:
+            entry.channel.emit(event, call.location)
+        else:
+            tracer.broadcast(event, call.location, level=level)
+
+    def _name(self, tensor: torch.Tensor) -> str:
+        state = self._tracer.registry.state_entry(tensor)
+        return state.name if state is not None else self._tracer.describer.describe(tensor)
+
+    def _is_inside_wrapper_of(self, module: nn.Module) -> bool:
+        """Whether the module hooks have recorded the call already, as that of what `torch.compile` made of `module`."""
+        stack = self._tracer.thread.stack
+        caller = stack[-1].entry.module() if stack else None
+        return caller is not None and caller.__dict__.get("_modules", {}).get("_orig_mod") is module
+
+    def _has_to_do_with_proxied(self, call: CompiledCall) -> bool:
+        is_proxied = self._tracer.registry.is_proxied
+        function = call.function
+        reached = [*call.args, *call.kwargs.values(), getattr(function, "__self__", None)]
+        if isinstance(function, MethodType):
+            function = function.__func__
+        if isinstance(function, FunctionType):
+            reached += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+            reached += [function.__globals__.get(name) for name in function.__code__.co_names]
+        return any(isinstance(value, nn.Module) and is_proxied(value) for value in reached)
+
+
+def _is_call_of_module(function: Any) -> bool:
+    """Whether `function` is what PyTorch compiles for a module: its `_call_impl` or `__call__`."""
+    return isinstance(getattr(function, "__self__", None), nn.Module) and getattr(function, "__name__", "") in (
+        "_call_impl",
+        "_wrapped_call_impl",
+        "__call__",
+    )
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
