@@ -8,7 +8,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench clean
+.PHONY: help demo test lint types unit conformance bench clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -36,6 +36,9 @@ types: $(VENV)/.installed-dev ## Check types
 # One thread for each worker's torch: more only make the workers wait for each other.
 unit: $(VENV)/.installed-dev ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(TEST_ARGS)
+
+conformance: $(VENV)/.installed-dev ## Run all of PyTorch's test databases, plain against traced (tens of minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/conformance --conformance-full -n 2 $(TEST_ARGS)
 
 bench: $(VENV)/.installed ## Measure what tracing costs
 	$(BIN)/python benchmarks/runtime_overhead.py $(BENCH_ARGS)
