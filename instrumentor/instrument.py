@@ -9,6 +9,7 @@ from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
+from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 from instrumentor.rewrite import rewrite
 from instrumentor.source_text import decode, parse
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from instrumentor.decide import Decision
+    from instrumentor.resolve.installed import ModuleFinder
     from instrumentor.settings import Settings
 
 
@@ -63,6 +65,8 @@ def instrument_source(
     *,
     source_name: str,
     read_sibling: Callable[[str], bytes | None] | None = None,
+    roots: tuple[str, ...] = ("",),
+    finder: ModuleFinder | None = None,
 ) -> Result:
     """Put the models of one script under proxies.
 
@@ -73,6 +77,8 @@ def instrument_source(
         read_sibling: reads a file by its path relative to the script's directory (`net.py`, `models/resnet.py`),
             None where there is no such file; how classes imported from the project are looked up.
             Without it such classes are judged by their use.
+        roots: the folders that absolute imports are looked up in, relative to the script's directory.
+        finder: the modules of the packages installed; without it the catalogue speaks for them.
 
     Returns:
         The new bytes with the reason for every site.
@@ -88,7 +94,7 @@ def instrument_source(
     tree = parse(text, source_name=source_name)
     suppressions = read_suppressions(text)
     try:
-        project = Project(index_unit(SCRIPT, "", tree), read_sibling)
+        project = Project(index_unit(SCRIPT, "", tree), read_sibling, Knowledge(settings, finder), roots)
         facts, hierarchy = analyse(project)
         plan = decide(SiteIndex(facts, hierarchy, project.script), settings, text, suppressions)
     except RecursionError:

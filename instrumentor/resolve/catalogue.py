@@ -141,29 +141,41 @@ _NOT_MODULES = (
     "datasets.*",
     "evaluate.*",
     "diffusers.*Scheduler*",
-    "numpy.*",
-    "pandas.*",
-    "scipy.*",
-    "sklearn.*",
-    "matplotlib.*",
-    "seaborn.*",
-    "PIL.*",
-    "cv2.*",
-    "tqdm.*",
-    "wandb.*",
-    "tensorboardX.*",
-    "tensorboard.*",
-    "yaml.*",
-    "omegaconf.*",
     "hydra.utils.get_original_cwd",
-    "gym.*",
-    "gymnasium.*",
     "accelerate.Accelerator",
     "lightning.Trainer",
     "lightning.Fabric",
     "pytorch_lightning.Trainer",
-    "requests.*",
-    "absl.*",
+)
+
+# Packages in which no module is made, so that nobody needs to read them.
+_PLAIN_PACKAGES = frozenset(
+    [
+        "numpy",
+        "pandas",
+        "scipy",
+        "sklearn",
+        "matplotlib",
+        "seaborn",
+        "PIL",
+        "cv2",
+        "tqdm",
+        "wandb",
+        "tensorboardX",
+        "tensorboard",
+        "yaml",
+        "omegaconf",
+        "gym",
+        "gymnasium",
+        "requests",
+        "absl",
+        "rich",
+        "imageio",
+        "skimage",
+        "h5py",
+        "pyarrow",
+        "psutil",
+    ]
 )
 
 # What is looked up by a string in one of these may be anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.
@@ -326,7 +338,6 @@ WRAPPED = "a wrapper for modules"
 
 # Decorators that hand a function's source or bytecode to a compiler, which may not know the proxy.
 _COMPILING_DECORATORS = ("torch.jit.*", "torch.compile", "torch.compiler.*", "torch._dynamo.*", "numba.*", "triton.*")
-
 # Decorators that leave it to the callers what a function is called with.
 _TRANSPARENT_DECORATORS = (
     "torch.*",
@@ -369,6 +380,16 @@ def canonical_name(name: str) -> str:
     return name
 
 
+def is_complete(name: str) -> bool:
+    """Whether this catalogue says all that there is to say about a name's package: torch, and packages without one."""
+    package = name.partition(".")[0]
+    return package == "torch" or _is_plain(package)
+
+
+def _is_plain(package: str) -> bool:
+    return package in _PLAIN_PACKAGES or package in sys.stdlib_module_names
+
+
 @lru_cache(maxsize=4096)
 def effect_of(name: str) -> Effect | None:
     """What the function `name` does with modules passed to it; None where that is not known."""
@@ -395,9 +416,7 @@ def nature_of_call(name: str) -> Nature:
         return Nature.MODULE
     if "*" in name and name.startswith(_NAMED_AT_RUN_TIME):
         return Nature.UNKNOWN
-    if _matches(name, _NOT_MODULES) or name.partition(".")[0] in sys.stdlib_module_names:
-        return Nature.NOT_MODULE
-    return Nature.UNKNOWN
+    return Nature.NOT_MODULE if _is_plain(name.partition(".")[0]) or _matches(name, _NOT_MODULES) else Nature.UNKNOWN
 
 
 def nature_of_base(name: str) -> Nature:
@@ -409,9 +428,9 @@ def nature_of_base(name: str) -> Nature:
         return Nature.NO_PARAMS
     if _matches(name, _MODULE_BASES) or _matches(name, _MODULE_FACTORIES):
         return Nature.MODULE
-    if name.startswith(("torch.", "builtins.")) or name.partition(".")[0] in sys.stdlib_module_names:
+    if is_complete(name) or _matches(name, ("torchvision.datasets.*",)):
         return Nature.NOT_MODULE
-    return Nature.NOT_MODULE if _matches(name, ("numpy.*", "pandas.*", "torchvision.datasets.*")) else Nature.UNKNOWN
+    return Nature.UNKNOWN
 
 
 def is_container(name: str) -> bool:

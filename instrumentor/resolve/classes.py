@@ -23,6 +23,7 @@ class Hierarchy:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self.knowledge = project.knowledge
         self._natures: dict[str, Nature] = {}
         self._ancestors: dict[str, list[Class]] = {}
         self._bases: dict[str, tuple[Class | str | None, ...]] = {}
@@ -94,7 +95,11 @@ class Hierarchy:
         return self._natures[cls.key]
 
     def _find_nature(self, cls: Class) -> Nature:
-        kinds = [_nature_of_base(base) for base in self.library_bases(cls)]
+        if self.knowledge.is_listed_class(dotted_name(cls)):
+            return Nature.MODULE
+        kinds = [
+            Nature.UNKNOWN if base is None else self.knowledge.nature_of_base(base) for base in self.library_bases(cls)
+        ]
         best = max(kinds, default=Nature.NOT_MODULE)
         if best is Nature.UNKNOWN and "forward" in _names_defined(self, cls):
             return Nature.MODULE
@@ -130,7 +135,7 @@ class Hierarchy:
             name = catalogue.canonical_name(found)
             if catalogue.is_container(name):
                 return not call.args  # an empty one is filled later; a full one is what its elements are
-            return name == "torch.nn.Parameter" or catalogue.nature_of_call(name) is Nature.MODULE
+            return name == "torch.nn.Parameter" or self.knowledge.nature_of_call(found) is Nature.MODULE
         return False
 
     def _is_parameter_free(self, unit: Unit, value: ast.expr) -> bool:
@@ -144,11 +149,13 @@ class Hierarchy:
             return False
         if catalogue.is_container(found):
             return all(self._is_parameter_free(unit, argument) for argument in value.args)
-        return catalogue.nature_of_call(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
+        return self.knowledge.nature_of_call(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
 
 
-def _nature_of_base(base: str | None) -> Nature:
-    return Nature.UNKNOWN if base is None else catalogue.nature_of_base(base)
+def dotted_name(of: Class | Function) -> str:
+    """The name that a project's class or function is imported by from the folder of the script."""
+    path = of.unit.name.removesuffix(".py").removesuffix("/__init__").strip("./")
+    return f"{path.replace('/', '.')}.{of.name}" if path else of.name
 
 
 def _names_defined(hierarchy: Hierarchy, cls: Class) -> set[str]:

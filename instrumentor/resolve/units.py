@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from instrumentor.errors import InstrumentError
-from instrumentor.resolve.catalogue import nature_of_base
-from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.knowledge import Knowledge
+from instrumentor.settings import Settings
 from instrumentor.source_text import decode, parse
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class Class:
     node: ast.ClassDef
     unit: Unit
     methods: dict[str, Function] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.node.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +149,26 @@ def _index_import(unit: Unit, node: ast.Import | ast.ImportFrom) -> None:
 
 
 class Project:
-    """The units that a script's imports lead to, each read once."""
+    """The units that a script's imports lead to, each read once.
 
-    def __init__(self, script: Unit, read_sibling: Callable[[str], bytes | None] | None) -> None:
+    Args:
+        script: the script.
+        read_sibling: reads a file by its path relative to the script's folder.
+        knowledge: what is known about names outside the project.
+        roots: the folders that absolute imports are looked up in, relative to the script's folder and in order.
+    """
+
+    def __init__(
+        self,
+        script: Unit,
+        read_sibling: Callable[[str], bytes | None] | None,
+        knowledge: Knowledge | None = None,
+        roots: tuple[str, ...] = ("",),
+    ) -> None:
         self.script = script
+        self.knowledge = knowledge or Knowledge(Settings())
         self._read_sibling = read_sibling
+        self._roots = roots
         self.units: dict[str, Unit | None] = {SCRIPT: script}
 
     def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
@@ -169,11 +189,14 @@ class Project:
             return None
         level = len(dotted) - len(dotted.lstrip("."))
         parts = [part for part in dotted[level:].split(".") if part]
-        folder = ""
+        if not level and parts[:1] == ["torch"]:
+            return dotted  # PyTorch's own repository has it as a folder, which says less than the catalogue
+        folders = self._roots
         if level:
             folder = posixpath.normpath(posixpath.join(unit.folder or ".", *[".."] * (level - 1)))
-            folder = "" if folder == "." else folder
-        for count in range(len(parts), -1 if level else 0, -1):
+            folders = ("" if folder == "." else folder,)
+        places = [(folder, count) for folder in folders for count in range(len(parts), -1 if level else 0, -1)]
+        for folder, count in places:
             found = self._unit_at(posixpath.join(folder, *parts[:count]), unit)
             if found is None:
                 continue
@@ -209,9 +232,12 @@ class Project:
         """The library's thing that a name may be by `from torch.nn import *`, where nothing else explains it."""
         if hasattr(builtins, name):
             return None
-        names = [f"{star}.{name}" for star in unit.stars if not star.startswith(".")]
-        known = [each for each in names if nature_of_base(each) in (Nature.MODULE, Nature.NO_PARAMS)]
-        return next(iter(known), None)
+        for star in reversed(unit.stars):
+            if not star.startswith("."):
+                found = self.knowledge.star_member(star, name)
+                if found is not None:
+                    return found
+        return None
 
     def _unit_at(self, path: str, asking: Unit) -> Unit | None:
         """The unit `path.py` or `path/__init__.py`; None where the project has neither."""

@@ -1,0 +1,91 @@
+"""Keeps what was read from installed modules between runs, by the hash of their bytes.
+
+One small file per module. What a file holds depends on nothing but the module's bytes and the versions in the
+folder's name, so nothing ever has to be invalidated, and processes that write the same file write the same bytes.
+A file that is cut, damaged or from a stranger is read over and written again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from instrumentor.resolve.module_facts import FORMAT, ModuleFacts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HASH_BYTES = 16
+_PREFIX = "modules-"
+
+
+class FactsCache:
+    """The facts on disk, below a folder of caches."""
+
+    def __init__(self, folder: Path) -> None:
+        # Another version of Python may read another tree from the same bytes.
+        self._folder = folder / f"{_PREFIX}{FORMAT}-py{sys.version_info.major}{sys.version_info.minor}"
+        self._decoder = msgspec.msgpack.Decoder(ModuleFacts)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._is_writable = True
+
+    def load(self, content: bytes) -> ModuleFacts | None:
+        """The facts about a module with these bytes; None where they are not there, or damaged."""
+        try:
+            stored = self._path(content).read_bytes()
+        except OSError:
+            return None
+        checksum, packed = stored[:_HASH_BYTES], stored[_HASH_BYTES:]
+        if checksum != _hash(packed):
+            return None
+        try:
+            return self._decoder.decode(packed)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
+    def store(self, content: bytes, facts: ModuleFacts) -> None:
+        """Keep the facts about a module; where that is not possible the next run reads the module again."""
+        if not self._is_writable:
+            return
+        packed = self._encoder.encode(facts)
+        path = self._path(content)
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(_hash(packed) + packed)
+            os.replace(temporary, path)  # noqa: PTH105 - whole or not at all, whoever else writes it
+        except OSError:
+            self._is_writable = False  # a full disk, a home that is read-only: work without
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+    def _path(self, content: bytes) -> Path:
+        key = _hash(content).hex()
+        return self._folder / key[:2] / key[2:]
+
+
+def clear_facts(folder: Path) -> int:
+    """Delete the facts of all versions below a folder of caches.
+
+    Returns:
+        How many bytes were freed.
+
+    Raises:
+        OSError: something cannot be deleted.
+    """
+    freed = 0
+    for each in sorted(folder.glob(f"{_PREFIX}*")):
+        freed += sum(file.stat().st_size for file in each.rglob("*") if file.is_file())
+        shutil.rmtree(each)
+    return freed
+
+
+def _hash(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_HASH_BYTES).digest()

@@ -1,0 +1,185 @@
+"""What is known about names outside the project: the user's word, then the sources installed, then the catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.catalogue import Effect
+from instrumentor.resolve.installed import ClassDefinition, External, FunctionDefinition, InstalledPackages
+from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.returned import Argument, CallReader, Fresh, Several, Unseen, Values
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.installed import ModuleFinder
+    from instrumentor.settings import Settings
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an object is, and how that is known.
+
+    Attributes:
+        class_names: the classes it may have, each under the module that defines it; empty where none is known.
+        place: where that was read (`timm/models/resnet.py:350`); empty where no source was read.
+        source: "configuration", "source", "annotation" or "catalogue".
+    """
+
+    class_names: tuple[str, ...]
+    place: str
+    source: str
+
+
+class Knowledge:
+    """Answers what a dotted name outside the project does and gives.
+
+    Args:
+        settings: the user's additions to the catalogue.
+        finder: the modules installed; without it only the user and the catalogue speak.
+    """
+
+    def __init__(self, settings: Settings, finder: ModuleFinder | None = None) -> None:
+        self._factories = settings.factories
+        self._classes = settings.module_classes
+        self._wrappers = settings.wrappers
+        self._functions = tuple(name for name in settings.identity_methods if "." in name)
+        self.identity_methods = catalogue.IDENTITY_METHODS | {
+            name for name in settings.identity_methods if "." not in name
+        }
+        self._packages = None if finder is None else InstalledPackages(finder, catalogue.is_complete)
+        self._reader = None if self._packages is None else CallReader(self._packages, self)
+        self._natures: dict[str, Nature] = {}
+
+    def effect_of(self, name: str) -> Effect | None:
+        """What the function `name` does with modules passed to it; None where that is not known."""
+        if self._wrappers and _matches(name, self._wrappers):
+            return Effect.WRAPS
+        if self._functions and _matches(name, self._functions):
+            return Effect.IDENTITY
+        if self.is_factory(name):
+            return None
+        return catalogue.effect_of(self._known_as(name))
+
+    def nature_of_call(self, name: str) -> Nature:
+        """What calling the class or function `name` gives, its arguments aside."""
+        if name not in self._natures:
+            self._natures[name] = Nature.UNKNOWN  # what a name that leads to itself counts as
+            self._natures[name] = self._find_nature(name)
+        return self._natures[name]
+
+    def _find_nature(self, name: str) -> Nature:
+        if self.is_factory(name):
+            return Nature.MODULE
+        name = self._known_as(name)
+        if catalogue.is_complete(name):
+            return catalogue.nature_of_call(name)
+        values = self.returned(name)
+        if values is not None:
+            natures = {_nature_of(each) for each in values} or {Nature.NOT_MODULE}
+            if Nature.MODULE in natures or Nature.UNKNOWN not in natures:
+                return max(natures)
+        return catalogue.nature_of_call(name)
+
+    def returned(self, name: str) -> Values | None:
+        """What the source of a library says that calling `name` gives; None where there is no source to ask."""
+        if self._reader is None or catalogue.is_complete(name) or "*" in name or self.is_factory(name):
+            return None
+        return self._reader.returned(name)
+
+    def passes_on(self, name: str) -> Argument | None:
+        """The parameter of the function `name` that it gives back, as far as its source tells."""
+        values = self.returned(name)
+        found = {each for each in values or () if isinstance(each, Argument)}
+        rest = {each for each in values or () if not isinstance(each, (Argument, Unseen))}
+        return next(iter(found)) if len(found) == 1 and not rest else None
+
+    def nature_of_base(self, name: str) -> Nature:
+        """What a class is whose base is the library's class `name`."""
+        if self._classes and _matches(name, self._classes):
+            return Nature.MODULE
+        name = self._known_as(name)
+        if self._packages is not None and self._reader is not None and not catalogue.is_complete(name):
+            found = self._packages.lookup(name)
+            if isinstance(found, ClassDefinition):
+                nature = self._reader.class_nature(found)
+                listed = catalogue.nature_of_base(name)
+                if nature is not Nature.UNKNOWN:
+                    # An abstract base has no parameters, those made for models will (lightning.LightningModule).
+                    return listed if nature is Nature.NO_PARAMS and listed is Nature.MODULE else nature
+        return catalogue.nature_of_base(name)
+
+    def is_module_class(self, name: str) -> bool:
+        """Whether `name` is a class of modules."""
+        return self.nature_of_base(name) in (Nature.MODULE, Nature.NO_PARAMS)
+
+    def is_factory(self, name: str) -> bool:
+        """Whether the user says that calling `name` makes a module."""
+        return bool(self._factories or self._classes) and _matches(name, (*self._factories, *self._classes))
+
+    def is_listed_class(self, name: str) -> bool:
+        """Whether the user says that the class `name`, a project's too, is one of modules."""
+        return bool(self._classes) and _matches(name, self._classes)
+
+    def star_member(self, module: str, name: str) -> str | None:
+        """The dotted name of what `from module import *` binds `name` to; None where it seems to bind no such name."""
+        dotted = f"{module}.{name}"
+        found = None if self._packages is None or catalogue.is_complete(dotted) else self._packages.lookup(dotted)
+        if isinstance(found, External) and found.dotted not in (dotted, f"builtins.{name}"):
+            return found.dotted
+        if found is not None and not isinstance(found, External):
+            return dotted
+        return dotted if self.is_module_class(dotted) else None
+
+    def origin(self, name: str) -> Origin | None:
+        """Where it was read what calling `name` gives; None where nothing is known of it."""
+        if self.is_factory(name):
+            return Origin((), "", "configuration")
+        values = self.returned(name)
+        made = [each for each in _flat(values) if each.nature in (Nature.MODULE, Nature.NO_PARAMS)]
+        if made:
+            places = [each.place for each in made if each.place]
+            source = "annotation" if all(each.is_annotated for each in made) else "source"
+            names = tuple(sorted({each.name for each in made}))
+            return Origin(names, places[0] if len(set(places)) == 1 else self._place_of(name), source)
+        known = self._known_as(name)
+        if self.nature_of_call(name) is Nature.NOT_MODULE:
+            return None
+        if catalogue.nature_of_call(known) in (Nature.MODULE, Nature.NO_PARAMS):
+            is_class = known.rpartition(".")[2][:1].isupper()
+            return Origin((catalogue.canonical_name(known),) if is_class else (), "", "catalogue")
+        return None
+
+    def _place_of(self, name: str) -> str:
+        found = self._packages.lookup(name) if self._packages is not None else None
+        return found.place if isinstance(found, (ClassDefinition, FunctionDefinition)) else ""
+
+    def _known_as(self, name: str) -> str:
+        """The name under which the catalogue knows what a package imports from another: `fastai.vision.all.nn`."""
+        if self._packages is None or catalogue.is_complete(name) or "*" in name:
+            return name
+        found = self._packages.lookup(name)
+        return found.dotted if isinstance(found, External) and found.dotted else name
+
+
+def _nature_of(value: object) -> Nature:
+    if isinstance(value, Fresh):
+        return value.nature
+    return Nature.UNKNOWN
+
+
+def _flat(values: Values | None) -> list[Fresh]:
+    """The new objects in a value and in the tuples in it, in a fixed order."""
+    found: list[Fresh] = []
+    for each in sorted(values or (), key=repr):
+        if isinstance(each, Fresh):
+            found.append(each)
+        elif isinstance(each, Several):
+            for item in each.items:
+                found.extend(_flat(item))
+    return found
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

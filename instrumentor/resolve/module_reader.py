@@ -1,0 +1,359 @@
+"""Reads the facts about a module of an installed package from its source."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve.module_facts import (
+    Binding,
+    Call,
+    Choice,
+    ClassFacts,
+    Element,
+    Expression,
+    FunctionFacts,
+    Imported,
+    Items,
+    Member,
+    ModuleFacts,
+    Name,
+    Nothing,
+    Number,
+    Other,
+    Table,
+    Text,
+    VariableFacts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+# A table of a thousand classes tells no more about its elements than its first rows do.
+_MAX_ITEMS = 24
+_MAX_TEXT = 120
+_MAX_DEPTH = 12
+_REGISTERING = frozenset({"register_parameter", "add_module", "register_module"})
+_KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property", "cached_property": "property"}
+_TRAINING = frozenset({"parameters", "named_parameters", "state_dict", "train", "eval", "requires_grad_"})
+_OTHER = Other()
+
+
+def read_facts(source: bytes) -> ModuleFacts:
+    """List what a module's source defines.
+
+    Raises:
+        SyntaxError: it is not Python, or is in an encoding that nobody knows.
+        ValueError: it holds a null byte.
+        RecursionError, MemoryError: it is nested deeper than the parser goes.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an invalid escape in somebody's library is no news for the user
+        tree = ast.parse(source)
+    names: dict[str, list[Binding]] = {}
+    stars: list[str] = []
+    exported: list[str] | None = None
+    for statement in _statements(tree.body):
+        if isinstance(statement, ast.ClassDef):
+            names.setdefault(statement.name, []).append(_class_facts(statement))
+        elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names.setdefault(statement.name, []).append(_function_facts(statement, is_method=False))
+        for name, variable in _assigned(statement):
+            if name == "*":
+                assert isinstance(variable.value, Imported)
+                stars.append(variable.value.dotted)
+            elif name == "__all__":
+                exported = _strings(statement)
+            elif variable.annotation is not None or not isinstance(variable.value, (Other, Text, Number)):
+                names.setdefault(name, []).append(variable)
+    return ModuleFacts(names, stars, exported)
+
+
+def read_expression(text: str) -> Expression:
+    """Read an expression, such as an annotation that is written as a string.
+
+    Raises:
+        SyntaxError, ValueError: it is none.
+    """
+    return _expression(ast.parse(text, mode="eval").body)
+
+
+def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """The names that an import binds, with what each stands for; `*` is among them as it is written."""
+    if isinstance(statement, ast.Import):
+        return {
+            alias.asname or alias.name.partition(".")[0]: alias.name if alias.asname else alias.name.partition(".")[0]
+            for alias in statement.names
+        }
+    module = "." * statement.level + (statement.module or "")
+    joint = "" if module.endswith(".") or not module else "."
+    return {alias.asname or alias.name: f"{module}{joint}{alias.name}" for alias in statement.names}
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a body and of its branches and loops, in order; not those of functions and classes in it."""
+    pending = list(reversed(list(body)))
+    while pending:
+        statement = pending.pop()
+        yield statement
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        inner: list[ast.stmt] = []
+        for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+            for child in getattr(statement, field, ()):
+                inner.extend([child] if isinstance(child, ast.stmt) else child.body)
+        pending.extend(reversed(inner))
+
+
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, VariableFacts]]:
+    """The names that a statement binds, classes and functions aside."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        for name, imported in imported_names(statement).items():
+            module = imported.removesuffix("*").rstrip(".") or imported.removesuffix("*")
+            yield name, VariableFacts(Imported(module if name == "*" else imported))
+    elif isinstance(statement, ast.Assign):
+        value = _expression(statement.value)
+        for target in statement.targets:
+            yield from _targets(target, value)
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        value = _expression(statement.value) if statement.value is not None else _OTHER
+        yield statement.target.id, VariableFacts(value, _expression(statement.annotation))
+    elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        yield statement.target.id, VariableFacts(_OTHER)
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        for item in statement.items:
+            if isinstance(item.optional_vars, ast.Name):
+                yield item.optional_vars.id, VariableFacts(_OTHER)
+    elif isinstance(statement, (ast.For, ast.AsyncFor)):
+        yield from _targets(statement.target, Element(_expression(statement.iter), [_OTHER]))
+
+
+def _targets(target: ast.expr, value: Expression) -> Iterator[tuple[str, VariableFacts]]:
+    if isinstance(target, ast.Name):
+        yield target.id, VariableFacts(value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for position, each in enumerate(target.elts):
+            if isinstance(value, Items):
+                yield from _targets(each, value.items[position] if position < len(value.items) else _OTHER)
+            else:
+                yield from _targets(each, Element(value, [Number(position)]))
+
+
+def _strings(statement: ast.stmt) -> list[str] | None:
+    """The strings of a list that a statement assigns; None for anything else."""
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(value, (ast.List, ast.Tuple)):
+        return None
+    texts = [each.value for each in value.elts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return texts if len(texts) == len(value.elts) else None
+
+
+# ---- functions and classes ----
+
+
+def _function_facts(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: bool) -> FunctionFacts:
+    declared = node.args
+    positional = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+    everything = (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)
+    returns: list[Expression] = []
+    variables: dict[str, list[Expression]] = {}
+    generates = False
+    for statement in _statements(node.body):
+        if isinstance(statement, ast.Return):
+            returns.append(_expression(statement.value) if statement.value is not None else Nothing())
+        elif isinstance(statement, ast.Expr):
+            generates = generates or isinstance(statement.value, (ast.Yield, ast.YieldFrom))
+        for name, variable in _assigned(statement):
+            variables.setdefault(name, []).append(variable.value)
+    kind = "generator" if generates else ""
+    if is_method:
+        decorators = {_last_name(decorator) for decorator in node.decorator_list}
+        kind = next((_KINDS[name] for name in sorted(decorators & _KINDS.keys())), kind)
+    return FunctionFacts(
+        node.lineno,
+        [each.arg for each in everything],
+        len(positional),
+        {each.arg: _expression(each.annotation) for each in everything if each.annotation is not None},
+        _expression(node.returns) if node.returns is not None else None,
+        returns,
+        _needed(variables, returns),
+        kind,
+    )
+
+
+def _needed(variables: dict[str, list[Expression]], returns: list[Expression]) -> dict[str, list[Expression]]:
+    """The variables that what is returned leads to."""
+    found: dict[str, list[Expression]] = {}
+    pending = [name for each in returns for name in _names(each)]
+    while pending:
+        name = pending.pop()
+        if name in variables and name not in found:
+            found[name] = variables[name]
+            pending.extend(inner for each in variables[name] for inner in _names(each))
+    return found
+
+
+def _names(expression: Expression) -> Iterator[str]:
+    pending = [expression]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Name):
+            yield each.dotted.partition(".")[0]
+        elif isinstance(each, Member):
+            pending.append(each.of)
+        elif isinstance(each, Call):
+            pending.extend((each.function, *each.arguments, *each.keywords.values()))
+        elif isinstance(each, Element):
+            pending.extend((each.of, *each.index))
+        elif isinstance(each, Items):
+            pending.extend(each.items)
+        elif isinstance(each, Table):
+            pending.extend(each.values)
+        elif isinstance(each, Choice):
+            pending.extend(each.choices)
+
+
+def _class_facts(node: ast.ClassDef) -> ClassFacts:
+    methods: dict[str, FunctionFacts] = {}
+    attributes: dict[str, Expression] = {}
+    for statement in _statements(node.body):
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            methods[statement.name] = _function_facts(statement, is_method=True)
+        else:
+            attributes.update((name, variable.value) for name, variable in _assigned(statement) if name != "*")
+    # Without a base it is no module.
+    makers, holds = _held(node) if node.bases else ([], False)
+    return ClassFacts(node.lineno, [_expression(base) for base in node.bases], methods, attributes, makers, holds)
+
+
+def _held(node: ast.ClassDef) -> tuple[list[Expression], bool]:
+    """What is called in the values that a class stores in `self`, and whether it may hold modules otherwise."""
+    makers: dict[str, Expression] = {}
+    given: set[str] = set()
+    used: set[str] = set()
+    for each in ast.walk(node):
+        if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
+            names = _stored_in_self(each)
+            calls = [inner for inner in ast.walk(each.value) if isinstance(inner, ast.Call)] if names else []
+            for call in calls:
+                maker = _expression(call.func)
+                if isinstance(maker, Name):
+                    makers[maker.dotted] = maker
+            if not calls and not isinstance(each.value, (ast.Lambda, ast.Constant)):
+                given.update(names)
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+            of = each.func.value
+            if _is_self(of):
+                if each.func.attr in _REGISTERING:
+                    return list(makers.values()), True
+                used.add(each.func.attr)
+            elif isinstance(of, ast.Attribute) and _is_self(of.value) and each.func.attr in _TRAINING:
+                used.add(of.attr)
+    return list(makers.values()), bool(given & used)
+
+
+def _stored_in_self(statement: ast.Assign | ast.AnnAssign) -> list[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    flat = [each for target in targets for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return [each.attr for each in flat if isinstance(each, ast.Attribute) and _is_self(each.value)]
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _last_name(decorator: ast.expr) -> str:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+
+
+# ---- expressions ----
+
+
+def _expression(node: ast.expr | None, depth: int = 0) -> Expression:
+    """An expression as far as it may tell what a call gives."""
+    reader = _READERS.get(type(node))
+    return _OTHER if reader is None or depth > _MAX_DEPTH else reader(node, depth + 1)
+
+
+def _constant(node: ast.Constant, _depth: int) -> Expression:
+    if node.value is None:
+        return Nothing()
+    if isinstance(node.value, str):
+        if len(node.value) <= _MAX_TEXT:
+            return Text(node.value)
+    elif type(node.value) is int and abs(node.value) < 2**31:
+        return Number(node.value)
+    return _OTHER
+
+
+def _attribute(node: ast.Attribute, depth: int) -> Expression:
+    of = _expression(node.value, depth)
+    if isinstance(of, Name):
+        return Name(f"{of.dotted}.{node.attr}")
+    return _OTHER if isinstance(of, Other) else Member(of, node.attr)
+
+
+def _call(node: ast.Call, depth: int) -> Expression:
+    positional: list[Expression] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            break
+        positional.append(_expression(argument, depth))
+    keywords = {each.arg: _expression(each.value, depth) for each in node.keywords if each.arg is not None}
+    return Call(_expression(node.func, depth), positional, keywords)
+
+
+def _subscript(node: ast.Subscript, depth: int) -> Expression:
+    index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return Element(_expression(node.value, depth), [_expression(each, depth) for each in index[:_MAX_ITEMS]])
+
+
+def _items(node: ast.Tuple | ast.List, depth: int) -> Expression:
+    return Items([_expression(each, depth) for each in node.elts[:_MAX_ITEMS]])
+
+
+def _dict(node: ast.Dict, depth: int) -> Expression:
+    return Table([_expression(each, depth) for each in node.values[:_MAX_ITEMS]])
+
+
+def _set(node: ast.Set, depth: int) -> Expression:
+    return Table([_expression(each, depth) for each in node.elts[:_MAX_ITEMS]])
+
+
+def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, depth: int) -> Expression:
+    element = node.value if isinstance(node, ast.DictComp) else node.elt
+    for generator in node.generators:
+        target = generator.target
+        if isinstance(element, ast.Name) and isinstance(target, ast.Name) and element.id == target.id:
+            return Table([Element(_expression(generator.iter, depth), [_OTHER])])
+    return Table([_expression(element, depth)])
+
+
+def _choice(*nodes: ast.expr, depth: int) -> Expression:
+    return Choice([_expression(each, depth) for each in nodes[:_MAX_ITEMS]])
+
+
+_READERS: dict[type, Callable[..., Expression]] = {
+    ast.Name: lambda node, _: Name(node.id),
+    ast.Constant: _constant,
+    ast.Attribute: _attribute,
+    ast.Call: _call,
+    ast.Subscript: _subscript,
+    ast.Tuple: _items,
+    ast.List: _items,
+    ast.Dict: _dict,
+    ast.Set: _set,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.IfExp: lambda node, depth: _choice(node.body, node.orelse, depth=depth),
+    ast.BoolOp: lambda node, depth: _choice(*node.values, depth=depth),
+    ast.BinOp: lambda node, depth: (
+        _choice(node.left, node.right, depth=depth) if isinstance(node.op, ast.BitOr) else _OTHER
+    ),
+    ast.Await: lambda node, depth: _expression(node.value, depth),
+    ast.NamedExpr: lambda node, depth: _expression(node.value, depth),
+}
