@@ -8,7 +8,17 @@ from typing import Annotated, Final, cast
 import typer
 
 from proxy_trace.export_command import EXPORT_HELP, export
-from proxy_trace.options import Format, FormatOption, RankOption, RunArgument, print_lines, run_or_default
+from proxy_trace.history_command import HISTORY_HELP, history
+from proxy_trace.options import (
+    Format,
+    FormatOption,
+    RankOption,
+    RunArgument,
+    StageOption,
+    StepOption,
+    print_lines,
+    run_or_default,
+)
 from proxy_wrapper import __version__
 
 _WRONG_INPUT: Final = 2
@@ -23,6 +33,7 @@ Read what an instrumented script has left behind.
   [cyan]proxy-trace summary other_dir/RUN_ID[/cyan]      the same of a certain run
   [cyan]proxy-trace show --kind non_finite[/cyan]         every first NaN, and its line
   [cyan]proxy-trace show --name 'model.fc1.*'[/cyan]      how a layer's parameters moved
+  [cyan]proxy-trace history proxy_trace train.py:41[/cyan]  the tensor that this line makes
   [cyan]proxy-trace log | less[/cyan]                     the whole run as a text log
 
 RUN is a run directory, one of its .jsonl files, or the logdir, of which the
@@ -153,16 +164,8 @@ def show(
             "--module", "-m", metavar="GLOB", help="The module called, or being called meanwhile.", show_default=False
         ),
     ] = None,
-    step: Annotated[
-        str | None,
-        typer.Option(
-            "--step",
-            "-s",
-            metavar="N|A-B",
-            help="Optimizer steps, from 0: one, a range, or an open range (100-).",
-            show_default=False,
-        ),
-    ] = None,
+    step: StepOption = None,
+    stage: StageOption = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", "-l", metavar="N", min=1, help="Stop after N events.", show_default=False),
@@ -180,7 +183,8 @@ def show(
     from proxy_trace.show import EventLines, resolve, select_events
     from proxy_trace.trace import Trace
 
-    selection = Selection(kind or (), name or (), module or (), StepRange.parse(step) if step is not None else None)
+    steps = StepRange.parse(step) if step is not None else None
+    selection = Selection(kind or (), name or (), module or (), steps, stage or ())
     trace = Trace.open(run_or_default(run))
     if rank is not None:
         trace = trace.of_rank(rank)
@@ -210,6 +214,7 @@ def log(run: RunArgument = None, rank: RankOption = None) -> None:
     print_lines(log_lines(trace if rank is None else trace.of_rank(rank)))
 
 
+app.command(help=HISTORY_HELP)(history)
 app.command(help=EXPORT_HELP)(export)
 
 

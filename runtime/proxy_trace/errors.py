@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 
@@ -118,3 +118,29 @@ class MissingExtraError(TraceError):
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(f"{what} needs {package}, which is not installed: pip install 'instrumentor[{extra}]'.")
+
+
+class UnknownNameError(TraceError):
+    """A name that nothing in the trace has."""
+
+    def __init__(self, name: str, nearest: Sequence[str]) -> None:
+        did_you_mean = f" Did you mean {', '.join(nearest)}?" if nearest else ""
+        super().__init__(
+            f"no module, parameter or buffer of this run is called '{name}'.{did_you_mean} "
+            "Globs such as 'model.fc*' work too, and places as FILE:LINE."
+        )
+
+
+class UnknownPlaceError(TraceError):
+    """A place at which nothing was recorded."""
+
+    def __init__(self, what: str, near: str, there: Sequence[str]) -> None:
+        if not there:
+            hint = "This trace holds no places."
+        elif near == "line":
+            hint = f"Near to it are {', '.join(there)}."
+        else:
+            hint = f"Files are {', '.join(there)}."
+        super().__init__(
+            f"nothing was recorded at '{what}'. {hint} Calls of torch functions are recorded at level DEBUG only."
+        )

@@ -32,10 +32,33 @@ RunArgument = Annotated[
         show_default=False,
     ),
 ]
+RequiredRunArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="A run directory, one of its .jsonl files, or the logdir (its newest run)."),
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
 RankOption = Annotated[
     int | None,
     typer.Option("--rank", metavar="N", min=0, help="Only what rank N of the run recorded.", show_default=False),
+]
+StepOption = Annotated[
+    str | None,
+    typer.Option(
+        "--step",
+        "-s",
+        metavar="N|A-B",
+        help="Optimizer steps, from 0: one, a range, or an open range (100-).",
+        show_default=False,
+    ),
+]
+StageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stage",
+        metavar="GLOB",
+        help="Only this stage: train, eval, or a name that the program gave; several with commas.",
+        show_default=False,
+    ),
 ]
 
 

@@ -45,6 +45,10 @@ class StepRange(NamedTuple):
             raise StepRangeError(text)
         return steps
 
+    def has(self, step: int) -> bool:
+        """Whether `step` is in the range."""
+        return self.first <= step and (self.last is None or step <= self.last)
+
 
 class Selection:
     """A choice of events: those that meet every condition given."""
@@ -55,6 +59,7 @@ class Selection:
         names: Sequence[str] = (),
         modules: Sequence[str] = (),
         steps: StepRange | None = None,
+        stages: Sequence[str] = (),
     ) -> None:
         """Choose.
 
@@ -64,32 +69,48 @@ class Selection:
             names: globs, of which one must match something that the event names (see `names_in`).
             modules: globs, of which one must match the module that is called, or in which the event happens.
             steps: only what happened at these steps, which leaves out definitions.
+            stages: globs, possibly several with commas between; only what happened in a stage that matches one,
+                which leaves out definitions.
 
         Raises:
             UnknownKindError: for a kind that does not exist.
         """
-        self._classes = _classes(kinds) or _ALL_BUT_LOCATIONS
+        self._classes = frozenset(KINDS[kind] for kind in wanted_kinds(kinds)) or _ALL_BUT_LOCATIONS
         self._name = GlobMatcher(names) if names else None
         self._module = GlobMatcher(modules) if modules else None
         self._steps = steps
+        self._is_stage = stage_matcher(stages)
 
     def has(self, event: AnyEvent, names: Names) -> bool:
         """Whether `event` is chosen; `names` says what its ids stand for."""
         if type(event) not in self._classes:
             return False
-        if self._steps is not None and not _is_within(event, self._steps):
+        if self._steps is not None and not (isinstance(event, events.Happening) and self._steps.has(event.step)):
+            return False
+        if self._is_stage is not None and not (isinstance(event, events.Happening) and self._is_stage(event.stage)):
             return False
         if self._module is not None and not self._module(module_of(event, names)):
             return False
         return self._name is None or any(map(self._name, names_in(event, names)))
 
 
-def _classes(kinds: Iterable[str]) -> frozenset[type]:
-    wanted = {kind.strip() for text in kinds for kind in text.split(",")}
+def wanted_kinds(kinds: Iterable[str]) -> frozenset[str]:
+    """The kinds in texts that hold several with commas between.
+
+    Raises:
+        UnknownKindError: for a kind that does not exist.
+    """
+    wanted = frozenset(kind.strip() for text in kinds for kind in text.split(","))
     for kind in sorted(wanted):
         if kind not in KINDS:
             raise UnknownKindError(kind, KINDS)
-    return frozenset(KINDS[kind] for kind in wanted)
+    return wanted
+
+
+def stage_matcher(stages: Iterable[str]) -> GlobMatcher | None:
+    """What says whether a stage is wanted, by globs with commas between; None if all are."""
+    globs = [glob.strip() for text in stages for glob in text.split(",")]
+    return GlobMatcher(globs) if globs else None
 
 
 class GlobMatcher:
@@ -139,9 +160,3 @@ def names_in(event: Event, names: Names) -> list[str]:
         if name:
             return [name]
     return []
-
-
-def _is_within(event: Event, steps: StepRange) -> bool:
-    if not isinstance(event, events.Happening):
-        return False
-    return steps.first <= event.step and (steps.last is None or event.step <= steps.last)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
+    from typing_extensions import Self
+
 KINDS: Final[dict[str, type]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
 """The event classes by the `kind` that stands in a trace, in the order in which the schema defines them."""
 
@@ -201,7 +203,7 @@ class Trace:
         self.damaged = damaged
 
     @classmethod
-    def open(cls, path: Path | str) -> Trace:
+    def open(cls, path: Path | str) -> Self:
         """Open the run at `path`.
 
         Args:
@@ -228,7 +230,7 @@ class Trace:
         """The ranks that left a file, ascending."""
         return sorted({file.run.rank for file in self.files})
 
-    def of_rank(self, rank: int) -> Trace:
+    def of_rank(self, rank: int) -> Self:
         """The same run with the files of one rank.
 
         Raises:
@@ -237,7 +239,7 @@ class Trace:
         files = [file for file in self.files if file.run.rank == rank]
         if not files:
             raise NoSuchRankError(rank, self.ranks())
-        return Trace(self.path, files, [])
+        return type(self)(self.path, files, [])
 
 
 def _decode_header(path: Path, line: bytes) -> Run:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
+from proxy_trace import open_trace
 from proxy_trace.trace import Trace
 from proxy_wrapper import events
 
@@ -163,3 +164,27 @@ def test_the_place_is_that_of_the_original_file(tmp_path: Path) -> None:
     assert len(made) == 2
     (place,) = {event.location for event in made}
     assert (places[place].file, places[place].line) == ("folder/train.py", 4)
+
+
+def test_the_reader_follows_a_variable_by_its_place(logdir: str) -> None:
+    model = Proxy.Proxy(TwoLayers(), recurse=True, logdir=logdir, log_level=Proxy.DEBUG, name="model")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+    Proxy.flush()
+    trace = open_trace(logdir)
+    line = next(
+        number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "torch.relu(" in text
+    )
+    relu = list(trace.history(f"test_identity.py:{line}:relu"))
+    assert [entry.step for entry in relu] == [0, 1, 2]
+    assert [entry.inputs for entry in relu] == [["model.first"]] * 3
+    assert [[use.by for use in entry.uses] for entry in relu] == [
+        ["mul", "mul", "mul", "model.second", "torch._C._nn.linear"]
+    ] * 3
+    middle = list(trace.history(f"test_identity.py:{line + 1}:mul:1"))
+    assert [entry.types for entry in middle] == [["float32[2, 3]"]] * 3
+    updates = [entry for entry in trace.history("model.first.weight") if entry.kind in ("gradient", "update")]
+    assert [entry.kind for entry in updates] == ["gradient", "update"] * 3

@@ -196,7 +196,8 @@ class Timeline:
         if statistics is not None:
             self._has_gradients = True
             self._nonfinite += statistics.nonfinite
-            self._square_sum += float(statistics.norm or 0.0) ** 2
+            norm = float(statistics.norm or 0.0)
+            self._square_sum += norm * norm  # ** would raise where this overflows to infinity.
 
     def _span(self, phase: str, track: int, time_us: int) -> dict[str, Any]:
         return {"ph": phase, "pid": self._process, "tid": track, "ts": time_us + self._offset_us}

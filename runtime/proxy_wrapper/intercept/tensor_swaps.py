@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy_wrapper.tracer import Tracer
+
+_NAME: Final = "_swap_tensor_impl"
 
 
 class TensorSwaps:
@@ -26,8 +28,8 @@ class TensorSwaps:
         self._replacement: Callable[..., Any] | None = None
 
     def install(self) -> None:
-        """Replace `torch._C._swap_tensor_impl`, if this torch has it."""
-        original = getattr(torch._C, "_swap_tensor_impl", None)
+        """Replace the function in `torch._C`, if this torch has it."""
+        original = getattr(torch._C, _NAME, None)
         if self._original is not None or original is None:
             return
         forget = self._tracer.registry.tensors.forget
@@ -38,10 +40,10 @@ class TensorSwaps:
             original(first, second)
 
         self._original, self._replacement = original, swap
-        torch._C._swap_tensor_impl = swap  # type: ignore[attr-defined]
+        setattr(torch._C, _NAME, swap)
 
     def remove(self) -> None:
         """Put the original back, unless somebody else has replaced ours since."""
-        if self._original is not None and getattr(torch._C, "_swap_tensor_impl", None) is self._replacement:
-            torch._C._swap_tensor_impl = self._original  # type: ignore[attr-defined]
+        if self._original is not None and getattr(torch._C, _NAME, None) is self._replacement:
+            setattr(torch._C, _NAME, self._original)
         self._original = self._replacement = None

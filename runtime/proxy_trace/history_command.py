@@ -1,0 +1,96 @@
+"""The command `proxy-trace history`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from proxy_trace.options import (
+    Format,
+    FormatOption,
+    RankOption,
+    RequiredRunArgument,
+    StageOption,
+    StepOption,
+    print_lines,
+)
+
+HISTORY_HELP: Final = """
+Follow one variable through a run: every iteration, with step, stage, line and
+shape, what made it and what took it; of a parameter, every gradient and update.
+
+WHAT is a name, or a place in the script where a tensor is made:
+
+  [cyan]model.fc1.weight[/cyan]       a parameter or buffer; globs too: 'model.fc*.bias'
+  [cyan]model.fc1.weight.grad[/cyan]  its gradients alone
+  [cyan]model.fc1[/cyan]              the calls of a module
+  [cyan]net.py:14[/cyan]              whatever is made on that line of the original script
+  [cyan]net.py:14:relu[/cyan]         by calls of relu only
+  [cyan]net.py:14:relu:1[/cyan]       by the second of them in each call of the module
+
+What torch functions make is recorded at level DEBUG, modules at INFO.
+
+[bold]Examples[/bold]
+
+  [cyan]proxy-trace history proxy_trace model.fc1.weight --step 100-110[/cyan]
+  [cyan]proxy-trace history proxy_trace train.py:41 --stage validation[/cyan]
+  [cyan]proxy-trace history proxy_trace 'model.fc*' --format json | jq .uses[/cyan]
+"""
+
+
+def history(
+    run: RequiredRunArgument,
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="A name or FILE:LINE, see above.", show_default=False)],
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind", "-k", metavar="KIND", help="Only these records, such as gradient,update.", show_default=False
+        ),
+    ] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option("--module", "-m", metavar="GLOB", help="Only in calls of this module.", show_default=False),
+    ] = None,
+    step: StepOption = None,
+    stage: StageOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-l", metavar="N", min=1, help="Stop after N entries.", show_default=False),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+    rank: RankOption = None,
+) -> None:
+    """Follow one variable; the text of `--help` is `HISTORY_HELP`."""
+    from itertools import islice
+
+    import msgspec
+
+    from proxy_trace.colour import Palette
+    from proxy_trace.history import follow
+    from proxy_trace.history_text import history_lines
+    from proxy_trace.selection import GlobMatcher, StepRange, stage_matcher, wanted_kinds
+    from proxy_trace.trace import Trace
+
+    kinds = wanted_kinds(kind or ())
+    steps = StepRange.parse(step) if step is not None else None
+    is_stage = stage_matcher(stage or ())
+    is_module = GlobMatcher(module) if module else None
+    trace = Trace.open(run)
+    if rank is not None:
+        trace = trace.of_rank(rank)
+    chosen = (
+        entry
+        for entry in follow(trace, what)
+        if (not kinds or entry.kind in kinds)
+        and (steps is None or (entry.stage and steps.has(entry.step)))
+        and (is_stage is None or is_stage(entry.stage))
+        and (is_module is None or is_module(entry.module))
+    )
+    entries = islice(chosen, limit)
+    if output is Format.JSON:
+        encode = msgspec.json.Encoder().encode
+        print_lines(encode(entry).decode() for entry in entries)
+    else:
+        print_lines(history_lines(entries, Palette.for_stream(sys.stdout), with_rank=len(trace.files) > 1))
