@@ -239,6 +239,10 @@ def _problem(event: events.Problem, _: Names) -> str:
     return " ".join(event.message.split())
 
 
+def _run_end(event: events.RunEnd, _: Names) -> str:
+    return f"{event.reason} {event.error}".rstrip()
+
+
 _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.Run: _run,
     events.Location: _location,
@@ -261,4 +265,5 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.SetAttr: _set_attr,
     events.DelAttr: _del_attr,
     events.Problem: _problem,
+    events.RunEnd: _run_end,
 }

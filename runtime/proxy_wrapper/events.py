@@ -324,9 +324,21 @@ class Problem(Happening, frozen=True, gc=False):
     message: str = ""
 
 
+class RunEnd(Happening, frozen=True, gc=False):
+    """The last record of a file whose process ended, or stopped being traced, in an orderly way.
+
+    `reason` is "exit", "exception" (`error` is then its class name, such as "ValueError" or "KeyboardInterrupt"),
+    "unproxied" (by the program) or "failed" (a mistake of the tracing itself). A process that was killed, by SIGTERM
+    for instance, leaves none.
+    """
+
+    reason: str = "exit"
+    error: str = ""
+
+
 AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer,
     CallModule, ReturnModule, Backward, BackwardEnd, OptimizerStep, OptimizerStepEnd, Gradient, Update, NonFinite,
-    CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Problem,
+    CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Problem, RunEnd,
 ]  # fmt: skip
 """Every class that a trace may hold."""

@@ -62,6 +62,7 @@ class TextForm:
             events.SetAttr: self._set_attr,
             events.DelAttr: self._del_attr,
             events.Problem: self._problem,
+            events.RunEnd: _run_end,
         }
 
     def lines(self, event: AnyEvent) -> list[str]:
@@ -243,6 +244,12 @@ def torch_size(type_: str) -> str:
     """The shape in a description of a tensor as torch prints it: "float32[64, 1]" is "torch.Size([64, 1])"."""
     start = type_.find("[")
     return f"torch.Size({type_[start:]})" if start >= 0 else "torch.Size([])"
+
+
+def _run_end(event: events.RunEnd) -> list[str]:
+    if event.error:
+        return [f"{_WARNING}The run ended with an exception of type '{event.error}', at step {event.step}"]
+    return [f"{_INFO}The trace ends in order ({event.reason}), at step {event.step}"]
 
 
 def _nothing(_: events.Event) -> list[str]:

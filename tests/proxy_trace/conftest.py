@@ -29,16 +29,20 @@ def make_run(**fields: Any) -> events.Run:
 
 
 class WriteTrace(Protocol):
-    def __call__(self, path: Path, *records: events.Event, tail: bytes = b"", **run: Any) -> Path: ...
+    def __call__(
+        self, path: Path, *records: events.Event, tail: bytes = b"", ends: bool = False, **run: Any
+    ) -> Path: ...
 
 
 @pytest.fixture(scope="session")
 def write_trace() -> WriteTrace:
-    """Writes a file: a header with the fields in `run`, the records, then the bytes in `tail`."""
+    """Writes a file: a header with the fields in `run`, the records, an end if asked for, or the bytes in `tail`."""
 
-    def write(path: Path, *records: events.Event, tail: bytes = b"", **run: Any) -> Path:
+    def write(path: Path, *records: events.Event, tail: bytes = b"", ends: bool = False, **run: Any) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.Encoder().encode_lines([make_run(**run), *records]) + tail)
+        latest = max((event.time_us for event in records if isinstance(event, events.Happening)), default=0)
+        end = [events.RunEnd(latest)] if ends and not tail else []
+        path.write_bytes(msgspec.json.Encoder().encode_lines([make_run(**run), *records, *end]) + tail)
         return path
 
     return write

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.proxy_trace.conftest import WriteTrace
+
+
+@pytest.fixture
+def write_trace(write_trace: WriteTrace) -> WriteTrace:
+    """Writes the traces of processes that ended in an orderly way."""
+    return partial(write_trace, ends=True)
+
 
 STEP = events.OptimizerStepEnd(100, optimizer="SGD")
 VALUES = Statistics(-1.0, 1.0, 2.0)

@@ -62,6 +62,7 @@ DETAILS: list[tuple[events.Event, str]] = [
     (events.SetAttr(1, target="grad", owner="model.w", value="None"), "model.w.grad = None"),
     (events.DelAttr(1, target="grad", owner="model.w"), "model.w.grad"),
     (events.Problem(1, message="two\nlines"), "two lines"),
+    (events.RunEnd(1, reason="exception", error="ValueError"), "exception ValueError"),
 ]
 
 

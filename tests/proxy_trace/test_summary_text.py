@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+import pytest
 
 from proxy_trace.colour import Palette
 from proxy_trace.summary import summarize
@@ -14,6 +17,12 @@ if TYPE_CHECKING:
     from tests.proxy_trace.conftest import WriteTrace
 
 CALLS: list[events.Event] = [events.CallModule(1, module=1), events.ReturnModule(2, module=1, duration_us=1)]
+
+
+@pytest.fixture
+def write_trace(write_trace: WriteTrace) -> WriteTrace:
+    """Writes the traces of processes that ended in an orderly way."""
+    return partial(write_trace, ends=True)
 
 
 def report(path: Path, *, tables_of_all: bool = False) -> str:
@@ -30,7 +39,7 @@ train.py --epochs 1
   run        20261121T080911-3f2a9c, started 2026-11-21 08:09:11 UTC, 2.4 ms long
   software   Python 3.11.7, torch 2.8.0, proxy_wrapper 0.1.0
   training   2 steps of SGD, 2 backward passes (200 us)
-  trace      34 events, {size:.1f} kB
+  trace      35 events, {size:.1f} kB
 
 Parameters never updated (2)
   model.spare.* (2 parameters)  in no optimizer's step

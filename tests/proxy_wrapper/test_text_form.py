@@ -280,6 +280,14 @@ def test_a_method_is_new_once_and_then_known() -> None:
             ],
             id="a problem",
         ),
+        pytest.param(
+            events.RunEnd(1, 2), ["INFO:root:The trace ends in order (exit), at step 2"], id="the end of a program"
+        ),
+        pytest.param(
+            events.RunEnd(1, 2, reason="exception", error="ValueError"),
+            ["WARNING:root:The run ended with an exception of type 'ValueError', at step 2"],
+            id="an exception",
+        ),
         pytest.param(events.Run(1, "r", "2026-11-21T08:09:11+00:00", 1, "t.py", [], "3", "2", "0"), [], id="a header"),
     ],
 )

@@ -1,56 +1,198 @@
-"""Sees forks: a forked child goes on in a trace file of its own, or, as a worker that loads data, in silence."""
+"""Follows the program into its other processes.
+
+A forked child goes on in a trace file of its own; a worker that loads data, in silence. A proxied module that
+`multiprocessing` sends to another process is proxied there. The processes that `multiprocessing` starts end without
+running `atexit`, so that their end is seen here too.
+"""
 
 from __future__ import annotations
 
+import copyreg
+import multiprocessing
 import os
+import pickle
 import sys
+import weakref
+from multiprocessing import util
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from torch import nn
+
+from proxy_wrapper.launch import is_multiprocessing_child
+from proxy_wrapper.registry import named_modules
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Callable
 
+    from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
 
-_DATA_LOADER: Final = str(Path("torch", "utils", "data", "dataloader.py"))
+_DATA_LOADERS: Final = ("torch.utils.data.", "torchdata.")
+_LAST: Final = -100
+"""The priority of what ends tracing among what `multiprocessing` does at the end of a process: after all else."""
 
 
-class Forks:
-    """Keeps the tracer whole across `os.fork`."""
+class Processes:
+    """Keeps the tracer whole across `os.fork`, and up to the end of processes of `multiprocessing`."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer: Tracer | None = tracer
+    def __init__(self, tracer: Tracer, take_down: Callable[[], None]) -> None:
+        """Watch for `tracer`; `take_down` ends its tracing at the end of the process."""
+        self._tracer = weakref.ref(tracer)  # Python keeps what was registered for forks for ever.
+        self._take_down = take_down
         self._is_registered = False
 
     def install(self) -> None:
-        """Ask to be told of forks. Python offers no way to take that back, so it is asked for once."""
-        if not self._is_registered and hasattr(os, "register_at_fork"):
-            self._is_registered = True
-            os.register_at_fork(
-                before=self._before, after_in_parent=self._after_in_parent, after_in_child=self._after_in_child
-            )
+        """Ask to be told of forks and ends. Python offers no way to take that back, so it is asked for once."""
+        if self._is_registered:
+            return
+        self._is_registered = True
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork_in_child)
+        # A process of `multiprocessing` forgets what was registered before its start, and calls this instead.
+        util.register_after_fork(self, Processes._begin_child)
+        if is_multiprocessing_child():
+            self._begin_child()
 
     def remove(self) -> None:
-        """Do nothing: a tracer that sees nothing has no writer to hold."""
+        """Do nothing: a tracer that sees nothing has no writer to pause."""
 
-    def _before(self) -> None:
-        if self._tracer is not None:
-            self._tracer.before_fork()
+    def _begin_child(self) -> None:
+        tracer = self._tracer()
+        if tracer is not None and _is_data_worker():
+            tracer.silence()
+        else:
+            util.Finalize(None, self._take_down, exitpriority=_LAST)
 
-    def _after_in_parent(self) -> None:
-        if self._tracer is not None:
-            self._tracer.after_fork_in_parent()
+    def _before_fork(self) -> None:
+        tracer = self._tracer()
+        if tracer is not None:
+            tracer.before_fork()
 
-    def _after_in_child(self) -> None:
-        if self._tracer is not None:
-            self._tracer.after_fork_in_child(silent=_is_forked_by_data_loader())
+    def _after_fork_in_child(self) -> None:
+        tracer = self._tracer()
+        if tracer is not None:
+            tracer.after_fork_in_child()
 
 
-def _is_forked_by_data_loader() -> bool:
-    """Whether the fork was made to start a worker of a `DataLoader`: it is among the callers then."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename.endswith(_DATA_LOADER):
-            return True
-        frame = frame.f_back
-    return False
+class SentModules:
+    """Lets `multiprocessing` send the settings of proxied modules along with them.
+
+    Only its own pickler is told, and only of the outermost proxied module in what is sent: what `pickle` and
+    `torch.save` write stays as it is.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._before: Any = None
+        self._is_installed = False
+
+    def install(self) -> None:
+        """Ask `multiprocessing`'s pickler to ask here first."""
+        if self._is_installed:
+            return
+        self._is_installed = True
+        before = self._before = vars(ForkingPickler).get("reducer_override")
+        reduce_module = self._reduce
+
+        def reducer_override(pickler: pickle.Pickler, obj: Any) -> Any:
+            reduced = before(pickler, obj) if before is not None else NotImplemented
+            if reduced is NotImplemented and isinstance(obj, nn.Module):
+                return reduce_module(pickler, obj)
+            return reduced
+
+        ForkingPickler.reducer_override = reducer_override  # type: ignore[method-assign]
+
+    def remove(self) -> None:
+        """Leave the pickler as it was found."""
+        if not self._is_installed:
+            return
+        self._is_installed = False
+        if self._before is not None:
+            ForkingPickler.reducer_override = self._before  # type: ignore[method-assign]
+        else:
+            del ForkingPickler.reducer_override
+
+    def _reduce(self, pickler: Any, module: nn.Module) -> Any:
+        entry = self._tracer.registry.module_entry(module)
+        covered = vars(pickler).setdefault("_proxy_wrapper_covered", set())
+        if entry is None or id(module) in covered:
+            return NotImplemented
+        tree = named_modules(module, "")
+        covered.update(id(found.module) for found in tree)
+        reduced = _reduce_as_before(pickler, module)
+        if isinstance(reduced, str):
+            return reduced
+        reduced += (None,) * (6 - len(reduced))
+        make, arguments, state, items, pairs, restore = reduced
+        entries = ((found.module, self._tracer.registry.module_entry(found.module)) for found in tree)
+        settings = [
+            (each, _settings_of(below, entry))
+            for each, below in entries
+            if below is not None and (below is entry or below.own_level or below.own_channel or below.own_watch)
+        ]
+        return make, arguments, (state, restore, settings), items, pairs, restore_proxied
+
+
+def restore_proxied(module: nn.Module, sent: tuple[Any, Any, list[tuple[nn.Module, dict[str, Any]]]]) -> None:
+    """Give `module`, which has just been unpickled, its state, and proxy it as it was where it came from."""
+    from proxy_wrapper import proxy  # What is sent is unpickled wherever it arrives, before anything is set up there.
+
+    state, restore, settings = sent
+    if restore is not None:
+        restore(module, state)
+    elif state is not None:
+        _set_state(module, state)
+    for each, arguments in settings:
+        proxy.Proxy(each, **arguments)
+
+
+def _settings_of(entry: ModuleEntry, sent: ModuleEntry) -> dict[str, Any]:
+    """The arguments to `Proxy` for a module: all for the one that is sent, for those below only what is their own."""
+    settings: dict[str, Any] = {"recurse": entry.recurses}
+    if entry is sent:
+        settings["name"] = entry.plain_name
+    if entry is sent or entry.own_channel:
+        settings["logdir"] = str(Path(entry.channel.logdir).absolute())
+    if entry is sent or entry.own_level:
+        settings["log_level"] = entry.configured_level
+    if entry is sent or entry.own_watch:
+        settings.update(msgspec.structs.asdict(entry.watch))
+    return settings
+
+
+def _reduce_as_before(pickler: Any, module: nn.Module) -> Any:
+    """What the pickler would have done, had it not asked."""
+    reduce = pickler.dispatch_table.get(type(module)) or copyreg.dispatch_table.get(type(module))
+    return reduce(module) if reduce is not None else module.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+
+
+def _set_state(module: nn.Module, state: Any) -> None:
+    """Do what `pickle` does with the state of an object (PEP 307): `__setstate__`, else `__dict__` and slots."""
+    set_state = getattr(module, "__setstate__", None)
+    if set_state is not None:
+        set_state(state)
+        return
+    plain, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    vars(module).update(plain or {})
+    for name, value in (slots or {}).items():
+        setattr(module, name, value)
+
+
+def _is_data_worker() -> bool:
+    """Whether this process is a worker that loads data: that is what it was started for."""
+    target = vars(multiprocessing.current_process()).get("_target")
+    return str(getattr(target, "__module__", "")).startswith(_DATA_LOADERS)
+
+
+def reason_of_end() -> tuple[str, str]:
+    """Why this process ends, as `RunEnd.reason` and `RunEnd.error`; to be asked at its end."""
+    # `multiprocessing` ends a process while the exception is under way, the interpreter after it was printed.
+    error = sys.exc_info()[1]
+    if error is None and not hasattr(sys, "ps1"):  # At a prompt, the last error ended nothing.
+        error = getattr(sys, "last_value", None)
+    if isinstance(error, SystemExit):  # `torch.multiprocessing` exits so after an error.
+        error = error.__context__ if error.code not in (None, 0) else None
+    return ("exception", type(error).__name__) if error is not None else ("exit", "")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import threading
+import time
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from proxy_wrapper.events import Happening, NonFinite
+from proxy_wrapper.events import Happening, NonFinite, Problem, RunEnd
+from proxy_wrapper.launch import is_multiprocessing_child
 from proxy_wrapper.statistics import PendingCount, PendingStatistics
 
 if TYPE_CHECKING:
@@ -24,8 +24,15 @@ INTERVAL_S: Final = 0.25
 """How often the queue is written out: what a killed process can lose at most, in seconds."""
 
 QUEUE_LIMIT: Final = 1 << 16
-"""Events in the queue from which on the training thread writes too, rather than lose one or fill the memory."""
+"""Events in the queue from which on the training thread waits for the disk, rather than fill the memory."""
 
+PATIENCE_S: Final = 5.0
+"""How long the program waits for a disk that does not respond: with a full queue, for a fork, at the end."""
+
+FIRST_RETRY_S: Final = 1.0
+"""After how long a write that failed is tried again; after each further failure, twice as long, up to a minute."""
+
+_LAST_RETRY_S: Final = 60.0
 _BATCH: Final = 512
 _PENDING_FIELDS: Final = ("statistics", "count")
 
@@ -34,8 +41,11 @@ class TraceWriter:
     """An observer that hands events to a sink from a thread of its own, in order.
 
     The sink is made on the first write, so a process that sees nothing makes no file; one that `multiprocessing`
-    started makes none for definitions alone. If the sink fails (a full
-    disk, say), `report` is told once what was lost, and nothing is taken any more.
+    started makes none for definitions alone.
+
+    If the file system refuses (a full disk, say), `report` is told, and the write is tried again from time to time.
+    What happens meanwhile is lost, but not what is defined: a trace that goes on can be read, and tells how much is
+    missing. Anything else that goes wrong ends the trace.
     """
 
     def __init__(self, open_sink: Callable[[], Sink], report: Callable[[str], None]) -> None:
@@ -43,93 +53,187 @@ class TraceWriter:
         self._report = report
         self._queue: deque[AnyEvent] = deque()
         self._sink: Sink | None = None
-        self._failed = False
-        self._writing = threading.Lock()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._seen_nonfinite: set[tuple[str, int, int]] = set()
         self._has_begun = False
+        self._has_ended = False
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._writing = threading.Lock()  # Held while the sink is in use.
+        self._taking = threading.Lock()  # Held while events are taken out of the queue.
+        self._has_room = threading.Condition()
+        self._losses = _Losses()
+        self._retry_at_s = 0.0
+        self._retry_after_s = FIRST_RETRY_S
+        self._seen_nonfinite: set[tuple[str, int, int]] = set()
 
     def observe(self, event: AnyEvent) -> None:
         """Queue `event`."""
-        if self._failed:
+        if self._has_ended:
             return
         self._queue.append(event)
         if self._thread is None:
-            if isinstance(event, Happening):
+            if isinstance(event, Happening) and not isinstance(event, (Problem, RunEnd)):
                 self._start()
         elif len(self._queue) >= QUEUE_LIMIT:
-            self._drain()
+            self._make_room()
 
     def flush(self) -> None:
-        """Return once everything queued so far has been handed to the operating system."""
+        """Return once everything queued so far has been handed to the operating system, or that has failed."""
+        self._finish_thread()
         # A spawned worker that loads data imports the script anew, and with it may define models that it never uses.
-        if self._has_begun or multiprocessing.parent_process() is None:
-            self._drain()
+        if self._queue and (self._has_begun or not is_multiprocessing_child()):
+            self._drain(is_last_try=True)
 
     def close(self) -> None:
-        """Write what is left, and end the thread."""
-        thread, self._thread = self._thread, None
-        self._wake.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        """Write what is left, and end for good."""
         self.flush()
-        if self._sink is not None:
-            self._sink.close()
-            self._sink = None
+        self._has_ended = True
+        with self._when_not_writing() as is_free:
+            if is_free and self._sink is not None:
+                self._sink.close()
+                self._sink = None
+        if self._losses.count:
+            self._report(f"{self._losses}, and were never written.")
+        elif not is_free:
+            self._report(f"the disk does not respond; the last {len(self._queue)} events may be missing.")
 
     def abandon(self) -> None:
-        """Forget everything without writing: in a forked child, where queue, thread and file are the parent's."""
+        """Forget everything without writing: in a forked child, where queue and file are the parent's."""
         if self._sink is not None:
             with contextlib.suppress(OSError):  # Nothing is buffered: this closes the child's copy of the file.
                 self._sink.close()
         self.__init__(self._open_sink, self._report)  # type: ignore[misc]
 
-    def hold(self) -> None:
-        """Let no write be under way until `release`: around a fork."""
-        self._writing.acquire()
+    def pause(self) -> None:
+        """Write everything and end the thread, until the next event: around a fork, which copies no thread."""
+        self._finish_thread()
 
-    def release(self) -> None:
-        """End what `hold` began."""
-        self._writing.release()
+    # The thread, and waiting for it.
 
     def _start(self) -> None:
         self._has_begun = True
+        self._wake.clear()
         self._thread = threading.Thread(target=self._run, name="proxy-trace-writer", daemon=True)
         try:
             self._thread.start()
-        except RuntimeError:  # The interpreter is shutting down: `close` writes what is queued.
+        except RuntimeError:  # Too many threads, or the interpreter is shutting down: `flush` and `close` write.
             self._thread = None
 
     def _run(self) -> None:
         me = threading.current_thread()
         while self._thread is me:
             self._wake.wait(INTERVAL_S)
-            self._drain()
+            self._wake.clear()
+            self._drain(is_last_try=self._thread is not me)
 
-    def _drain(self) -> None:
-        queue = self._queue
-        with self._writing:
-            while queue and not self._failed:
-                batch = list(islice(queue, _BATCH))
+    def _finish_thread(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            self._wake.set()
+            thread.join(PATIENCE_S)
+
+    def _make_room(self) -> None:
+        """Wait until the queue is shorter; if the disk is too slow for that, give events up."""
+        if threading.current_thread() is self._thread:
+            return
+        self._wake.set()
+        with self._has_room:
+            if self._has_room.wait_for(lambda: len(self._queue) < QUEUE_LIMIT, PATIENCE_S):
+                return
+        self._give_up_happenings("the disk did not respond")
+
+    @contextlib.contextmanager
+    def _when_not_writing(self) -> Any:
+        """Hold the sink, if it comes free within the time that the program can wait."""
+        is_free = self._writing.acquire(timeout=PATIENCE_S)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                self._writing.release()
+
+    # Writing.
+
+    def _drain(self, *, is_last_try: bool) -> None:
+        """Write out the queue, unless the last write failed and it is not yet time to try again."""
+        with self._when_not_writing() as is_free:
+            if not is_free:
+                return
+            if self._retry_at_s > time.monotonic() and not is_last_try:
+                self._give_up_happenings()
+                return
+            while (batch := self._take()) or self._losses.count:
                 try:
-                    if self._sink is None:
-                        self._sink = self._open_sink()
-                    self._sink.write(self._resolved(batch))
-                except Exception as error:  # noqa: BLE001  Whatever a file system can raise; training goes on.
-                    self._fail(error)
+                    self._write(batch)
+                except OSError as error:
+                    self._suspend(batch, error)
                     return
-                # Only now: were the process forked or killed before, the parent's queue still holds them.
-                for _ in batch:
-                    queue.popleft()
+                except Exception as error:  # noqa: BLE001  Training goes on, whatever it is.
+                    self._fail(batch, error)
+                    return
+                with self._has_room:
+                    self._has_room.notify_all()
 
-    def _fail(self, error: Exception) -> None:
-        self._failed = True
-        lost = len(self._queue)
+    def _take(self) -> list[AnyEvent]:
+        queue = self._queue
+        with self._taking:
+            return [queue.popleft() for _ in range(min(len(queue), _BATCH))]
+
+    def _write(self, batch: list[AnyEvent]) -> None:
+        if self._sink is None:
+            self._sink = self._open_sink()
+        else:
+            self._sink.refresh()
+        with self._taking:
+            losses, self._losses = self._losses, _Losses()
+        events = self._resolved(batch)
+        try:
+            self._sink.write([losses.as_problem(), *events] if losses.count else events)
+        except BaseException:
+            with self._taking:
+                losses.extend(self._losses)
+                self._losses = losses
+            self._seen_nonfinite -= {_place_of(event) for event in events if isinstance(event, NonFinite)}
+            raise
+        self._retry_at_s, self._retry_after_s = 0.0, FIRST_RETRY_S
+
+    def _suspend(self, batch: list[AnyEvent], error: OSError) -> None:
+        """Note that the file system refuses for now."""
+        self._retry_at_s = time.monotonic() + self._retry_after_s
+        self._retry_after_s = min(2 * self._retry_after_s, _LAST_RETRY_S)
+        with self._taking:
+            self._queue.extendleft(reversed(batch))
+        reason = f"{type(error).__name__}: {error}"
+        self._give_up_happenings(reason)
+        self._report(
+            f"the trace cannot be written ({reason}); until it can be again, what happens is not recorded. "
+            "Training goes on."
+        )
+
+    def _give_up_happenings(self, reason: str = "") -> None:
+        """Take out of the queue what only happened, and keep what is defined, is wrong, or ends the trace."""
+        queue = self._queue
+        kept = []
+        with self._taking:
+            losses = self._losses
+            losses.reason = losses.reason or reason
+            for _ in range(len(queue)):
+                event = queue.popleft()
+                if isinstance(event, Happening) and not isinstance(event, (NonFinite, Problem, RunEnd)):
+                    losses.add(event)
+                else:
+                    kept.append(event)
+            queue.extendleft(reversed(kept))
+        with self._has_room:
+            self._has_room.notify_all()
+
+    def _fail(self, batch: list[AnyEvent], error: Exception) -> None:
+        self._has_ended = True
+        lost = self._losses.count + len(batch) + len(self._queue)
+        self._losses = _Losses()
         self._queue.clear()
         sink, self._sink = self._sink, None
         if sink is not None:
-            with contextlib.suppress(Exception):  # What could not be written cannot be flushed either.
+            with contextlib.suppress(Exception):  # What could not be written cannot be closed in order either.
                 sink.close()
         self._report(
             f"the trace can no longer be written ({type(error).__name__}: {error}); {lost} events and all that follow "
@@ -145,9 +249,49 @@ class TraceWriter:
                 if isinstance(value, (PendingStatistics, PendingCount)):
                     event = msgspec.structs.replace(event, **{field: value.resolve()})  # noqa: PLW2901
             if isinstance(event, NonFinite):
-                key = (event.where, event.module, event.tensor)
-                if not event.count or key in self._seen_nonfinite:
+                place = _place_of(event)
+                if not event.count or place in self._seen_nonfinite:
                     continue
-                self._seen_nonfinite.add(key)
+                self._seen_nonfinite.add(place)
             resolved.append(event)
         return resolved
+
+
+def _place_of(event: NonFinite) -> tuple[str, int, int]:
+    """Of what the first non-finite value is recorded, and no further one."""
+    return event.where, event.module, event.tensor
+
+
+class _Losses:
+    """Counts the events that could not be written."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.reason = ""
+        self._first_step = 0
+        self._last: Happening | None = None
+
+    def add(self, event: Happening) -> None:
+        """Count `event`."""
+        if self._last is None:
+            self._first_step = event.step
+        self.count += 1
+        self._last = event
+
+    def extend(self, later: _Losses) -> None:
+        """Count what `later` counted too."""
+        if self._last is None:
+            self._first_step = later._first_step
+        self.count += later.count
+        self.reason = self.reason or later.reason
+        self._last = later._last or self._last
+
+    def __str__(self) -> str:
+        last_step = self._last.step if self._last is not None else 0
+        steps = f"step {last_step}" if last_step == self._first_step else f"steps {self._first_step} to {last_step}"
+        return f"{self.count} events of {steps} were lost ({self.reason})"
+
+    def as_problem(self) -> Problem:
+        """The loss as a record of the trace that goes on."""
+        last = self._last or Problem(0)
+        return Problem(last.time_us, last.step, message=f"{self}; the trace goes on after them.")

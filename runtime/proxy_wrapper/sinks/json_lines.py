@@ -2,45 +2,84 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy_wrapper.sinks.appended_file import AppendedFile
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from proxy_wrapper.events import AnyEvent, Run
+    from proxy_wrapper.launch import Rank
+
+_ROOM_FOR_RANK: Final = 48
+"""Blanks at the end of the first line, so that it can be written again in its place with a rank in it."""
 
 
 class JsonLinesSink:
     """Writes to `<logdir>/<run>/rank<rank>-<pid>.jsonl`."""
 
-    def __init__(self, logdir: str, run: Run) -> None:
+    def __init__(self, logdir: str, run: Run, current_rank: Callable[[], Rank]) -> None:
         """Make the folder and the file, and write `run` as its first line.
+
+        Args:
+            logdir: the folder of all runs.
+            run: the header; its rank and world size are those of now.
+            current_rank: asked before each write, for a rank that becomes known only later.
 
         Raises:
             OSError: if that cannot be done. A file that exists is never written to.
         """
-        folder = Path(logdir) / run.run
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"rank{run.rank}-{run.pid}.jsonl"
+        self._run = run
+        self._current_rank = current_rank
         self._encoder = msgspec.json.Encoder()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        self._file = os.fdopen(os.open(self.path, flags, 0o666), "wb", buffering=0)
+        self._file = _new_file(Path(logdir) / run.run, run)
+        header = self._encoder.encode(run)
+        self._header_size = len(header) + _ROOM_FOR_RANK
         try:
-            self.write([run])
+            self._file.append(header.ljust(self._header_size) + b"\n")
         except BaseException:
             self._file.close()
+            self.path.unlink(missing_ok=True)  # It holds nothing, and would be in the way of the next try.
             raise
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Append `events`; each call hands whole lines to the operating system."""
-        text = memoryview(self._encoder.encode_lines(events))
-        while text:
-            text = text[self._file.write(text) or 0 :]
+        self._file.append(self._encoder.encode_lines(events))
+
+    def refresh(self) -> None:
+        """Correct the header and the name of the file if the process has another rank now."""
+        rank, world_size = self._current_rank()
+        if (rank, world_size) == (self._run.rank, self._run.world_size):
+            return
+        run = msgspec.structs.replace(self._run, rank=rank, world_size=world_size)
+        header = self._encoder.encode(run)
+        if len(header) <= self._header_size:
+            with self.path.open("r+b") as file:
+                file.write(header.ljust(self._header_size))
+        self._file.move_to(self.path.with_name(_file_name(run)))
+        self._run = run
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _new_file(folder: Path, run: Run) -> AppendedFile:
+    """The file of this process; numbered where it has left one in this run before, and stopped tracing since."""
+    number = 1
+    while (folder / _file_name(run, number)).exists():
+        number += 1
+    return AppendedFile(folder / _file_name(run, number), is_new=True)
+
+
+def _file_name(run: Run, number: int = 1) -> str:
+    return f"rank{run.rank}-{run.pid}{f'-{number}' if number > 1 else ''}.jsonl"

@@ -14,7 +14,10 @@ class Sink(Protocol):
     """Keeps events. Called from one thread at a time; may raise `OSError`."""
 
     def write(self, events: Sequence[AnyEvent]) -> None:
-        """Keep `events`, so that they survive if the process is killed."""
+        """Keep `events`, so that they survive if the process is killed; all of them, or none if it raises."""
+
+    def refresh(self) -> None:
+        """Take note of the rank of the process, if that has become known."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file. Nothing is written."""

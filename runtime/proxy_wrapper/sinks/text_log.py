@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy_wrapper.sinks.appended_file import AppendedFile
 from proxy_wrapper.text_form import TextForm
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TextLogSink:
-    """Appends to the file `logdir`; a further process of the run has its process id in the name."""
+    """Appends to the file `logdir`; a further process of the run has its rank and process id in the name."""
 
     def __init__(self, logdir: str, run: Run) -> None:
         """Open the file.
@@ -25,17 +26,23 @@ class TextLogSink:
         path = Path(logdir)
         if run.parent_pid or run.rank:
             path = path.with_name(f"{path.stem}.rank{run.rank}-{run.pid}{path.suffix}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
         self._form = TextForm()
-        self._file = path.open("a", encoding="utf-8")
+        self._file = AppendedFile(path, is_new=False)
         self.write([run])
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Append the lines of `events`."""
         form = self._form
-        self._file.writelines(f"{line}\n" for event in events for line in form.lines(event))
-        self._file.flush()
+        text = "".join(f"{line}\n" for event in events for line in form.lines(event))
+        self._file.append(text.encode("utf-8", "backslashreplace"))
+
+    def refresh(self) -> None:
+        """Do nothing: the text does not speak of ranks, and the file keeps its name."""
 
     def close(self) -> None:
         """Close the file."""
