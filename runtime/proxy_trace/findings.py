@@ -229,6 +229,8 @@ def _incomplete(collector: ProcessCollector) -> list[Finding]:
         reasons.append(
             f"ends inside {process.ends_inside}: the process was killed or interrupted there, or is still running"
         )
+    elif not process.end and not process.is_cut:
+        reasons.append("has no end: the process was killed, or is still running")
     if process.malformed:
         lines = "1 malformed line" if process.malformed == 1 else f"{process.malformed:,} malformed lines"
         reasons.append(f"{lines} left out, the first is line {process.first_malformed_line:,}")

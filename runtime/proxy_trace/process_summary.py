@@ -104,6 +104,12 @@ class ProcessSummary(msgspec.Struct):
     ends_inside: str = ""
     """What had not ended when the trace did: "a call of model.fc", "a backward pass"; "" if all had."""
 
+    end: str = ""
+    """How the process ended: "exit", "exception ValueError" or another `RunEnd.reason`; "" if the trace does not say."""
+
+    end_step: int = 0
+    """The optimizer steps that had ended then."""
+
 
 class ProcessCollector:
     """Takes the events of one file and keeps the sums.
@@ -148,6 +154,7 @@ class ProcessCollector:
             events.Update: self._update,
             events.NonFinite: self.non_finite.append,
             events.Problem: self._problem,
+            events.RunEnd: self._run_end,
         }
 
     def collect(self, reading: Reading, on_progress: Callable[[int], None] | None, bytes_done: int) -> None:
@@ -268,6 +275,10 @@ class ProcessCollector:
             tensor.first = statistics or tensor.first
         elif statistics is None or statistics != tensor.first:
             tensor.has_changed = True
+
+    def _run_end(self, event: events.RunEnd) -> None:
+        self.process.end = f"{event.reason} {event.error}".rstrip()
+        self.process.end_step = event.step
 
     def _problem(self, event: events.Problem) -> None:
         known = self.problems.get(event.message)
