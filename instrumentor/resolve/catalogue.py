@@ -458,7 +458,7 @@ def never_suppresses(name: str) -> bool:
 
 def _is_layer(name: str) -> bool:
     layer = name.removeprefix("torch.nn.")
-    return layer != name and "." not in layer and layer[:1].isupper() and layer != "Module"
+    return layer != name and "." not in layer and layer.lstrip("_")[:1].isupper() and layer != "Module"
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,6 +15,7 @@ from instrumentor.resolve.module_facts import (
     Imported,
     ModuleFacts,
     Name,
+    Nothing,
     VariableFacts,
 )
 
@@ -131,12 +133,14 @@ class InstalledPackages:
 
     Args:
         finder: where the modules come from.
-        is_known: which dotted names are left alone because the catalogue knows them.
+        is_known: which dotted names are left alone because the catalogue knows their package.
+        is_listed: which of these the catalogue knows by name.
     """
 
-    def __init__(self, finder: ModuleFinder, is_known: Callable[[str], bool]) -> None:
+    def __init__(self, finder: ModuleFinder, is_known: Callable[[str], bool], is_listed: Callable[[str], bool]) -> None:
         self._finder = finder
         self._is_known = is_known
+        self._is_listed = is_listed
         self._members: dict[tuple[str, str], Definition | None] = {}
         self._definitions: dict[int, Definition] = {}
 
@@ -220,7 +224,9 @@ class InstalledPackages:
     def resolve(self, module: Module, dotted: str, depth: int = _MAX_DEPTH) -> Definition | None:
         """What a name, dotted or not, stands for in the text of a module; a builtin where nothing else has it."""
         first, *rest = dotted.split(".")
-        found: Definition | None = self._own(module, first, depth) or External(f"builtins.{first}")
+        found: Definition | None = self._own(module, first, depth)
+        if found is None and hasattr(builtins, first):
+            found = External(f"builtins.{first}")
         for part in rest:
             if found is None:
                 return None
@@ -259,7 +265,7 @@ class InstalledPackages:
         # The last binding counts, unless what it is cannot be found: of a try and its except, one is installed.
         bindings = module.facts.names.get(name, [])
         for position in range(len(bindings) - 1, -1, -1):
-            if position and _decorates(bindings[position], name):
+            if _is_passing(bindings[position], name) and len(bindings) > 1:
                 continue
             found = found or self._bound(module, name, bindings[position], depth)
             if found is not None and not isinstance(found, External):
@@ -269,23 +275,13 @@ class InstalledPackages:
         return found
 
     def _from_stars(self, module: Module, name: str, depth: int) -> Definition | None:
-        plain = name.lower().replace("_", "")
-
-        def unrelated(star: str) -> tuple[bool, int]:
-            last = star.rpartition(".")[2].replace("_", "")
-            return (not last or not plain.startswith(last), -len(last))
-
-        stars = list(reversed(module.facts.stars))
-        if len(stars) > _MAX_STARS:
-            stars = sorted(stars, key=unrelated)[:_MAX_STARS]
         hidden: list[Module] = []
-        for star in stars:
-            target = _absolute(module, star)
-            if target is None or self._is_known(target):
+        for target in _likely_stars(module, name):
+            if self._is_known(target):
+                if self._is_listed(f"{target}.{name}"):
+                    return External(f"{target}.{name}")
                 continue
-            if not self._finder.exists(target) or not self._finder.mentions(target, name):
-                continue
-            source = self._finder.find(target)
+            source = self._finder.find(target) if self._finder.mentions(target, name) else None
             if source is None or source is module:
                 continue
             if not _exports(source, name):
@@ -295,10 +291,8 @@ class InstalledPackages:
             if found is not None:
                 return found
         # A registry's decorators may add to `__all__` what they decorate (timm.models).
-        for source in hidden if not name.startswith("_") else ():
-            if name in source.facts.names:
-                return self._own(source, name, depth - 1)
-        return None
+        defining = [source for source in hidden if not name.startswith("_") and name in source.facts.names]
+        return self._own(defining[0], name, depth - 1) if defining else None
 
     def _bound(self, module: Module, name: str, binding: Binding, depth: int) -> Definition | None:
         if isinstance(binding, ClassFacts):
@@ -308,6 +302,20 @@ class InstalledPackages:
         if isinstance(binding.value, Imported):
             return self.imported(module, binding.value.dotted, depth - 1)
         return VariableDefinition(module, name, binding.value) if isinstance(binding, VariableFacts) else None
+
+
+def _likely_stars(module: Module, name: str) -> list[str]:
+    """The modules that a module imports everything from, the last first; of many those named for what is sought."""
+    plain = name.lower().replace("_", "")
+
+    def rank(star: str) -> tuple[bool, int]:
+        last = star.rpartition(".")[2].replace("_", "")
+        return (not last or not plain.startswith(last), -len(last))
+
+    stars = list(reversed(module.facts.stars))
+    if len(stars) > _MAX_STARS:
+        stars = sorted(stars, key=rank)[:_MAX_STARS]
+    return [target for star in stars if (target := _absolute(module, star)) is not None]
 
 
 def _exports(module: Module, name: str) -> bool:
@@ -325,7 +333,9 @@ def _absolute(module: Module, dotted: str) -> str | None:
     return ".".join([*above, *(part for part in dotted[level:].split(".") if part)]) if above else None
 
 
-def _decorates(binding: Binding, name: str) -> bool:
-    """Whether a binding only passes on what its name stood for before: `Net = register(Net)`."""
+def _is_passing(binding: Binding, name: str) -> bool:
+    """Whether a binding adds nothing to what its name stands for otherwise: `Net = None`, `Net = register(Net)`."""
     value = binding.value if isinstance(binding, VariableFacts) else None
+    if isinstance(value, Nothing):
+        return True
     return isinstance(value, Call) and Name(name) in (*value.arguments, *value.keywords.values())

@@ -48,7 +48,7 @@ class Knowledge:
         self.identity_methods = catalogue.IDENTITY_METHODS | {
             name for name in settings.identity_methods if "." not in name
         }
-        self._packages = None if finder is None else InstalledPackages(finder, catalogue.is_complete)
+        self._packages = None if finder is None else _packages(finder)
         self._reader = None if self._packages is None else CallReader(self._packages, self)
         self._natures: dict[str, Nature] = {}
 
@@ -161,6 +161,13 @@ class Knowledge:
             return name
         found = self._packages.lookup(name)
         return found.dotted if isinstance(found, External) and found.dotted else name
+
+
+def _packages(finder: ModuleFinder) -> InstalledPackages:
+    def is_listed(name: str) -> bool:
+        return catalogue.nature_of_base(name) in (Nature.MODULE, Nature.NO_PARAMS)
+
+    return InstalledPackages(finder, catalogue.is_complete, is_listed)
 
 
 def _nature_of(value: object) -> Nature:

@@ -125,6 +125,7 @@ class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
         methods: its own methods.
         attributes: what is assigned in its body.
         makers: what is called in the values that its methods store in `self`.
+        called_makers: those of them whose results its methods call or train.
         holds: its methods may hold a module that they are given: they call `register_parameter`, `add_module` or the
             like on `self`, or call or train an attribute that something other than a call's result is stored in.
     """
@@ -134,6 +135,7 @@ class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
     methods: dict[str, FunctionFacts]
     attributes: dict[str, Expression]
     makers: list[Expression]
+    called_makers: list[Expression]
     holds: bool = False
 
 

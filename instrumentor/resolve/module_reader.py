@@ -223,13 +223,13 @@ def _class_facts(node: ast.ClassDef) -> ClassFacts:
         else:
             attributes.update((name, variable.value) for name, variable in _assigned(statement) if name != "*")
     # Without a base it is no module.
-    makers, holds = _held(node) if node.bases else ([], False)
-    return ClassFacts(node.lineno, [_expression(base) for base in node.bases], methods, attributes, makers, holds)
+    held = _held(node) if node.bases else ([], [], False)
+    return ClassFacts(node.lineno, [_expression(base) for base in node.bases], methods, attributes, *held)
 
 
-def _held(node: ast.ClassDef) -> tuple[list[Expression], bool]:
-    """What is called in the values that a class stores in `self`, and whether it may hold modules otherwise."""
-    makers: dict[str, Expression] = {}
+def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool]:
+    """The last fields of `ClassFacts`."""
+    makers: dict[str, tuple[Name, set[str]]] = {}
     given: set[str] = set()
     used: set[str] = set()
     for each in ast.walk(node):
@@ -239,18 +239,20 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], bool]:
             for call in calls:
                 maker = _expression(call.func)
                 if isinstance(maker, Name):
-                    makers[maker.dotted] = maker
+                    makers.setdefault(maker.dotted, (maker, set()))[1].update(names)
             if not calls and not isinstance(each.value, (ast.Lambda, ast.Constant)):
                 given.update(names)
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
             of = each.func.value
             if _is_self(of):
                 if each.func.attr in _REGISTERING:
-                    return list(makers.values()), True
+                    return [], [], True
                 used.add(each.func.attr)
             elif isinstance(of, ast.Attribute) and _is_self(of.value) and each.func.attr in _TRAINING:
                 used.add(of.attr)
-    return list(makers.values()), bool(given & used)
+    everything: list[Expression] = [maker for maker, _ in makers.values()]
+    called: list[Expression] = [maker for maker, names in makers.values() if names & used]
+    return everything, called, bool(given & used)
 
 
 def _stored_in_self(statement: ast.Assign | ast.AnnAssign) -> list[str]:

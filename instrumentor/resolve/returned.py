@@ -128,6 +128,14 @@ class _Method(Value):
 
 
 @dataclass(frozen=True)
+class _Partial(Value):
+    """A function with some of its arguments given."""
+
+    callee: Value
+    arguments: _Arguments = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class _Same(Value):
     """A method that returns its object."""
 
@@ -187,6 +195,12 @@ class _Arguments:
             return self.positional[0]()
         return next((self.keywords[name]() for name in _MODULE_KEYWORDS if name in self.keywords), _NOTHING)
 
+    def with_more(self, more: _Arguments | None) -> _Arguments:
+        """These arguments, and those of a later call."""
+        if more is None:
+            return self
+        return _Arguments((*self.positional, *more.positional), {**self.keywords, **more.keywords})
+
 
 _UNSEEN: Values = frozenset({Unseen()})
 _NOTHING: Values = frozenset()
@@ -230,18 +244,17 @@ class CallReader:
         return self._returned[dotted]
 
     def _read(self, dotted: str) -> Values | None:
-        above, _, name = dotted.rpartition(".")
-        owner = self._packages.lookup(above) if above else None
-        if isinstance(owner, ClassDefinition):
+        definition = self._packages.lookup(dotted)
+        if definition is None or isinstance(definition, External):
+            return None
+        frame = _Frame(definition if isinstance(definition, Module) else definition.module)
+        callees = self._defined(definition)
+        if isinstance(definition, (FunctionDefinition, VariableDefinition)) and definition.owner is not None:
             # A class method makes an instance of the class that it is called on, not of the one that has it.
-            frame = _Frame(owner.module)
-            callees = self._class_attribute(owner, name, _Defined(owner), frame)
-        else:
-            definition = self._packages.lookup(dotted)
-            if definition is None or isinstance(definition, External):
-                return None
-            frame = _Frame(definition if isinstance(definition, Module) else definition.module)
-            callees = self._defined(definition)
+            above, _, name = dotted.rpartition(".")
+            owner = self._packages.lookup(above)
+            if isinstance(owner, ClassDefinition):
+                callees = self._class_attribute(owner, name, _Defined(owner), frame)
         values = self._join(self._call(each, None, frame) for each in callees)
         return frozenset(Unseen() if isinstance(each, (_Word, _Defined, _Method)) else each for each in values)
 
@@ -264,18 +277,23 @@ class CallReader:
             return best
         if any(each.facts.holds for each in own) or not any("forward" in each.facts.methods for each in own):
             return Nature.MODULE
-        makers = [(each, maker) for each in own for maker in each.facts.makers if isinstance(maker, Name)]
-        return Nature.MODULE if any(self._makes_parameters(each, maker) for each, maker in makers) else best
+        if any(self._made_in(each, maker) is Nature.MODULE for each in own for maker in each.facts.makers):
+            return Nature.MODULE
+        called = [self._made_in(each, maker) for each in own for maker in each.facts.called_makers]
+        return Nature.MODULE if Nature.UNKNOWN in called else best
 
-    def _makes_parameters(self, cls: ClassDefinition, maker: Name) -> bool:
-        found = self._packages.resolve(cls.module, maker.dotted)
+    def _made_in(self, cls: ClassDefinition, maker: Expression) -> Nature:
+        """What a call in a class makes that its instances keep."""
+        found = self._packages.resolve(cls.module, maker.dotted) if isinstance(maker, Name) else None
         if isinstance(found, ClassDefinition):
-            return self.class_nature(found) in (Nature.MODULE, Nature.UNKNOWN)
+            return self.class_nature(found)
         if isinstance(found, External):
-            if found.dotted == "torch.nn.Parameter" or self._knowledge.effect_of(found.dotted) in _HANDING_ON:
-                return True
-            return self._knowledge.nature_of_call(found.dotted) in (Nature.MODULE, Nature.UNKNOWN)
-        return found is None or isinstance(found, (FunctionDefinition, VariableDefinition))
+            if found.dotted == "torch.nn.Parameter":
+                return Nature.MODULE
+            if self._knowledge.effect_of(found.dotted) in _HANDING_ON:
+                return Nature.UNKNOWN
+            return self._knowledge.nature_of_call(found.dotted)
+        return Nature.UNKNOWN
 
     # ---- calls ----
 
@@ -283,6 +301,8 @@ class CallReader:
         """What a call gives; `arguments` is None for any."""
         if isinstance(callee, _Method):
             return self._call_function(callee.function, callee.receiver, arguments, frame)
+        if isinstance(callee, _Partial):
+            return self._call(callee.callee, callee.arguments.with_more(arguments), frame)
         if isinstance(callee, _Same):
             return frozenset({callee.receiver})
         if not isinstance(callee, _Defined):
@@ -304,7 +324,10 @@ class CallReader:
             nature = self._knowledge.nature_of_call(definition.dotted)
             return _UNSEEN if nature is Nature.UNKNOWN else frozenset({Fresh(definition.dotted, nature)})
         first = _NOTHING if arguments is None else arguments.first()
-        if effect in (Effect.IDENTITY, Effect.PROXIES, Effect.REPLACES, Effect.BUILDS):
+        if effect is Effect.BUILDS and arguments is not None:
+            bound = _Arguments(arguments.positional[1:], arguments.keywords)
+            return frozenset(_Partial(each, bound) for each in first) or _UNSEEN
+        if effect in (Effect.IDENTITY, Effect.PROXIES, Effect.REPLACES):
             return first or _UNSEEN
         if effect is Effect.WRAPS:
             return frozenset(Wrapped(each) if isinstance(each, Argument) else each for each in first) or _UNSEEN
@@ -342,7 +365,7 @@ class CallReader:
                 return value.items[index]
             return self._join(value.items)
         if isinstance(value, _Collection):
-            return value.values
+            return value.values or _UNSEEN  # an empty one is filled later
         if isinstance(value, _Defined) and isinstance(value.definition, ClassDefinition):
             return frozenset({value})  # Generic[T]
         if isinstance(value, Fresh) and value.cls is not None and value.nature is Nature.NOT_MODULE:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.errors import InstrumentError
 from instrumentor.resolve.knowledge import Knowledge
+from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
 from instrumentor.source_text import decode, parse
 
@@ -86,16 +87,14 @@ def index_unit(name: str, folder: str, tree: ast.Module) -> Unit:
     return unit
 
 
-def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """The names that an import binds, with what each stands for; `*` is among them as it is written."""
-    if isinstance(statement, ast.Import):
-        return {
-            alias.asname or alias.name.partition(".")[0]: alias.name if alias.asname else alias.name.partition(".")[0]
-            for alias in statement.names
-        }
-    module = "." * statement.level + (statement.module or "")
-    joint = "" if module.endswith(".") or not module else "."
-    return {alias.asname or alias.name: f"{module}{joint}{alias.name}" for alias in statement.names}
+def is_main_guard(statement: ast.If) -> bool:
+    """Whether a statement is `if __name__ == "__main__":`."""
+    test = statement.test
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = (test.left, test.comparators[0])
+    names = [side.id for side in sides if isinstance(side, ast.Name)]
+    return names == ["__name__"] and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
 
 
 def _index(unit: Unit, node: ast.AST, owner: Class | None, parent: Function | None, prefix: str) -> None:

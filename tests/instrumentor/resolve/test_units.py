@@ -4,7 +4,8 @@ import ast
 
 import pytest
 
-from instrumentor.resolve.units import SCRIPT, Class, Function, Project, Unit, imported_names, index_unit
+from instrumentor.resolve.module_reader import imported_names
+from instrumentor.resolve.units import SCRIPT, Class, Function, Project, Unit, index_unit
 
 FILES = {
     "net.py": "class Net: pass\ndef build(): pass\nSIZE = 3\n",

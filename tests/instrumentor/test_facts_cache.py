@@ -1,0 +1,70 @@
+"""The cache of facts: what goes wrong with it costs time, never a result."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from instrumentor.facts_cache import FactsCache, clear_facts
+from instrumentor.resolve.module_reader import read_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SOURCE = b"import torch.nn as nn\nclass Net(nn.Module): ...\n"
+
+
+def only_file(folder: Path) -> Path:
+    (file,) = (path for path in folder.rglob("*") if path.is_file())
+    return file
+
+
+def test_what_was_stored_is_found_by_the_same_bytes_only(tmp_path: Path) -> None:
+    FactsCache(tmp_path).store(SOURCE, read_facts(SOURCE))
+    assert FactsCache(tmp_path).load(SOURCE) == read_facts(SOURCE)
+    assert FactsCache(tmp_path).load(SOURCE + b"#") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda content: b"", id="empty"),
+        pytest.param(lambda content: content[: len(content) // 2], id="cut"),
+        pytest.param(lambda content: content[:-1] + bytes([content[-1] ^ 1]), id="one bit"),
+        pytest.param(lambda content: b"not ours at all, but long enough", id="a stranger's"),
+    ],
+)
+def test_damaged_files_are_read_over_and_written_again(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    cache, facts = FactsCache(tmp_path), read_facts(SOURCE)
+    cache.store(SOURCE, facts)
+    file = only_file(tmp_path)
+    file.write_bytes(damage(file.read_bytes()))
+    assert cache.load(SOURCE) is None
+    cache.store(SOURCE, facts)
+    assert cache.load(SOURCE) == facts
+
+
+def test_many_writers_leave_one_good_file(tmp_path: Path) -> None:
+    facts = read_facts(SOURCE)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: FactsCache(tmp_path).store(SOURCE, facts), range(64)))
+    assert only_file(tmp_path).exists()
+    assert FactsCache(tmp_path).load(SOURCE) == facts
+
+
+def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    cache = FactsCache(tmp_path / "file")
+    cache.store(SOURCE, read_facts(SOURCE))
+    assert cache.load(SOURCE) is None
+
+
+def test_clearing_leaves_what_is_not_ours(tmp_path: Path) -> None:
+    FactsCache(tmp_path).store(SOURCE, read_facts(SOURCE))
+    size = only_file(tmp_path).stat().st_size
+    (tmp_path / "other.sqlite").write_bytes(b"x")
+    assert clear_facts(tmp_path) == size
+    assert [path.name for path in tmp_path.iterdir()] == ["other.sqlite"]
