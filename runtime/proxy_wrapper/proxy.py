@@ -21,6 +21,7 @@ from proxy_wrapper.errors import SettingsTypeError, SettingsValueError
 from proxy_wrapper.intercept.attributes import ModuleAttributes
 from proxy_wrapper.intercept.backward import BackwardCalls
 from proxy_wrapper.intercept.backward_engine import BackwardEngine
+from proxy_wrapper.intercept.blacklist import Blacklist
 from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
 from proxy_wrapper.intercept.module_calls import ModuleCalls
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Observer
 
-__all__ = ["DEBUG", "INFO", "WARNING", "Proxy", "flush", "is_proxied", "observe", "stage", "unproxy"]
+__all__ = ["DEBUG", "INFO", "WARNING", "Proxy", "blacklist", "flush", "is_proxied", "observe", "stage", "unproxy"]
 
 T = TypeVar("T")
+M = TypeVar("M", bound=nn.Module)
 
 
 class _Installed:
@@ -47,13 +49,14 @@ class _Installed:
 
     def __init__(self) -> None:
         self.tracer: Tracer | None = None
+        self.blacklist = Blacklist()
         Launch.of_this_process().announce()  # Now: processes started before the first `Proxy` are of the same run.
 
     def get(self) -> Tracer:
         """The tracer, made and connected on first use."""
         if self.tracer is None:
             tracer = self.tracer = Tracer()
-            torch_calls = TorchCalls(tracer)
+            torch_calls = TorchCalls(tracer, self.blacklist)
             module_calls = ModuleCalls(tracer, torch_calls)
             updates = Updates(tracer)
             tracer.before_flush = updates.before_flush
@@ -187,6 +190,23 @@ def flush() -> None:
 def observe(observer: Observer) -> None:
     """Let `observer` have every event from now on, of all proxied modules, beside the trace that is written."""
     _installed.get().add_observer(observer)
+
+
+def blacklist(module_type: type[M]) -> type[M]:
+    """Never look into modules of this type and its subclasses, from now on; may be used as a decorator.
+
+    For modules that take another path when somebody looks: code that asks `torch.overrides.has_torch_function`, or
+    counts what is on the mode stack. While one runs, the torch calls, attributes and reads of tensors in it are not
+    seen at level DEBUG. Its call is, and its parameters are; so are the calls of its submodules.
+    `nn.MultiheadAttention`, `nn.TransformerEncoder` and `nn.TransformerEncoderLayer` are on the list from the start.
+
+    Raises:
+        SettingsTypeError: if it is no class of modules.
+    """
+    if not (isinstance(module_type, type) and issubclass(module_type, nn.Module)):
+        raise SettingsTypeError("module_type", module_type, "a class derived from `nn.Module`")
+    _installed.blacklist.add(module_type)
+    return module_type
 
 
 class stage:  # noqa: N801  Called as a function is, as `torch.no_grad` is.

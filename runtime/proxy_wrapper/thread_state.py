@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 from proxy_wrapper.events import TRAIN
 
 if TYPE_CHECKING:
+    import weakref
+
+    from torch import nn
+
     from proxy_wrapper.registry import ModuleEntry
 
 
@@ -20,6 +24,8 @@ class ThreadState(threading.local):
         self.optimizer_location = 0
         self.optimizer_began_us = 0
         self.torch_calls = 0
+        self.suspended_calls = 0  # Torch calls around the backward pass that it is in.
+        self.aside: list[weakref.ref[nn.Module]] = []  # Modules on the blacklist that it is calling.
         self.mode = TRAIN
         self.stage = TRAIN
         self.checked: set[int] = set()

@@ -21,7 +21,7 @@ from proxy_wrapper.events import (
     ReturnModule,
     SetAttr,
 )
-from proxy_wrapper.intercept.torch_calls import SETS_MODE_ASIDE
+from proxy_wrapper.intercept.blacklist import Blacklist
 from proxy_wrapper.observers.memory import MemoryObserver
 from tests.conformance.bits import difference, frozen
 
@@ -110,7 +110,7 @@ def _compare_level(
                 findings.differences.append(f"{trial.label} at {level}: {found}")
             findings.unseen += _unseen(trial, level, observer.events, roots[id(trial.model)], traced.raised())
             if level == "DEBUG" and not any(isinstance(each, _TORCH_CALLS) and each.module for each in observer.events):
-                findings.without_torch_calls += not isinstance(trial.model, SETS_MODE_ASIDE)
+                findings.without_torch_calls += trial.model not in Blacklist()
         tracer = Proxy._installed.tracer
         if tracer is not None and not tracer.active:
             findings.unseen.append(f"tracing stopped at {level}")

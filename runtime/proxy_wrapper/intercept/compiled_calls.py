@@ -56,23 +56,25 @@ class CompiledCalls:
             return None
         call = CompiledCall(function, found["args"], found.get("kwargs") or {}, self._tracer.locator.locate(4))
         owner = getattr(function, "__self__", None)
+        module = _called_module(function)
         if isinstance(owner, torch.optim.Optimizer):
             self._updates.before_step(owner, (owner, *call.args), call.kwargs)
-        elif _is_call_of_module(function):
-            if self._is_inside_wrapper_of(owner):
+        elif module is not None:
+            if self._is_inside_wrapper_of(module):
                 return None
-            self._module_calls.enter(owner, call.args)
+            self._module_calls.enter(module, call.args)
         return call
 
     def end(self, call: CompiledCall, frame: FrameType) -> None:
         """Record that what `begin` recorded has ended."""
         owner = getattr(call.function, "__self__", None)
+        module = _called_module(call.function)
         found = frame.f_locals
         if isinstance(owner, torch.optim.Optimizer):
             self._updates.after_step(owner, (owner, *call.args), call.kwargs)
-        elif _is_call_of_module(call.function):
+        elif module is not None:
             rest = (call.kwargs, found["result"]) if "result" in found else (None,)
-            self._module_calls.leave(owner, call.args, *rest)
+            self._module_calls.leave(module, call.args, *rest)
         else:
             self._record_function(call, found)
 
@@ -122,13 +124,12 @@ class CompiledCalls:
         return any(isinstance(value, nn.Module) and is_proxied(value) for value in reached)
 
 
-def _is_call_of_module(function: Any) -> bool:
-    """Whether `function` is what PyTorch compiles for a module: its `_call_impl` or `__call__`."""
-    return isinstance(getattr(function, "__self__", None), nn.Module) and getattr(function, "__name__", "") in (
-        "_call_impl",
-        "_wrapped_call_impl",
-        "__call__",
-    )
+def _called_module(function: Any) -> nn.Module | None:
+    """The module, if `function` is what PyTorch compiles for a module: its `_call_impl` or `__call__`."""
+    owner = getattr(function, "__self__", None)
+    name = getattr(function, "__name__", "")
+    is_call = isinstance(owner, nn.Module) and name in ("_call_impl", "_wrapped_call_impl", "__call__")
+    return owner if is_call else None
 
 
 def _is_filled(cell: Any) -> bool:

@@ -7,7 +7,7 @@ Global, because hooks on a module itself switch off fast paths that look for the
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -20,10 +20,14 @@ from proxy_wrapper.statistics import PendingCount, count_nonfinite, has_values, 
 from proxy_wrapper.thread_state import ActiveCall
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torch.utils.hooks import RemovableHandle
 
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
+
+_MODULE_CALL: Final = nn.Module._call_impl.__code__
 
 
 class ModuleCalls:
@@ -90,8 +94,12 @@ class ModuleCalls:
             return
         entry = tracer.registry.modules.get(id(module))
         if entry is None or entry.module() is not module:
+            if not tracer.registry.modules:
+                self._rest()
+                return
             entry = tracer.adopt(module)
             if entry is None:
+                self._mode.enter(module, is_proxied=False)
                 return
         stack = tracer.thread.stack
         if entry.parent is None:
@@ -122,12 +130,22 @@ class ModuleCalls:
                 location,
             )
         stack.append(ActiveCall(entry, now, id(sys.exc_info()[1])))
-        self._mode.enter(module)
+        self._mode.enter(module, is_proxied=True)
+
+    def _rest(self) -> None:
+        """See nothing until there is a proxied module again: the last one has been freed.
+
+        Here, at the call of a module, and not when the last one is freed: that may be while torch walks through hooks.
+        """
+        thread = self._tracer.thread
+        if not (thread.torch_calls or thread.suspended_calls):  # Else torch would put the mode back.
+            self._tracer.remove_interceptors()
 
     def _end(self, module: nn.Module, rest: tuple[Any, ...]) -> None:
         stack = self._tracer.thread.stack
         entry = self._tracer.registry.modules.get(id(module))
         if entry is None or not stack:
+            self._mode.leave(module)
             return
         call = stack[-1]
         if call.entry is entry:
@@ -136,6 +154,7 @@ class ModuleCalls:
             while (call := stack.pop()).entry is not entry:  # Left by an exception that hooks are not told of.
                 self._mode.leave(call.entry.module())
         else:
+            self._mode.leave(module)
             return
         self._mode.leave(module)
         raised = len(rest) == 1 and id(sys.exc_info()[1]) != call.exception_id
@@ -208,8 +227,8 @@ class ModuleCalls:
 class ModeSetter:
     """Does nothing at the edges of module calls; `torch_calls` does more."""
 
-    def enter(self, module: nn.Module) -> None:
-        """A proxied module is about to run."""
+    def enter(self, module: nn.Module, *, is_proxied: bool) -> None:
+        """A module is about to run."""
 
     def leave(self, module: nn.Module | None) -> None:
         """It has run."""
@@ -221,9 +240,21 @@ class ModeSetter:
 def _drop_stale(stack: list[ActiveCall], entry: ModuleEntry) -> None:
     """Drop calls that `KeyboardInterrupt` and the like left behind, of which hooks are not told.
 
-    They show when a root is called that is being called already.
+    Where a root is called inside another call, that call must be under way, and be none of the same root.
     """
     for depth, call in enumerate(stack):
         if call.entry is entry:
             del stack[depth:]
             return
+    while stack and not is_being_called(stack[-1].entry.module()):
+        stack.pop()
+
+
+def is_being_called(module: nn.Module | None) -> bool:
+    """Whether this thread is calling `module`; hooks are not told when `KeyboardInterrupt` ends a call."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and module is not None:
+        if frame.f_code is _MODULE_CALL and frame.f_locals.get("self") is module:
+            return True
+        frame = frame.f_back
+    return False

@@ -7,6 +7,7 @@ the lowest; the one that `with torch.device(...)` opens is a mode as any other.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from proxy_wrapper.events import (
     ReadValue,
     SetAttr,
 )
-from proxy_wrapper.intercept.module_calls import ModeSetter
+from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.levels import DEBUG
 from proxy_wrapper.statistics import as_number
 
@@ -29,15 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy_wrapper.channel import Channel
+    from proxy_wrapper.intercept.blacklist import Blacklist
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
-
-SETS_MODE_ASIDE: Final[tuple[type[nn.Module], ...]] = (
-    nn.MultiheadAttention,
-    nn.TransformerEncoder,
-    nn.TransformerEncoderLayer,
-)
-"""The blacklist: modules whose forward asks `has_torch_function` and takes another kernel if so."""
 
 _VALUE_READS: Final = frozenset(
     {"__bool__", "__int__", "__float__", "__complex__", "__index__", "__len__", "__contains__", "__iter__", "__array__"}
@@ -221,17 +216,22 @@ class TorchCallMode(TorchFunctionMode):
 
 
 class TorchCalls(ModeSetter):
-    """Keeps the mode on the stack of every thread that runs a proxied module."""
+    """Keeps the mode on the stack of every thread that runs a proxied module, and off it in modules on the blacklist.
 
-    def __init__(self, tracer: Tracer) -> None:
+    Those need not be proxied for that: the mode is on the stack while the rest of the program runs, too.
+    """
+
+    def __init__(self, tracer: Tracer, blacklist: Blacklist) -> None:
         self._tracer = tracer
+        self._blacklist = blacklist
         self._mode = TorchCallMode(tracer)
         self._is_installed = False
 
     def install(self) -> None:
         """Put the mode under the calling thread's stack; other threads get it with their next module call."""
         self._is_installed = self._mode.is_on = True
-        if not self._tracer.thread.torch_calls and not _is_on_stack(self._mode):
+        thread = self._tracer.thread
+        if not thread.torch_calls and not thread.aside and not _is_on_stack(self._mode):
             push_lowest(self._mode)
 
     def remove(self) -> None:
@@ -240,21 +240,31 @@ class TorchCalls(ModeSetter):
             self._is_installed = self._mode.is_on = False
             take_off(self._mode)
 
-    def enter(self, module: nn.Module) -> None:
+    def enter(self, module: nn.Module, *, is_proxied: bool) -> None:
         """Put the mode on this thread's stack, or off it for a module on the blacklist."""
-        if not self._is_installed or self._tracer.thread.torch_calls:
+        thread = self._tracer.thread
+        if not self._is_installed or thread.torch_calls:
             return  # Inside a torch call torch itself has set the mode aside, and will put it back.
-        if isinstance(module, SETS_MODE_ASIDE):
+        if module in self._blacklist:
+            thread.aside.append(weakref.ref(module))
             take_off(self._mode)
-        elif not self._is_aside() and not _is_on_stack(self._mode):
-            push_lowest(self._mode)
+        elif is_proxied:
+            if thread.aside and len(thread.stack) == 1:
+                thread.aside = [ref for ref in thread.aside if is_being_called(ref())]
+            if not thread.aside and not _is_on_stack(self._mode):
+                push_lowest(self._mode)
 
     def leave(self, module: nn.Module | None) -> None:
         """Put the mode back once no module on the blacklist runs any more."""
-        if not self._is_installed or self._tracer.thread.torch_calls:
+        thread = self._tracer.thread
+        if not thread.aside or thread.torch_calls:
             return
-        if isinstance(module, SETS_MODE_ASIDE) and not self._is_aside():
-            push_lowest(self._mode)
+        for depth, ref in enumerate(thread.aside):
+            if ref() is module:
+                del thread.aside[depth:]
+                if not thread.aside and self._is_installed:
+                    push_lowest(self._mode)
+                return
 
     def step_aside(self) -> None:
         """Take the mode off this thread's stack until the next `enter`."""
@@ -265,7 +275,8 @@ class TorchCalls(ModeSetter):
         """Put the mode on this thread's stack although it is inside a torch call: autograd's engine is to run."""
         thread = self._tracer.thread
         depth, thread.torch_calls = thread.torch_calls, 0
-        is_put_on = self._is_installed and not self._is_aside() and not _is_on_stack(self._mode)
+        thread.suspended_calls += depth
+        is_put_on = self._is_installed and not thread.aside and not _is_on_stack(self._mode)
         if is_put_on:
             push_lowest(self._mode)
         return ThreadFound(depth, is_put_on)
@@ -274,10 +285,9 @@ class TorchCalls(ModeSetter):
         """Leave the thread as `enter_engine` found it."""
         if found.is_put_on:
             take_off(self._mode)
-        self._tracer.thread.torch_calls = found.torch_calls
-
-    def _is_aside(self) -> bool:
-        return any(isinstance(call.entry.module(), SETS_MODE_ASIDE) for call in self._tracer.thread.stack)
+        thread = self._tracer.thread
+        thread.torch_calls = found.torch_calls
+        thread.suspended_calls -= found.torch_calls
 
 
 def identify(func: Callable[..., Any]) -> Target:
