@@ -8,34 +8,32 @@ import time
 from datetime import datetime, timezone
 from os import getppid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import msgspec
 import torch
 from torch import nn
 
 from proxy_wrapper.channel import Channel
-from proxy_wrapper.describe import Describer, is_plain
-from proxy_wrapper.events import EVAL, TRAIN, Buffer, Module, Parameter, Problem, RunEnd
+from proxy_wrapper.definitions import Definitions
+from proxy_wrapper.describe import Describer
+from proxy_wrapper.events import EVAL, TRAIN, Problem, RunEnd
 from proxy_wrapper.launch import Launch
-from proxy_wrapper.levels import DEBUG, INFO, WARNING, level_name
+from proxy_wrapper.levels import DEBUG, WARNING
 from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
-from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry, named_modules
+from proxy_wrapper.proxied_tree import ProxiedTree, settings_of
+from proxy_wrapper.registry import ModuleEntry, Registry, named_modules
 from proxy_wrapper.sinks.open_sink import open_sink
-from proxy_wrapper.statistics import summarize, unobserved
 from proxy_wrapper.thread_state import ThreadState
-from proxy_wrapper.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.sinks.sink import Sink
+    from proxy_wrapper.watch import Watch
 
-DEFAULT_LOGDIR: Final = "proxy_trace"
-DEFAULT_LEVEL: Final = INFO
 
 _MODULE_CALL: Final = nn.Module._call_impl.__code__
 """Where the walk through user code ends: what is above is the caller of the enclosing module."""
@@ -49,14 +47,6 @@ class Interceptor(Protocol):
 
     def remove(self) -> None:
         """Leave PyTorch as it was found. Does nothing if it is."""
-
-
-class _Settings(NamedTuple):
-    """What a module inherits from the one above."""
-
-    channel: Channel
-    level: int
-    watch: Watch
 
 
 class Tracer:
@@ -83,8 +73,9 @@ class Tracer:
         self._writers: list[TraceWriter] = []
         self._locations: dict[int, Location] = {}
         self.locator = Locator(self._define_location, _MODULE_CALL)
+        self.definitions = Definitions(self.registry, self.describer, self.now_us)
+        self._tree = ProxiedTree(self.registry, self.definitions, self.channel)
         self._reported: set[str] = set()
-        self._adopted_ids: dict[str, int] = {}
         self._parent_pid = 0
         self.is_sampling = False
         self._is_debugging = False
@@ -214,12 +205,12 @@ class Tracer:
         entry = self.registry.module_entry(module)
         location = self.locator.locate(2)
         if entry is None:
-            self._add_root(module, recurse, logdir, level, name, watch, location)
+            self._tree.add_root(module, recurse, logdir, level, name, watch, location)
         else:
-            self._change_settings(entry, logdir=logdir, level=level, watch=watch, recurse=recurse)
+            self._tree.change_settings(entry, logdir=logdir, level=level, watch=watch, recurse=recurse)
             if recurse:
                 entry.recurses = True
-                self._add_tree(named_modules(module, entry.name), _settings_of(entry), entry.parent, location)
+                self._tree.add_tree(named_modules(module, entry.name), settings_of(entry), entry.parent, location)
         self._note_levels()
         self.install_interceptors()
 
@@ -242,13 +233,17 @@ class Tracer:
         stack = self.thread.stack
         if stack:
             caller = stack[-1].entry
-            return self._adopt_below(module, caller) if caller.recurses else None
+            entry = self._tree.adopt_below(module, caller) if caller.recurses else None
+            if self.is_sampling:
+                self._note_levels()
+            return entry
         for found in named_modules(module, "")[1:]:
             inner = self.registry.module_entry(found.module)
             if inner is not None:
-                self._add_tree(
-                    named_modules(module, inner.root.name), _settings_of(inner), None, self.locator.locate(3)
+                self._tree.add_tree(
+                    named_modules(module, inner.root.name), settings_of(inner), None, self.locator.locate(3)
                 )
+                self._note_levels()
                 return self.registry.module_entry(module)
         self.registry.note_stranger(module)
         return None
@@ -282,30 +277,6 @@ class Tracer:
         for interceptor in (*self.debug_interceptors, *self.interceptors):
             interceptor.remove()
 
-    def define_state(self, states: Sequence[tuple[StateEntry, torch.Tensor]]) -> None:
-        """Send the definitions of parameters and buffers, with their statistics."""
-        if not states:
-            return
-        with unobserved() as readable:
-            statistics = summarize([tensor if readable else None for _, tensor in states])
-            for (state, tensor), numbers in zip(states, statistics, strict=True):
-                self._note_values(state, tensor)
-                state.statistics = numbers
-                self._emit_state(state, tensor)
-
-    def define_new_state(self, entry: ModuleEntry, module: nn.Module) -> None:
-        """Take up parameters and buffers that `module` was given since the last look."""
-        registered = module.__dict__
-        count = len(registered.get("_parameters") or ()) + len(registered.get("_buffers") or ())
-        if count != entry.registered:
-            entry.registered = count
-            self.define_state(self.registry.add_state(entry))
-
-    @staticmethod
-    def _note_values(state: StateEntry, tensor: torch.Tensor) -> None:
-        state.version = version_of(tensor)
-        state.data_ptr = data_ptr_of(tensor)
-
     # Around a fork.
 
     def before_fork(self) -> None:
@@ -319,7 +290,7 @@ class Tracer:
             writer.abandon()
         self._parent_pid = getppid()
         for channel in self.channels.values():
-            channel.restart(lambda channel=channel: self._define_all(channel))  # type: ignore[misc]
+            channel.restart(lambda channel=channel: self.definitions.define_all(channel))  # type: ignore[misc]
 
     def silence(self) -> None:
         """See and write nothing in this process: it is a worker that loads data, which is nobody's model."""
@@ -328,212 +299,13 @@ class Tracer:
         for writer in self._writers:
             writer.abandon()
 
-    # How modules come in.
-
-    def _add_root(
-        self,
-        module: nn.Module,
-        recurse: bool,
-        logdir: str | None,
-        level: int | None,
-        name: str | None,
-        watch: Mapping[str, Any],
-        location: int,
-    ) -> None:
-        root_name = self.registry.unique_name(name or type(module).__name__)
-        found = named_modules(module, root_name)
-        tree = found if recurse else found[:1]
-        inner = next(filter(None, (self.registry.module_entry(each.module) for each in tree)), None)
-        # What is not said here holds as it does for what is proxied below.
-        channel = inner.channel if logdir is None and inner is not None else self.channel(logdir or DEFAULT_LOGDIR)
-        settings = _Settings(channel, DEFAULT_LEVEL if level is None else level, Watch(**watch))
-        entries = self._add_tree(tree, settings, None, location)
-        entries[0].recurses = recurse
-        entries[0].own_level = level is not None
-        entries[0].own_channel = logdir is not None
-        entries[0].own_watch = bool(watch)
-        self.registry.forget_strangers()
-
-    def _add_tree(
-        self,
-        tree: Sequence[tuple[nn.Module, str, nn.Module | None]],
-        settings: _Settings,
-        above: ModuleEntry | None,
-        location: int,
-    ) -> list[ModuleEntry]:
-        registry = self.registry
-        states: list[tuple[StateEntry, torch.Tensor]] = []
-        entries = []
-        renamed: set[int] = set()
-        for module, name, parent_module in tree:
-            parent = registry.module_entry(parent_module) if parent_module is not None else above
-            entry = registry.module_entry(module)
-            if entry is None:
-                inherited = _settings_of(parent) if parent is not None else settings
-                entry = registry.add_module(module, name, parent, *inherited)
-                self._emit_module(entry, module, location)
-            elif entry.parent is not parent or entry.name != name:
-                entry.parent, entry.name = parent, name
-                renamed.add(entry.id)
-                self._emit_module(entry, module, location)
-            for state in entry.state:
-                state.name = f"{entry.name}.{state.key}"
-                state.watched = entry.watch.chooses(state.name)
-                tensor = state.tensor()
-                if entry.id in renamed and tensor is not None:
-                    self._emit_state(state, tensor)
-            states.extend(registry.add_state(entry))
-            entries.append(entry)
-        self.define_state(states)
-        return entries
-
-    def _adopt_below(self, module: nn.Module, caller: ModuleEntry) -> ModuleEntry | None:
-        """Proxy a module called by a proxied one: put in after that was proxied, or made for the moment."""
-        top = caller
-        while top.parent is not None:
-            top = top.parent
-        top_module = top.module()
-        if top_module is not None:
-            tree = named_modules(top_module, top.plain_name)
-            if any(found.module is module for found in tree):
-                self._add_tree(tree, _settings_of(top), None, 0)
-                return self.registry.module_entry(module)
-        name = f"{caller.name}.{type(module).__name__}"
-        entry = self.registry.add_module(module, name, caller, *_settings_of(caller))
-        entry.level = caller.level
-        # A module made anew in each forward pass is one thing to whoever reads the trace.
-        if name in self._adopted_ids:
-            entry.id = self._adopted_ids[name]
-        else:
-            self._adopted_ids[name] = entry.id
-            self._emit_module(entry, module, 0)
-        self.define_state(self.registry.add_state(entry))
-        return entry
-
-    def _change_settings(
-        self, entry: ModuleEntry, *, logdir: str | None, level: int | None, watch: Mapping[str, Any], recurse: bool
-    ) -> None:
-        """Set what is given on `entry`, and on all below it that have no setting of their own."""
-        changed = [entry]
-        if level is not None:
-            entry.configured_level, entry.own_level = level, True
-        if logdir is not None:
-            entry.channel, entry.own_channel = self.channel(logdir), True
-        if watch:
-            entry.watch, entry.own_watch = msgspec.structs.replace(entry.watch, **watch), True
-        module = entry.module()
-        for found in named_modules(module, "")[1:] if module is not None and recurse else ():
-            below = self.registry.module_entry(found.module)
-            if below is not None and below.parent is not None:
-                if not below.own_level:
-                    below.configured_level = below.parent.configured_level
-                if not below.own_channel:
-                    below.channel = below.parent.channel
-                if not below.own_watch:
-                    below.watch = below.parent.watch
-                changed.append(below)
-        for each in changed:
-            for state in each.state:
-                state.watched = each.watch.chooses(state.name)
-        if logdir is not None or level is not None or watch:
-            self._define(changed)
-
-    # How definitions go out.
+    # How traces begin.
 
     def _define_location(self, location: Location) -> None:
         self._locations[location.id] = location
-
-    def _define_all(self, channel: Channel) -> None:
-        self._define(entry for entry in self.registry if entry.channel is channel)
-
-    def _define(self, entries: Iterable[ModuleEntry]) -> None:
-        """Send the definitions of modules, and of the parameters and buffers that they hold."""
-        for entry in entries:
-            module = entry.module()
-            if module is None:
-                continue
-            self._emit_module(entry, module, 0)
-            for state in entry.state:
-                tensor = state.tensor()
-                if tensor is not None:
-                    self._emit_state(state, tensor)
-
-    def _emit_module(self, entry: ModuleEntry, module: nn.Module, location: int) -> None:
-        parent = entry.parent if entry.parent is not None and entry.parent.channel is entry.channel else None
-        parameters = sum(_elements(found.module) for found in named_modules(module, ""))
-        entry.channel.emit(
-            Module(
-                id=entry.id,
-                name=entry.name,
-                type=entry.type_name,
-                root=entry.root.id,
-                parent=parent.id if parent is not None else 0,
-                level=level_name(entry.configured_level),
-                parameters=parameters,
-                location=location,
-                time_us=self.now_us(),
-                first=entry.watch.first,
-                every=entry.watch.every,
-            ),
-            location,
-        )
-
-    def _emit_state(self, state: StateEntry, tensor: torch.Tensor) -> None:
-        kind = Buffer if state.is_buffer else Parameter
-        state.holder.channel.emit(
-            kind(
-                id=state.id,
-                name=state.name,
-                module=state.holder.id,
-                type=self.describer.describe(tensor),
-                device=str(tensor.device),
-                requires_grad=tensor.requires_grad,
-                aliases=list(state.aliases),
-                statistics=state.statistics,  # type: ignore[arg-type]
-                time_us=self.now_us(),
-                watched=state.watched,
-            )
-        )
-
-    # How traces begin.
 
     def _open_sink(self, logdir: str) -> Sink:
         return open_sink(logdir, Launch.of_this_process().announce(), self._started, self._parent_pid)
 
     def _report_loss(self, logdir: str, message: str) -> None:
         self.report(f"{logdir}: {message}")
-
-
-def _settings_of(entry: ModuleEntry) -> _Settings:
-    return _Settings(entry.channel, entry.configured_level, entry.watch)
-
-
-def version_of(tensor: torch.Tensor) -> int:
-    """Torch's count of in-place changes to `tensor`; -1 where it keeps none."""
-    try:
-        return tensor._version
-    except RuntimeError:  # Made in inference mode.
-        return -1
-
-
-def data_ptr_of(tensor: torch.Tensor) -> int:
-    """The address of the values; 0 where they have none that can be asked for without consequences."""
-    if not is_plain(tensor):
-        return 0
-    try:
-        return tensor.data_ptr()
-    except (RuntimeError, NotImplementedError):  # Sparse, functorch's, or without storage.
-        return 0
-
-
-def _elements(module: nn.Module) -> int:
-    """How many elements the parameters of `module` itself have; lazy ones, none."""
-    registered = module.__dict__.get("_parameters")
-    total = 0
-    for _, tensor in registered.items() if registered is not None else ():
-        if tensor is not None:
-            try:
-                total += tensor.numel()
-            except (ValueError, RuntimeError):
-                continue
-    return total

@@ -15,7 +15,7 @@ import torch
 
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.statistics import has_values, norms, unobserved
-from proxy_wrapper.tracer import data_ptr_of, version_of
+from proxy_wrapper.value_marks import data_ptr_of, version_of
 
 if TYPE_CHECKING:
     from proxy_wrapper.intercept.state_records import StateRecords
@@ -63,7 +63,7 @@ class StateChanges:
             module = entry.module()
             if module is None:
                 continue
-            tracer.define_new_state(entry, module)
+            tracer.definitions.define_new_state(entry, module)
             for state in entry.state:
                 tensor = state.tensor()
                 if tensor is None:

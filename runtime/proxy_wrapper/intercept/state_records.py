@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from proxy_wrapper.events import Gradient, NonFinite, Update
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.statistics import PendingStatistics, summarize, unobserved
-from proxy_wrapper.tracer import data_ptr_of, version_of
+from proxy_wrapper.value_marks import data_ptr_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,10 @@ class StateRecords:
                     state.bypasses_version = True
                 elif cause == "step" and version == state.version and has_same_values:
                     cause = "unchanged"  # noqa: PLW2901
-                words = tracer.describer.describe(tensor) if cause == "replaced" else ""
+                words = ""
+                if cause == "replaced":
+                    words = tracer.describer.describe(tensor)
+                    tracer.definitions.define_placements(state, tensor)
                 step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
                 self._note(state, tensor, version, numbers)
                 if state.holder.configured_level <= INFO:

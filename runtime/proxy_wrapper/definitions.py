@@ -1,0 +1,130 @@
+"""Sends the definitions of modules, parameters and buffers, which all other events refer to by number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_wrapper.distributed_tensors import placements_of
+from proxy_wrapper.events import Buffer, Module, Parameter
+from proxy_wrapper.levels import level_name
+from proxy_wrapper.registry import named_modules
+from proxy_wrapper.statistics import summarize, unobserved
+from proxy_wrapper.value_marks import data_ptr_of, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import torch
+    from torch import nn
+
+    from proxy_wrapper.channel import Channel
+    from proxy_wrapper.describe import Describer
+    from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry
+
+
+class Definitions:
+    """Makes `Module`, `Parameter` and `Buffer` events."""
+
+    def __init__(self, registry: Registry, describer: Describer, now_us: Callable[[], int]) -> None:
+        self._registry = registry
+        self._describer = describer
+        self._now_us = now_us
+
+    def define_all(self, channel: Channel) -> None:
+        """Send the definitions of everything whose events go to `channel`."""
+        self.define(entry for entry in self._registry if entry.channel is channel)
+
+    def define(self, entries: Iterable[ModuleEntry]) -> None:
+        """Send the definitions of modules, and of the parameters and buffers that they hold."""
+        for entry in entries:
+            module = entry.module()
+            if module is None:
+                continue
+            self.define_module(entry, module, 0)
+            for state in entry.state:
+                tensor = state.tensor()
+                if tensor is not None:
+                    self.define_tensor(state, tensor)
+
+    def define_module(self, entry: ModuleEntry, module: nn.Module, location: int) -> None:
+        """Send the definition of `module`, which was proxied at `location`."""
+        parent = entry.parent if entry.parent is not None and entry.parent.channel is entry.channel else None
+        parameters = sum(_elements(found.module) for found in named_modules(module, ""))
+        entry.channel.emit(
+            Module(
+                id=entry.id,
+                name=entry.name,
+                type=entry.type_name,
+                root=entry.root.id,
+                parent=parent.id if parent is not None else 0,
+                level=level_name(entry.configured_level),
+                parameters=parameters,
+                location=location,
+                time_us=self._now_us(),
+                first=entry.watch.first,
+                every=entry.watch.every,
+            ),
+            location,
+        )
+
+    def define_tensor(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Send the definition of one parameter or buffer, with the statistics that it had last."""
+        state.placements = placements_of(tensor)
+        kind = Buffer if state.is_buffer else Parameter
+        state.holder.channel.emit(
+            kind(
+                id=state.id,
+                name=state.name,
+                module=state.holder.id,
+                type=self._describer.describe(tensor),
+                device=str(tensor.device),
+                requires_grad=tensor.requires_grad,
+                aliases=list(state.aliases),
+                statistics=state.statistics,  # type: ignore[arg-type]
+                time_us=self._now_us(),
+                watched=state.watched,
+                placements=state.placements,
+            )
+        )
+
+    def define_placements(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Define a tensor again if it lies over the processes in another way than the one that had the name before."""
+        if placements_of(tensor) != state.placements:
+            self.define_tensor(state, tensor)
+
+    def define_state(self, states: Sequence[tuple[StateEntry, torch.Tensor]]) -> None:
+        """Send the definitions of parameters and buffers, with their statistics."""
+        if not states:
+            return
+        with unobserved() as readable:
+            statistics = summarize([tensor if readable else None for _, tensor in states])
+            for (state, tensor), numbers in zip(states, statistics, strict=True):
+                self._note_values(state, tensor)
+                state.statistics = numbers
+                self.define_tensor(state, tensor)
+
+    def define_new_state(self, entry: ModuleEntry, module: nn.Module) -> None:
+        """Take up parameters and buffers that `module` was given since the last look."""
+        registered = module.__dict__
+        count = len(registered.get("_parameters") or ()) + len(registered.get("_buffers") or ())
+        if count != entry.registered:
+            entry.registered = count
+            self.define_state(self._registry.add_state(entry))
+
+    @staticmethod
+    def _note_values(state: StateEntry, tensor: torch.Tensor) -> None:
+        state.version = version_of(tensor)
+        state.data_ptr = data_ptr_of(tensor)
+
+
+def _elements(module: nn.Module) -> int:
+    """How many elements the parameters of `module` itself have; lazy ones, none."""
+    registered = module.__dict__.get("_parameters")
+    total = 0
+    for _, tensor in registered.items() if registered is not None else ():
+        if tensor is not None:
+            try:
+                total += tensor.numel()
+            except (ValueError, RuntimeError):
+                continue
+    return total

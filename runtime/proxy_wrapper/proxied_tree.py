@@ -1,0 +1,174 @@
+"""How modules come to be proxied: a root with all below it, what is met later, and the settings that go down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from proxy_wrapper.levels import INFO
+from proxy_wrapper.registry import named_modules
+from proxy_wrapper.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import torch
+    from torch import nn
+
+    from proxy_wrapper.channel import Channel
+    from proxy_wrapper.definitions import Definitions
+    from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry
+
+DEFAULT_LOGDIR: Final = "proxy_trace"
+DEFAULT_LEVEL: Final = INFO
+
+
+class Settings(NamedTuple):
+    """What a module inherits from the one above."""
+
+    channel: Channel
+    level: int
+    watch: Watch
+
+
+class ProxiedTree:
+    """Puts modules into the registry, and sends their definitions."""
+
+    def __init__(self, registry: Registry, definitions: Definitions, channel_of: Callable[[str], Channel]) -> None:
+        """Start with nothing proxied.
+
+        Args:
+            registry: what is filled.
+            definitions: what sends the definitions.
+            channel_of: gives the channel of a `logdir`.
+        """
+        self._registry = registry
+        self._definitions = definitions
+        self._channel_of = channel_of
+        self._adopted_ids: dict[str, int] = {}
+
+    def add_root(
+        self,
+        module: nn.Module,
+        recurse: bool,
+        logdir: str | None,
+        level: int | None,
+        name: str | None,
+        watch: Mapping[str, Any],
+        location: int,
+    ) -> None:
+        """Proxy `module`, which no proxied module holds, with the settings that are given."""
+        root_name = self._registry.unique_name(name or type(module).__name__)
+        found = named_modules(module, root_name)
+        tree = found if recurse else found[:1]
+        inner = next(filter(None, (self._registry.module_entry(each.module) for each in tree)), None)
+        # What is not said here holds as it does for what is proxied below.
+        channel = inner.channel if logdir is None and inner is not None else self._channel_of(logdir or DEFAULT_LOGDIR)
+        settings = Settings(channel, DEFAULT_LEVEL if level is None else level, Watch(**watch))
+        entries = self.add_tree(tree, settings, None, location)
+        entries[0].recurses = recurse
+        entries[0].own_level = level is not None
+        entries[0].own_channel = logdir is not None
+        entries[0].own_watch = bool(watch)
+        self._registry.forget_strangers()
+
+    def add_tree(
+        self,
+        tree: Sequence[tuple[nn.Module, str, nn.Module | None]],
+        settings: Settings,
+        above: ModuleEntry | None,
+        location: int,
+    ) -> list[ModuleEntry]:
+        """Proxy the modules of `tree` that are not, and give all the names that they have in it.
+
+        Args:
+            tree: what `named_modules` gave back.
+            settings: for modules that have none above.
+            above: the module that holds the topmost one.
+            location: where they are proxied.
+
+        Returns:
+            The entries of all, in the order of `tree`.
+        """
+        registry = self._registry
+        states: list[tuple[StateEntry, torch.Tensor]] = []
+        entries = []
+        renamed: set[int] = set()
+        for module, name, parent_module in tree:
+            parent = registry.module_entry(parent_module) if parent_module is not None else above
+            entry = registry.module_entry(module)
+            if entry is None:
+                inherited = settings_of(parent) if parent is not None else settings
+                entry = registry.add_module(module, name, parent, *inherited)
+                self._definitions.define_module(entry, module, location)
+            elif entry.parent is not parent or entry.name != name:
+                entry.parent, entry.name = parent, name
+                renamed.add(entry.id)
+                self._definitions.define_module(entry, module, location)
+            for state in entry.state:
+                state.name = f"{entry.name}.{state.key}"
+                state.watched = entry.watch.chooses(state.name)
+                tensor = state.tensor()
+                if entry.id in renamed and tensor is not None:
+                    self._definitions.define_tensor(state, tensor)
+            states.extend(registry.add_state(entry))
+            entries.append(entry)
+        self._definitions.define_state(states)
+        return entries
+
+    def adopt_below(self, module: nn.Module, caller: ModuleEntry) -> ModuleEntry | None:
+        """Proxy a module called by a proxied one: put in after that was proxied, or made for the moment."""
+        top = caller
+        while top.parent is not None:
+            top = top.parent
+        top_module = top.module()
+        if top_module is not None:
+            tree = named_modules(top_module, top.plain_name)
+            if any(found.module is module for found in tree):
+                self.add_tree(tree, settings_of(top), None, 0)
+                return self._registry.module_entry(module)
+        name = f"{caller.name}.{type(module).__name__}"
+        entry = self._registry.add_module(module, name, caller, *settings_of(caller))
+        entry.level = caller.level
+        # A module made anew in each forward pass is one thing to whoever reads the trace.
+        if name in self._adopted_ids:
+            entry.id = self._adopted_ids[name]
+        else:
+            self._adopted_ids[name] = entry.id
+            self._definitions.define_module(entry, module, 0)
+        self._definitions.define_state(self._registry.add_state(entry))
+        return entry
+
+    def change_settings(
+        self, entry: ModuleEntry, *, logdir: str | None, level: int | None, watch: Mapping[str, Any], recurse: bool
+    ) -> None:
+        """Set what is given on `entry`, and on all below it that have no setting of their own."""
+        changed = [entry]
+        if level is not None:
+            entry.configured_level, entry.own_level = level, True
+        if logdir is not None:
+            entry.channel, entry.own_channel = self._channel_of(logdir), True
+        if watch:
+            entry.watch, entry.own_watch = msgspec.structs.replace(entry.watch, **watch), True
+        module = entry.module()
+        for found in named_modules(module, "")[1:] if module is not None and recurse else ():
+            below = self._registry.module_entry(found.module)
+            if below is not None and below.parent is not None:
+                if not below.own_level:
+                    below.configured_level = below.parent.configured_level
+                if not below.own_channel:
+                    below.channel = below.parent.channel
+                if not below.own_watch:
+                    below.watch = below.parent.watch
+                changed.append(below)
+        for each in changed:
+            for state in each.state:
+                state.watched = each.watch.chooses(state.name)
+        if logdir is not None or level is not None or watch:
+            self._definitions.define(changed)
+
+
+def settings_of(entry: ModuleEntry) -> Settings:
+    """What the modules below `entry` inherit."""
+    return Settings(entry.channel, entry.configured_level, entry.watch)
