@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("never_updated", "never_called", "problem", "incomplete", "frozen")
 _FROZEN: Final = "frozen (requires_grad is False)"
+_NO_STEP: Final = "no optimizer's step updated it"
 _RECORDED_LEVELS: Final = frozenset({"INFO", "DEBUG"})
 _CONTAINERS: Final = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict"})
 
@@ -85,17 +86,23 @@ def _non_finite(collector: ProcessCollector, offset_us: int) -> list[Finding]:
     return found
 
 
+def is_sampled(module: ModuleSummary) -> bool:
+    """Whether some steps were not recorded, so that what the trace lacks may have happened all the same."""
+    return module.every > 1
+
+
 def _never_updated(collector: ProcessCollector) -> list[Finding]:
-    """Parameters that no optimizer's step has changed, in a process that had such steps."""
+    """Parameters that training has not changed, in a process that has trained: with optimizers or by hand."""
     process = collector.process
-    if not process.steps:
+    if not process.steps_made:
         return []
     unrecorded = {module.id for module in process.modules if not is_recorded(module)}
+    sampled = {module.id for module in process.modules if is_sampled(module)}
     parameters = [tensor for tensor in process.tensors if not tensor.is_buffer]
     names_by_reason: dict[str, list[str]] = {}
     for tensor in parameters:
-        if tensor.module not in unrecorded:
-            reason = _reason_not_updated(tensor)
+        if tensor.module not in unrecorded and tensor.watched:
+            reason = _reason_not_updated(tensor, tensor.module in sampled, has_optimizer=bool(process.steps))
             if reason:
                 names_by_reason.setdefault(reason, []).append(tensor.name)
     all_names = [tensor.name for tensor in parameters]
@@ -106,10 +113,15 @@ def _never_updated(collector: ProcessCollector) -> list[Finding]:
     ]
 
 
-def _reason_not_updated(tensor: TensorSummary) -> str:
-    """Why a parameter counts as never updated; "" if it was updated."""
+def _reason_not_updated(tensor: TensorSummary, is_sampled: bool, *, has_optimizer: bool) -> str:
+    """Why a parameter counts as never updated; "" if it was updated.
+
+    That its values did not change is known even where steps were left out; why they did not, only of the others.
+    """
     if tensor.has_changed:
         return ""
+    if is_sampled and tensor.requires_grad:
+        return "its values never changed; of its gradients and steps only a sample is recorded"
     was_stepped = "step" in tensor.updates or "unchanged" in tensor.updates
     if was_stepped and not tensor.gradients:
         return "in an optimizer, but it never had a gradient"
@@ -117,10 +129,10 @@ def _reason_not_updated(tensor: TensorSummary) -> str:
         zero = "" if tensor.has_nonzero_gradient else "; its gradient was always zero"
         return f"in an optimizer, but its values never changed{zero}"
     if tensor.gradients:
-        return "had gradients, but no optimizer's step updated it"
+        return f"had gradients, but {_NO_STEP if has_optimizer else 'nothing changed it'}"
     if not tensor.requires_grad:
         return _FROZEN
-    return "in no optimizer's step"
+    return "in no optimizer's step" if has_optimizer else "it never had a gradient, and nothing changed it"
 
 
 def fold_names(names: Iterable[str], all_names: Iterable[str]) -> list[tuple[str, int]]:
@@ -161,7 +173,7 @@ def _never_called(collector: ProcessCollector) -> list[Finding]:
         children.setdefault(module.parent, []).append(module)
     if not process.module_calls:
         reason = "no module was ever called (perhaps its forward is called directly)"
-        roots = [root for root in children.get(0, []) if is_recorded(root)]
+        roots = [root for root in children.get(0, []) if is_recorded(root) and not is_sampled(root)]
         sizes = [_size(root, children) for root in roots]
         return [
             Finding("never_called", root.name, reason, [process.rank], size)
@@ -180,7 +192,7 @@ def _never_called(collector: ProcessCollector) -> list[Finding]:
     while pending:
         module = pending.pop()
         below = children.get(module.id, [])
-        if module.id in called or not is_recorded(module):
+        if module.id in called or not is_recorded(module) or is_sampled(module):
             pending.extend(reversed(below))
         elif below or module.type not in _CONTAINERS:
             reason = "never called"

@@ -21,7 +21,10 @@ _PROBLEM_LIMIT: Final = 1000
 
 
 class ModuleSummary(msgspec.Struct):
-    """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root."""
+    """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root.
+
+    Of the steps, the `first` ones and then each `every`-th are recorded.
+    """
 
     id: int
     name: str = ""
@@ -33,6 +36,8 @@ class ModuleSummary(msgspec.Struct):
     ended: int = 0
     raised: int = 0
     total_us: int = 0
+    first: int = 0
+    every: int = 1
 
     @property
     def mean_us(self) -> float:
@@ -44,8 +49,9 @@ class TensorSummary(msgspec.Struct):
     """A parameter or buffer and its history.
 
     `updates` counts the updates by cause. `first` are the statistics when it was proxied, those of a parameter
-    just before the first optimizer step; `last` the latest. `has_changed` says that some later statistics
-    differ from `first`, or that there are none to tell. `gradients` counts the steps that found a gradient,
+    just before the first optimizer step; `last` the latest. `has_changed` says that in a stage with optimizer steps
+    some later statistics differ from `first`, or that there are none to tell; `changes` counts such by stage.
+    `watched` says whether its changes are recorded at all. `gradients` counts the steps that found a gradient,
     `missing_gradients` those that found none.
     """
 
@@ -60,6 +66,8 @@ class TensorSummary(msgspec.Struct):
     first: events.Statistics | None = None
     last: events.Statistics | None = None
     has_changed: bool = False
+    changes: dict[str, int] = {}
+    watched: bool = True
     gradients: int = 0
     missing_gradients: int = 0
     last_gradient: events.Statistics | None = None
@@ -79,6 +87,13 @@ class ProblemSummary(msgspec.Struct):
     count: int = 1
 
 
+class StageSummary(msgspec.Struct):
+    """What was recorded in a stage: optimizer steps, and calls of root modules."""
+
+    steps: int = 0
+    root_calls: int = 0
+
+
 class ProcessSummary(msgspec.Struct):
     """What the file of one process says. Times are in microseconds since the process's run started."""
 
@@ -91,6 +106,10 @@ class ProcessSummary(msgspec.Struct):
     events: int = 0
     duration_us: int = 0
     steps: int = 0
+    """Optimizer steps that were recorded."""
+    steps_made: int = 0
+    """Those that were made, as far as the trace tells: more, where only each n-th is recorded."""
+    stages: dict[str, StageSummary] = {}
     optimizers: dict[str, int] = {}
     backward_passes: int = 0
     backward_us: int = 0
@@ -105,7 +124,7 @@ class ProcessSummary(msgspec.Struct):
     """What had not ended when the trace did: "a call of model.fc", "a backward pass"; "" if all had."""
 
     end: str = ""
-    """How the process ended: "exit", "exception ValueError" or another `RunEnd.reason`; "" if the trace does not say."""
+    """How the process ended: "exit", "exception ValueError" or another `RunEnd.reason`; "" if the trace does not."""
 
     end_step: int = 0
     """The optimizer steps that had ended then."""
@@ -162,22 +181,25 @@ class ProcessCollector:
         take = self._take
         ignore = _ignore
         process = self.process
-        count = latest_us = 0
+        count = latest_us = latest_step = 0
         for event in reading:
             count += 1
             take.get(type(event), ignore)(event)
-            if isinstance(event, events.Happening) and event.time_us > latest_us:
-                latest_us = event.time_us
+            if isinstance(event, events.Happening):
+                latest_us = max(latest_us, event.time_us)
+                latest_step = max(latest_step, event.step)
             if not count % PROGRESS_INTERVAL and on_progress is not None:
                 on_progress(bytes_done + reading.bytes_read)
         process.events = count
         process.duration_us = latest_us
+        process.steps_made = max(latest_step, process.steps_made)
         process.malformed = reading.malformed
         process.first_malformed_line = reading.first_malformed_line
         process.unknown = reading.unknown
         process.is_cut = reading.is_cut
         process.modules = list(self._modules.values())
         process.tensors = list(self._tensors.values())
+        self._judge_changes()
         process.module_calls = sum(module.calls for module in process.modules)
         self.names = reading.names
         open_calls = [stack[-1] for stack in self._calls_by_thread.values() if stack]
@@ -186,15 +208,29 @@ class ProcessCollector:
         else:
             process.ends_inside = self._unfinished
 
+    def _judge_changes(self) -> None:
+        """Changes count as training in the stages that have optimizer steps; without any, outside of evaluation."""
+        trained = {stage for stage, summary in self.process.stages.items() if summary.steps}
+        for tensor in self.process.tensors:
+            tensor.has_changed = any(stage in trained if trained else stage != events.EVAL for stage in tensor.changes)
+
+    def _stage(self, event: events.Happening) -> StageSummary:
+        stages = self.process.stages
+        stage = stages.get(event.stage)
+        if stage is None:
+            stage = stages[event.stage] = StageSummary()
+        return stage
+
     def _module(self, event: events.Module) -> None:
         module = self._module_of(event.id)
         module.name, module.type, module.level = event.name, event.type, event.level
         module.parent, module.parameters = event.parent, event.parameters
+        module.first, module.every = event.first, event.every
 
     def _tensor(self, event: events.StateTensor) -> None:
         tensor = self._tensor_of(event.id)
         tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
-        tensor.requires_grad, tensor.aliases = event.requires_grad, event.aliases
+        tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer = isinstance(event, events.Buffer)
         if tensor.first is None:
             tensor.first = tensor.last = event.statistics
@@ -214,6 +250,8 @@ class ProcessCollector:
     def _call_module(self, event: events.CallModule) -> None:
         module = self._module_of(event.module)
         module.calls += 1
+        if not module.parent:
+            self._stage(event).root_calls += 1
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
         stack = self._calls_by_thread.setdefault(event.thread, [])
         if not module.parent and event.module in stack:
@@ -246,6 +284,8 @@ class ProcessCollector:
     def _step_end(self, event: events.OptimizerStepEnd) -> None:
         self._unfinished = ""
         self.process.steps += 1
+        self.process.steps_made = max(self.process.steps_made, event.step + 1)
+        self._stage(event).steps += 1
         optimizers = self.process.optimizers
         optimizers[event.optimizer] = optimizers.get(event.optimizer, 0) + 1
 
@@ -270,11 +310,11 @@ class ProcessCollector:
         tensor.last = statistics or tensor.last
         if cause == "unchanged":
             return
-        if not self.process.steps and cause != "step" and not tensor.is_buffer:
+        if not self.process.steps and not event.step and cause != "step" and not tensor.is_buffer:
             # Set up by hand after it was proxied (loaded, initialised): that is where training starts from.
             tensor.first = statistics or tensor.first
         elif statistics is None or statistics != tensor.first:
-            tensor.has_changed = True
+            tensor.changes[event.stage] = tensor.changes.get(event.stage, 0) + 1
 
     def _run_end(self, event: events.RunEnd) -> None:
         self.process.end = f"{event.reason} {event.error}".rstrip()

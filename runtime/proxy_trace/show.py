@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _WIDEST: Final = 48
 """Columns get no wider than this; longer names still stand whole."""
 
+_STAGE_WIDTH: Final = 5
+"""As wide as "train"; names that the program gives may push the columns behind them aside."""
+
 _RED: Final = (events.NonFinite, events.Problem)
 
 
@@ -96,7 +99,7 @@ def _resolve_location(id_: int, names: Names) -> dict[str, Any] | None:
 
 
 class EventLines:
-    """Renders events as lines with aligned columns: time, step, rank, kind, module, place, details."""
+    """Renders events as lines with aligned columns: time, step, stage, rank, kind, module, place, details."""
 
     def __init__(self, names: Sequence[Names], palette: Palette) -> None:
         """Lay out the columns.
@@ -116,13 +119,14 @@ class EventLines:
         """The titles of the columns."""
         rank = "rank  " if self._with_rank else ""
         module, place = "module".ljust(self._module_width), "place".ljust(self._place_width)
-        line = f"{'time/s':>12}  {'step':>6}  {rank}{'kind':<18}  {module}  {place}  details"
+        stage = f"{'stage':<{_STAGE_WIDTH}}  "
+        line = f"{'time/s':>12}  {'step':>6}  {stage}{rank}{'kind':<18}  {module}  {place}  details"
         return self._palette.paint(line, "dim")
 
     def line(self, sighting: Sighting) -> str:
         """One event as one line, without a line end."""
         event, names = sighting.event, sighting.names
-        step = str(event.step) if isinstance(event, events.Happening) else ""
+        step, stage = (str(event.step), event.stage) if isinstance(event, events.Happening) else ("", "")
         rank = f"{sighting.file.run.rank:>4}  " if self._with_rank else ""
         kind = self._palette.paint(f"{kind_of(event):<18}", "red" if isinstance(event, _RED) else "cyan")
         module = module_of(event, names).ljust(self._module_width)
@@ -130,7 +134,8 @@ class EventLines:
         describe = _DETAILS.get(type(event))
         details = describe(event, names) if describe else ""
         time = f"{sighting.time_us / 1e6:>12.6f}"
-        return f"{time}  {step:>6}  {rank}{kind}  {module}  {self._palette.paint(place, 'dim')}  {details}".rstrip()
+        start = f"{time}  {step:>6}  {stage:<{_STAGE_WIDTH}}  {rank}"
+        return f"{start}{kind}  {module}  {self._palette.paint(place, 'dim')}  {details}".rstrip()
 
 
 def _tensors(types: list[str]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from proxy_trace.findings import is_recorded
+from proxy_trace.findings import is_recorded, is_sampled
 from proxy_trace.table import format_table
 from proxy_trace.units import format_count, format_duration, format_number, format_size
+from proxy_wrapper.events import TRAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,8 +66,31 @@ def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:
         counted = "1 process" if processes == 1 else f"{processes} processes"
         yield f"  processes  {counted}, {ranks}"
     yield f"  training   {_training_words(summary)}"
+    yield from _recording_lines(summary)
     size = sum(process.size_bytes for process in summary.processes)
     yield f"  trace      {format_count(summary.events, 'event')}, {format_size(size)}"
+
+
+def _recording_lines(summary: Summary) -> Iterator[str]:
+    """The stages, if there are several; and what was left out of the trace on purpose."""
+    process = max(summary.processes, key=lambda process: (process.steps, process.module_calls))
+    if set(process.stages) - {TRAIN}:
+        parts = []
+        for name, stage in process.stages.items():
+            counts = [format_count(stage.steps, "step")] if stage.steps else []
+            counts += [format_count(stage.root_calls, "call")] if stage.root_calls or not counts else []
+            parts.append(f"{name} ({', '.join(counts)})")
+        yield f"  stages     {', '.join(parts)}"
+    sampled = {(module.first, module.every) for module in process.modules if is_sampled(module)}
+    unwatched = sum(not tensor.watched for tensor in process.tensors)
+    left_out = [
+        f"each {every:,}th step" + (f" after the first {first:,}" if first else "") for first, every in sorted(sampled)
+    ]
+    words = [f"only {' or '.join(left_out)} (of {process.steps_made:,})"] if left_out else []
+    if unwatched:
+        words.append(f"{format_count(unwatched, 'tensor')} not watched")
+    if words:
+        yield f"  recorded   {'; '.join(words)}"
 
 
 def _training_words(summary: Summary) -> str:
@@ -124,14 +148,19 @@ def _finding_cells(finding: Finding, show_ranks: bool) -> list[str]:
 
 
 def _all_is_well(summary: Summary) -> str:
-    """What was checked, and only that: modules of which too little is recorded are not said to be well."""
+    """What was checked, and only that: what is not recorded, or only now and then, is not said to be well."""
     checked = ["no non-finite value", "no tracing problem", "no trace file breaks off"]
-    is_all_recorded = all(is_recorded(module) for process in summary.processes for module in process.modules)
-    if is_all_recorded and any(process.module_calls for process in summary.processes):
+    modules = [module for process in summary.processes for module in process.modules]
+    is_all_recorded = all(is_recorded(module) for module in modules)
+    if is_all_recorded and not any(map(is_sampled, modules)) and any(p.module_calls for p in summary.processes):
         checked.insert(1, "every module was called")
     if is_all_recorded and summary.steps:
-        frozen = any(finding.kind == "frozen" for finding in summary.findings)
-        checked.insert(1, "every trainable parameter was updated" if frozen else "every parameter was updated")
+        parameters = (
+            "trainable parameter" if any(finding.kind == "frozen" for finding in summary.findings) else "parameter"
+        )
+        if not all(tensor.watched for process in summary.processes for tensor in process.tensors):
+            parameters = f"watched {parameters}"
+        checked.insert(1, f"every {parameters} was updated")
     return f"Nothing looks wrong: {', '.join(checked)}."
 
 

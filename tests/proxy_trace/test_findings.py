@@ -108,6 +108,54 @@ def test_a_parameter_does_not_count_as_never_updated_if(
     assert of_kind(path, "never_updated") == []
 
 
+def test_a_change_in_evaluation_is_no_training(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """The best weights so far are loaded for validation: that is not what an optimizer did."""
+    weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES)
+    loaded = events.Update(200, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place", stage="validation")
+    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), weight, STEP, loaded)
+    assert of_kind(path, "never_updated") == [("model.w", "in no optimizer's step")]
+
+
+def test_a_model_may_be_trained_in_evaluation_mode(tmp_path: Path, write_trace: WriteTrace) -> None:
+    weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES)
+    update = events.Update(90, tensor=1, statistics=OTHER_VALUES, stage="eval")
+    step = events.OptimizerStepEnd(100, optimizer="SGD", stage="eval")
+    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), weight, update, step)
+    assert of_kind(path, "never_updated") == []
+
+
+def test_training_by_hand_is_judged_too(tmp_path: Path, write_trace: WriteTrace) -> None:
+    names = ("model.trained", "model.idle")
+    weights = [
+        events.Parameter(number, name, 1, "float32[1]", requires_grad=True, statistics=VALUES)
+        for number, name in enumerate(names, 1)
+    ]
+    update = events.Update(90, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place")
+    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), *weights, update)
+    assert of_kind(path, "never_updated") == [("model.idle", "it never had a gradient, and nothing changed it")]
+
+
+def test_what_was_not_watched_is_not_judged(tmp_path: Path, write_trace: WriteTrace) -> None:
+    weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES, watched=False)
+    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), weight, STEP)
+    assert of_kind(path, "never_updated") == []
+
+
+def test_of_a_sample_of_the_steps_nothing_is_said_but_what_it_shows(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """Whether a module was called, or a gradient was there, at a step that was left out, is not known."""
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1, every=10),
+        events.Module(2, "model.rare", "Linear", 1, 1, every=10),
+        events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        STEP,
+    )
+    reason = "its values never changed; of its gradients and steps only a sample is recorded"
+    assert [(finding.kind, finding.reason) for finding in find(path)] == [("never_updated", reason)]
+
+
 def test_a_frozen_parameter_is_worth_a_note(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", events.Parameter(1, "model.w", 1, "float32[1]"), STEP)
     assert of_kind(path, "frozen") == [("model.w", "frozen (requires_grad is False)")]
@@ -205,7 +253,7 @@ def test_non_finite_values_come_by_time_over_all_ranks(tmp_path: Path, write_tra
     write_trace(
         tmp_path / "1.jsonl", module, tensor, place, *calls, early, rank=1, started="2026-11-21T08:00:00.000300+00:00"
     )
-    first, second = find(tmp_path)
+    first, second = (finding for finding in find(tmp_path) if finding.kind == "non_finite")
     assert first == Finding(
         "non_finite",
         "model.w",

@@ -76,13 +76,13 @@ def show(path: Path, selection: Selection | None = None) -> list[str]:
 def test_events_are_lines_of_aligned_columns(small_trace: Path) -> None:
     lines = show(small_trace, Selection(["call_module", "return_module", "update", "run"], names=["model*"]))
     assert lines[:6] == [
-        "      time/s    step  kind                module       place        details",
-        "    0.001000       0  call_module         model        train.py:10  float32[2, 3]",
-        "    0.001010       0  call_module         model.fc     train.py:20  float32[2, 3]",
-        "    0.001050       0  return_module       model.fc                  -> float32[2, 3]  in 40 us",
-        "    0.001100       0  return_module       model                     -> float32[2, 3]  in 100 us",
+        "      time/s    step  stage  kind                module       place        details",
+        "    0.001000       0  train  call_module         model        train.py:10  float32[2, 3]",
+        "    0.001010       0  train  call_module         model.fc     train.py:20  float32[2, 3]",
+        "    0.001050       0  train  return_module       model.fc                  -> float32[2, 3]  in 40 us",
+        "    0.001100       0  train  return_module       model                     -> float32[2, 3]  in 100 us",
         (
-            "    0.001420       0  update              model.fc     train.py:10  "
+            "    0.001420       0  train  update              model.fc     train.py:10  "
             "model.fc.weight (step): min -0.75  max 0.5  norm 2"
         ),
     ]
@@ -126,6 +126,8 @@ def test_ids_become_names_in_records(small_trace: Path) -> None:
         "parameters": 12,
         "location": {"file": "train.py", "line": 10, "function": "main"},
         "time_us": 0,
+        "first": 0,
+        "every": 1,
     }
     update: dict[str, Any] = records[-1]
     assert (update["module"], update["tensor"], update["step"]) == ("model.fc", "model.fc.bias", 1)
@@ -138,11 +140,11 @@ def test_ranks_are_shown_together_by_time(tmp_path: Path, write_trace: WriteTrac
     write_trace(tmp_path / "0.jsonl", *problems, started="2026-11-21T08:00:00.000000+00:00")
     write_trace(tmp_path / "1.jsonl", *problems, rank=1, started="2026-11-21T08:00:00.000100+00:00")
     assert [line.split() for line in show(tmp_path, Selection(["problem"]))] == [
-        ["time/s", "step", "rank", "kind", "module", "place", "details"],
-        ["0.000100", "0", "0", "problem", "100"],
-        ["0.000200", "0", "1", "problem", "100"],
-        ["0.000300", "0", "0", "problem", "300"],
-        ["0.000400", "0", "1", "problem", "300"],
+        ["time/s", "step", "stage", "rank", "kind", "module", "place", "details"],
+        ["0.000100", "0", "train", "0", "problem", "100"],
+        ["0.000200", "0", "train", "1", "problem", "100"],
+        ["0.000300", "0", "train", "0", "problem", "300"],
+        ["0.000400", "0", "train", "1", "problem", "300"],
     ]
 
 
