@@ -121,7 +121,8 @@ class StateTensor(Event, frozen=True, gc=False):
     `name` is the root's name and the `state_dict` name; `aliases` are further names of the same tensor (tied
     weights); `module` the module that holds it. `type` is as in `describe`: "float32[32, 1, 3, 3]".
     `watched` says whether its updates and gradients are recorded (`include` and `exclude` choose). `placements`
-    says how a `DTensor` lies over the ranks, such as "Shard(0)"; its statistics are those of this rank's part.
+    says how a `DTensor` lies over the ranks: "Replicate()", or "Shard(0)[1/4]" in the rank that has the second of four
+    parts along dimension 0. Its statistics are those of this rank's part.
     """
 
     id: int

@@ -35,6 +35,7 @@ class StateEntry:
         "is_buffer",
         "key",
         "name",
+        "placements",
         "read",
         "statistics",
         "suspected",
@@ -50,6 +51,7 @@ class StateEntry:
         self.is_buffer = is_buffer
         self.name = f"{holder.name}.{key}"
         self.aliases: list[str] = []
+        self.placements = ""
         self.identity = 0
         self.version = -1
         self.data_ptr = 0

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from proxy_wrapper.describe import is_plain
+from proxy_wrapper.distributed_tensors import local_part
 from proxy_wrapper.events import Statistics
 
 if TYPE_CHECKING:
@@ -197,8 +198,10 @@ def _is_finite(value: Any) -> bool:
 
 def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """A strided tensor of a real dtype that torch reduces, with the values of `tensor`; None if it has none to read."""
-    if not is_plain(tensor) or tensor.is_quantized or tensor.is_meta:
+    part = local_part(tensor)
+    if part is None or part.is_quantized or part.is_meta:
         return None
+    tensor = part
     if tensor.layout is torch.sparse_coo:
         tensor = tensor.coalesce().values()
     elif tensor.layout is not torch.strided or tensor.is_nested:
