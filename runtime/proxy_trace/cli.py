@@ -12,6 +12,9 @@ from proxy_trace.history_command import HISTORY_HELP, history
 from proxy_trace.options import (
     Format,
     FormatOption,
+    KindOption,
+    ModuleOption,
+    NameOption,
     RankOption,
     RunArgument,
     StageOption,
@@ -19,6 +22,7 @@ from proxy_trace.options import (
     print_lines,
     run_or_default,
 )
+from proxy_trace.ranks_command import RANKS_HELP, ranks
 from proxy_wrapper import __version__
 
 _WRONG_INPUT: Final = 2
@@ -34,6 +38,7 @@ Read what an instrumented script has left behind.
   [cyan]proxy-trace show --kind non_finite[/cyan]         every first NaN, and its line
   [cyan]proxy-trace show --name 'model.fc1.*'[/cyan]      how a layer's parameters moved
   [cyan]proxy-trace history proxy_trace train.py:41[/cyan]  the tensor that this line makes
+  [cyan]proxy-trace ranks[/cyan]                          do the ranks of a distributed run agree?
   [cyan]proxy-trace log | less[/cyan]                     the whole run as a text log
 
 RUN is a run directory, one of its .jsonl files, or the logdir, of which the
@@ -44,6 +49,7 @@ _EPILOG = """
 [bold]Exit codes[/bold]
 
   0    done, whatever was found
+  1    only ranks: some parameters differ
   2    wrong usage, or there is no trace that can be read
   130  interrupted
 """
@@ -59,6 +65,7 @@ times) and one of parameters (updates, and how their values moved).
 
   [cyan]proxy-trace summary[/cyan]
   [cyan]proxy-trace summary proxy_trace --rank 3[/cyan]
+  [cyan]proxy-trace summary --step 1000- --stage train[/cyan]
   [cyan]proxy-trace summary --format json | jq '.findings[]'[/cyan]
 """
 
@@ -85,6 +92,7 @@ Print a run as the text log that a logdir ending in .log gets.
 
   [cyan]proxy-trace log | less[/cyan]
   [cyan]proxy-trace log proxy_trace | grep -A2 _obj[/cyan]
+  [cyan]proxy-trace log --stage validation --module 'model.encoder*'[/cyan]
 """
 
 app = typer.Typer(
@@ -118,21 +126,31 @@ def proxy_trace(
 
 
 @app.command(help=_SUMMARY_HELP)
-def summary(run: RunArgument = None, output: FormatOption = Format.TEXT, rank: RankOption = None) -> None:
+def summary(
+    run: RunArgument = None,
+    step: StepOption = None,
+    stage: StageOption = None,
+    output: FormatOption = Format.TEXT,
+    rank: RankOption = None,
+) -> None:
     """Say what happened in a run; the text of `--help` is `_SUMMARY_HELP`."""
     import msgspec
 
     from proxy_trace.colour import Palette
     from proxy_trace.progress import progress_bar
+    from proxy_trace.selection import Period, StepRange
     from proxy_trace.summary import summarize
     from proxy_trace.summary_text import summary_lines
     from proxy_trace.trace import Trace
 
+    period = None
+    if step is not None or stage:
+        period = Period(StepRange.parse(step) if step is not None else None, stage or ())
     trace = Trace.open(run_or_default(run))
     if rank is not None:
         trace = trace.of_rank(rank)
     with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
-        result = summarize(trace, on_progress)
+        result = summarize(trace, on_progress, period)
     if output is Format.JSON:
         print_lines([msgspec.json.format(msgspec.json.encode(result)).decode()])
     else:
@@ -142,28 +160,9 @@ def summary(run: RunArgument = None, output: FormatOption = Format.TEXT, rank: R
 @app.command(help=_SHOW_HELP)
 def show(
     run: RunArgument = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kind", "-k", metavar="KIND", help="This kind of event; several with commas.", show_default=False
-        ),
-    ] = None,
-    name: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--name",
-            "-n",
-            metavar="GLOB",
-            help="Something named in the event: a parameter, a module, a function, an attribute.",
-            show_default=False,
-        ),
-    ] = None,
-    module: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--module", "-m", metavar="GLOB", help="The module called, or being called meanwhile.", show_default=False
-        ),
-    ] = None,
+    kind: KindOption = None,
+    name: NameOption = None,
+    module: ModuleOption = None,
     step: StepOption = None,
     stage: StageOption = None,
     limit: Annotated[
@@ -200,21 +199,37 @@ def show(
 
 
 @app.command(help=_LOG_HELP)
-def log(run: RunArgument = None, rank: RankOption = None) -> None:
+def log(
+    run: RunArgument = None,
+    kind: KindOption = None,
+    name: NameOption = None,
+    module: ModuleOption = None,
+    step: StepOption = None,
+    stage: StageOption = None,
+    rank: RankOption = None,
+) -> None:
     """Print a run as text; the text of `--help` is `_LOG_HELP`."""
     from proxy_trace.errors import TextLogError
     from proxy_trace.log import log_lines, text_log_lines
+    from proxy_trace.selection import Selection, StepRange
     from proxy_trace.trace import Trace
 
+    selection = None
+    if kind or name or module or step is not None or stage:
+        steps = StepRange.parse(step) if step is not None else None
+        selection = Selection(kind or (), name or (), module or (), steps, stage or ())
     try:
         trace = Trace.open(run_or_default(run))
     except TextLogError as error:
+        if selection is not None:
+            raise
         print_lines(text_log_lines(error.path))
         return
-    print_lines(log_lines(trace if rank is None else trace.of_rank(rank)))
+    print_lines(log_lines(trace if rank is None else trace.of_rank(rank), selection))
 
 
 app.command(help=HISTORY_HELP)(history)
+app.command(help=RANKS_HELP)(ranks)
 app.command(help=EXPORT_HELP)(export)
 
 

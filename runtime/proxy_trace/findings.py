@@ -94,7 +94,7 @@ def is_sampled(module: ModuleSummary) -> bool:
 def _never_updated(collector: ProcessCollector) -> list[Finding]:
     """Parameters that training has not changed, in a process that has trained: with optimizers or by hand."""
     process = collector.process
-    if not process.steps_made:
+    if not collector.has_trained:
         return []
     unrecorded = {module.id for module in process.modules if not is_recorded(module)}
     sampled = {module.id for module in process.modules if is_sampled(module)}

@@ -10,6 +10,8 @@ import typer
 from proxy_trace.options import (
     Format,
     FormatOption,
+    KindOption,
+    ModuleOption,
     RankOption,
     RequiredRunArgument,
     StageOption,
@@ -43,16 +45,8 @@ What torch functions make is recorded at level DEBUG, modules at INFO.
 def history(
     run: RequiredRunArgument,
     what: Annotated[str, typer.Argument(metavar="WHAT", help="A name or FILE:LINE, see above.", show_default=False)],
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kind", "-k", metavar="KIND", help="Only these records, such as gradient,update.", show_default=False
-        ),
-    ] = None,
-    module: Annotated[
-        list[str] | None,
-        typer.Option("--module", "-m", metavar="GLOB", help="Only in calls of this module.", show_default=False),
-    ] = None,
+    kind: KindOption = None,
+    module: ModuleOption = None,
     step: StepOption = None,
     stage: StageOption = None,
     limit: Annotated[

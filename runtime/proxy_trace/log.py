@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy_trace.errors import UnreadableFileError
+from proxy_trace.names import Names
 from proxy_wrapper.text_form import TextForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from proxy_trace.selection import Selection
     from proxy_trace.trace import Trace
 
 
-def log_lines(trace: Trace) -> Iterator[str]:
+def log_lines(trace: Trace, selection: Selection | None = None) -> Iterator[str]:
     """The lines of all processes, one process after another; a heading for each if there are several.
+
+    Args:
+        trace: the run.
+        selection: only the lines of these records; each reads as it does in the whole log.
 
     Raises:
         TraceError: if the file system refuses.
@@ -24,8 +30,11 @@ def log_lines(trace: Trace) -> Iterator[str]:
         if len(trace.files) > 1:
             yield f"==> rank {file.run.rank}, process {file.run.pid} <=="
         form = TextForm()
+        names = file.names() if selection is not None else Names()
         for event in file.read():
-            yield from form.lines(event)
+            lines = form.lines(event)
+            if selection is None or selection.has(event, names):
+                yield from lines
 
 
 def text_log_lines(path: Path) -> Iterator[str]:

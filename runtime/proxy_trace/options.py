@@ -41,6 +41,26 @@ RankOption = Annotated[
     int | None,
     typer.Option("--rank", metavar="N", min=0, help="Only what rank N of the run recorded.", show_default=False),
 ]
+KindOption = Annotated[
+    list[str] | None,
+    typer.Option("--kind", "-k", metavar="KIND", help="This kind of event; several with commas.", show_default=False),
+]
+NameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        "-n",
+        metavar="GLOB",
+        help="Something named in the event: a parameter, a module, a function, an attribute.",
+        show_default=False,
+    ),
+]
+ModuleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--module", "-m", metavar="GLOB", help="The module called, or being called meanwhile.", show_default=False
+    ),
+]
 StepOption = Annotated[
     str | None,
     typer.Option(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy_trace.names import Names
+    from proxy_trace.selection import Period
     from proxy_trace.trace import Reading, TraceFile
 
 PROGRESS_INTERVAL: Final = 1 << 15
@@ -159,6 +160,7 @@ class ProcessCollector:
         self._tensors: dict[int, TensorSummary] = {}
         self._calls_by_thread: dict[int, list[int]] = {}
         self._unfinished = ""
+        self._has_other_steps = False
         self._take: dict[type[events.Event], Callable[[Any], None]] = {
             events.Module: self._module,
             events.Parameter: self._tensor,
@@ -176,13 +178,22 @@ class ProcessCollector:
             events.RunEnd: self._run_end,
         }
 
-    def collect(self, reading: Reading, on_progress: Callable[[int], None] | None, bytes_done: int) -> None:
-        """Take all events of `reading`; `bytes_done` is added to what `on_progress` is told."""
+    def collect(
+        self,
+        reading: Reading,
+        on_progress: Callable[[int], None] | None,
+        bytes_done: int,
+        period: Period | None = None,
+    ) -> None:
+        """Take the events of `reading`, or those in `period`; `bytes_done` is added to what `on_progress` is told."""
         take = self._take
         ignore = _ignore
         process = self.process
         count = latest_us = latest_step = 0
         for event in reading:
+            if period is not None and not period.has(event):
+                self._pass_over(event)
+                continue
             count += 1
             take.get(type(event), ignore)(event)
             if isinstance(event, events.Happening):
@@ -207,6 +218,21 @@ class ProcessCollector:
             process.ends_inside = f"a call of {self.names.module_name(open_calls[0])}"
         else:
             process.ends_inside = self._unfinished
+
+    def _pass_over(self, event: events.AnyEvent) -> None:
+        """Keep of what is not in the period what the period starts from."""
+        if isinstance(event, events.OptimizerStepEnd):
+            self._has_other_steps = True
+        elif isinstance(event, events.Update):
+            tensor = self._tensor_of(event.tensor)
+            tensor.last = event.statistics or tensor.last
+            if not tensor.updates:
+                tensor.first = tensor.last
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether there were optimizer steps, or steps of training that the program made by hand."""
+        return bool(self.process.steps or (self.process.steps_made and not self._has_other_steps))
 
     def _judge_changes(self) -> None:
         """Changes count as training in the stages that have optimizer steps; without any, outside of evaluation."""

@@ -12,6 +12,7 @@ from proxy_trace.process_summary import ProcessCollector, ProcessSummary
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy_trace.selection import Period
     from proxy_trace.trace import Trace
 
 
@@ -31,15 +32,17 @@ class Summary(msgspec.Struct):
     events: int
     steps: int
     duration_us: int
+    period: str
     findings: list[Finding]
     processes: list[ProcessSummary]
 
 
-def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None) -> Summary:
+def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None, period: Period | None = None) -> Summary:
     """Read all of `trace` once and sum it up, in memory that grows with the model and not with the run.
 
     Args:
         trace: the run.
+        period: sum up only what happened in it.
         on_progress: called now and then with the number of bytes read so far, over all files.
 
     Raises:
@@ -50,7 +53,7 @@ def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None) ->
     for file in trace.files:
         collector = ProcessCollector(file)
         reading = file.read()
-        collector.collect(reading, on_progress, bytes_done)
+        collector.collect(reading, on_progress, bytes_done, period)
         bytes_done += reading.bytes_read
         collectors.append(collector)
     processes = [collector.process for collector in collectors]
@@ -69,6 +72,7 @@ def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None) ->
         events=sum(process.events for process in processes),
         steps=max(process.steps for process in processes),
         duration_us=max(process.duration_us for process in processes),
+        period=str(period or ""),
         findings=collect_findings(collectors, trace.damaged),
         processes=processes,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.findings import is_recorded, is_sampled
 from proxy_trace.table import format_table
-from proxy_trace.units import format_count, format_duration, format_number, format_size
+from proxy_trace.units import format_count, format_duration, format_number, format_ranks, format_size
 from proxy_wrapper.events import TRAIN
 
 if TYPE_CHECKING:
@@ -62,11 +62,13 @@ def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:
     yield f"  software   Python {summary.python}, torch {summary.torch}, proxy_wrapper {summary.version}"
     processes = len(summary.processes)
     if processes > 1 or summary.world_size > 1:
-        ranks = f"{_ranks_words(summary.ranks)} of {summary.world_size}"
+        ranks = f"{format_ranks(summary.ranks)} of {summary.world_size}"
         counted = "1 process" if processes == 1 else f"{processes} processes"
         yield f"  processes  {counted}, {ranks}"
     yield f"  training   {_training_words(summary)}"
     yield from _recording_lines(summary)
+    if summary.period:
+        yield f"  period     {summary.period}: all below is about it alone"
     size = sum(process.size_bytes for process in summary.processes)
     yield f"  trace      {format_count(summary.events, 'event')}, {format_size(size)}"
 
@@ -143,7 +145,7 @@ def _finding_cells(finding: Finding, show_ranks: bool) -> list[str]:
     if finding.place:
         details.append(finding.place)
     if show_ranks and finding.ranks:
-        details.append(_ranks_words(finding.ranks))
+        details.append(format_ranks(finding.ranks))
     return [name, ", ".join(details)]
 
 
@@ -233,15 +235,3 @@ def _table(title: str, header: list[str], rows: list[list[str]], sides: str, pal
     yield palette.paint(title, "bold")
     for number, line in enumerate(format_table(header, rows, sides)):
         yield "  " + (line if number else palette.paint(line, "dim"))
-
-
-def _ranks_words(ranks: Sequence[int]) -> str:
-    """Ranks in words, neighbours as ranges: "rank 0", "ranks 0-3, 7"."""
-    spans: list[list[int]] = []
-    for rank in ranks:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    words = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
-    return f"rank{'s' if len(ranks) > 1 else ''} {words}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy_trace.colour import Palette
+from proxy_trace.selection import Period, StepRange
 from proxy_trace.summary import summarize
 from proxy_trace.summary_text import summary_lines
 from proxy_trace.trace import Trace
@@ -60,6 +61,39 @@ Parameters
   model.spare.weight  float32[3, 3]        0  -0.5        0.5          1              -
   model.spare.bias    float32[3]           0  0           0            0              -"""
     )
+
+
+def test_stages_and_what_was_left_out_on_purpose_are_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1, first=5, every=10),
+        events.Parameter(1, "model.w", 1, "float32[3]", watched=False),
+        events.CallModule(1, 1, module=1),
+        events.ReturnModule(2, 1, module=1),
+        events.OptimizerStepEnd(3, 1, optimizer="SGD"),
+        events.CallModule(4, 42, module=1, stage="validation"),
+        events.ReturnModule(5, 42, module=1, stage="validation"),
+    )
+    lines = report(path).splitlines()
+    assert "  stages     train (1 step, 1 call), validation (1 call)" in lines
+    assert "  recorded   only each 10th step after the first 5 (of 42); 1 tensor not watched" in lines
+
+
+def test_a_part_of_a_run_is_summed_up_alone(small_trace: Path) -> None:
+    summary = summarize(Trace.open(small_trace), period=Period(StepRange(1, 1)))
+    text = "\n".join(summary_lines(summary, Palette(enabled=False)))
+    assert "  training   1 step of SGD, 1 backward pass (100 us)" in text
+    assert "  period     step 1: all below is about it alone" in text
+    assert "model.fc.weight     float32[3, 3]        1  -0.75 -> -1" in text
+
+
+def test_a_stage_without_training_finds_no_parameter_that_was_not_trained(
+    tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
+) -> None:
+    evaluated = [events.CallModule(9000, 2, 1, stage="eval"), events.ReturnModule(9001, 2, 1, stage="eval")]
+    path = write_trace(tmp_path / "a.jsonl", *small_run, *evaluated)
+    summary = summarize(Trace.open(path), period=Period(stages=["eval"]))
+    assert [finding.kind for finding in summary.findings] == ["never_called", "never_called"]
 
 
 def test_a_run_in_which_nothing_is_wrong_says_so(
