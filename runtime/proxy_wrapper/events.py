@@ -23,6 +23,7 @@ optimizer step).
 
 from __future__ import annotations
 
+import math
 from typing import Final, TypeAlias, Union
 
 import msgspec
@@ -32,6 +33,13 @@ FORMAT = 1
 
 Number: TypeAlias = float | str
 """A finite float, or one of "nan", "inf", "-inf", which JSON cannot write as numbers."""
+
+
+def as_number(value: float) -> Number:
+    """The value as JSON can hold it."""
+    if math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 TRAIN: Final = "train"

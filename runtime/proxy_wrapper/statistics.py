@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from proxy_wrapper.describe import is_plain
 from proxy_wrapper.distributed_tensors import local_part
-from proxy_wrapper.events import Statistics
+from proxy_wrapper.events import Statistics, as_number
+from proxy_wrapper.pending import HostCopy, PendingCount, PendingStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,44 +27,7 @@ if TYPE_CHECKING:
 _TWO_PASSES: Final = 1 << 15
 """From this many elements on, `amin` and `amax` are faster than one `aminmax` on the CPU (by 1.6 at 2**20)."""
 
-PendingOr = Union[Statistics, "PendingStatistics", None]
-
-
-class PendingStatistics:
-    """Statistics still on their way from an accelerator. `resolve` waits for them; no tensor of the program is held."""
-
-    __slots__ = ("_copy", "_row")
-
-    def __init__(self, copy: HostCopy, row: int) -> None:
-        self._copy = copy
-        self._row = row
-
-    def resolve(self) -> Statistics:
-        """Wait until the numbers have arrived. To be called on any thread but the training's."""
-        minimum, maximum, norm, nonfinite = self._copy.rows()[self._row]
-        return Statistics(as_number(minimum), as_number(maximum), as_number(norm), int(nonfinite))
-
-
-class HostCopy:
-    """A table of numbers that a device is copying into pinned memory of the host, behind the kernels before it."""
-
-    def __init__(self, table: torch.Tensor) -> None:
-        """Start the copy of `table`, (n, k) float64 on an accelerator, without waiting for it."""
-        self._host = torch.empty(table.shape, dtype=table.dtype, device="cpu", pin_memory=table.is_cuda)
-        self._host.copy_(table, non_blocking=True)
-        self._event: torch.Event | None = None
-        if table.is_cuda:
-            self._event = torch.Event(table.device)
-            self._event.record(torch.cuda.current_stream(table.device))
-        self._rows: list[list[float]] | None = None
-
-    def rows(self) -> list[list[float]]:
-        """The numbers, once they are there."""
-        if self._rows is None:
-            if self._event is not None:
-                self._event.synchronize()
-            self._rows = self._host.tolist()
-        return self._rows
+PendingOr = Union[Statistics, PendingStatistics, None]
 
 
 class unobserved:  # noqa: N801  A context manager is called as a function is.
@@ -109,11 +73,9 @@ def has_values(tensor: torch.Tensor) -> bool:
     )
 
 
-def as_number(value: float) -> Number:
-    """The value as JSON can hold it."""
-    if math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+def is_hosted(tensor: torch.Tensor) -> bool:
+    """Whether numbers can be read off `tensor` without waiting for a device."""
+    return tensor.is_cpu
 
 
 def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
@@ -136,7 +98,7 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
             continue
         if values.numel() == 0:
             results[index] = Statistics(None, None, 0.0)
-        elif values.device.type == "cpu":
+        elif is_hosted(values):
             hosted.append((index, values))
         else:
             remote.setdefault(values.device, []).append((index, values))
@@ -163,28 +125,17 @@ def norms(tensors: Sequence[torch.Tensor]) -> list[Number]:
     return found
 
 
-def count_nonfinite(tensor: torch.Tensor) -> int:
-    """How many elements of `tensor`, on the CPU, are NaN or infinite; one pass where there is none.
+def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
+    """How many elements of `tensor` are NaN or infinite; on the CPU in one pass where there is none.
 
     A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
     """
+    if not is_hosted(tensor):
+        return PendingCount(tensor)
     total = (torch.sum(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else tensor.sum()).item()
     if _is_finite(total):
         return 0
     return int(tensor.numel() - torch.isfinite(tensor).sum().item())
-
-
-class PendingCount:
-    """A count of non-finite elements still on its way from an accelerator."""
-
-    __slots__ = ("_copy",)
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._copy = HostCopy((~torch.isfinite(tensor)).sum().double().reshape(1, 1))
-
-    def resolve(self) -> int:
-        """Wait until the number has arrived."""
-        return int(self._copy.rows()[0][0])
 
 
 _NARROW: Final = (torch.float16, torch.bfloat16)

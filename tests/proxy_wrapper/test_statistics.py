@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy_wrapper.events import Statistics
-from proxy_wrapper.statistics import HostCopy, PendingStatistics, _table, count_nonfinite, summarize, unobserved
+from proxy_wrapper.pending import HostCopy, PendingStatistics
+from proxy_wrapper.statistics import _table, count_nonfinite, summarize, unobserved
 
 if TYPE_CHECKING:
     from proxy_wrapper.statistics import PendingOr

@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, NonFinite, ReturnModule
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.statistics import PendingCount, count_nonfinite, has_values, unobserved
+from proxy_wrapper.statistics import count_nonfinite, has_values, unobserved
 from proxy_wrapper.thread_state import ActiveCall
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
+    from proxy_wrapper.pending import PendingCount
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
 
@@ -199,9 +200,9 @@ class ModuleCalls:
             for output in outputs if readable else ():
                 if not has_values(output) or not (output.is_floating_point() or output.is_complex()):
                     continue
-                count = count_nonfinite(output) if output.is_cpu else PendingCount(output)
+                count = count_nonfinite(output)
                 if count:
-                    entry.has_been_nonfinite = output.is_cpu
+                    entry.has_been_nonfinite = isinstance(count, int)
                     self._report(entry, output, count)
 
     def _report(self, entry: ModuleEntry, output: torch.Tensor, count: int | PendingCount) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from proxy_wrapper.events import Gradient, NonFinite, Update
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.statistics import PendingStatistics, summarize, unobserved
+from proxy_wrapper.pending import PendingNonFinite, PendingStatistics
+from proxy_wrapper.statistics import summarize, unobserved
 from proxy_wrapper.value_marks import data_ptr_of, version_of
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class StateRecords:
         if numbers is None or where in state.has_been_nonfinite:
             return
         if isinstance(numbers, PendingStatistics):
-            count: Any = _PendingNonFinite(numbers)
+            count: Any = PendingNonFinite(numbers)
         elif numbers.nonfinite:
             state.has_been_nonfinite.add(where)
             count = numbers.nonfinite
@@ -131,19 +132,6 @@ class StateRecords:
             ),
             location,
         )
-
-
-class _PendingNonFinite:
-    """The count in statistics that are still on their way."""
-
-    __slots__ = ("_statistics",)
-
-    def __init__(self, statistics: PendingStatistics) -> None:
-        self._statistics = statistics
-
-    def resolve(self) -> int:
-        resolved: Statistics = self._statistics.resolve()
-        return resolved.nonfinite
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:

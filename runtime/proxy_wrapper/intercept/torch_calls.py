@@ -21,10 +21,10 @@ from proxy_wrapper.events import (
     GetAttr,
     ReadValue,
     SetAttr,
+    as_number,
 )
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.levels import DEBUG
-from proxy_wrapper.statistics import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable

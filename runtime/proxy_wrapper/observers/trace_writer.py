@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from proxy_wrapper.events import Happening, NonFinite, Problem, RunEnd
+from proxy_wrapper.events import Happening, NonFinite, Problem, RunEnd, StateTensor, Update
 from proxy_wrapper.launch import is_multiprocessing_child
-from proxy_wrapper.statistics import PendingCount, PendingStatistics
+from proxy_wrapper.pending import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.events import AnyEvent
+    from proxy_wrapper.events import AnyEvent, Statistics
     from proxy_wrapper.sinks.sink import Sink
 
 INTERVAL_S: Final = 0.25
@@ -64,6 +64,7 @@ class TraceWriter:
         self._retry_at_s = 0.0
         self._retry_after_s = FIRST_RETRY_S
         self._seen_nonfinite: set[tuple[str, int, int]] = set()
+        self._arrived: dict[int, Statistics | None] = {}
 
     def observe(self, event: AnyEvent) -> None:
         """Queue `event`."""
@@ -241,13 +242,17 @@ class TraceWriter:
         )
 
     def _resolved(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """The events with their numbers; what was a non-finite value only perhaps, and is none, left out."""
+        """The events with their numbers; what was only perhaps a non-finite value, or a change, and is none, left out."""
         resolved = []
         for event in events:
+            was_pending = False
             for field in _PENDING_FIELDS:
                 value: Any = getattr(event, field, None)
-                if isinstance(value, (PendingStatistics, PendingCount)):
+                if isinstance(value, Pending):
                     event = msgspec.structs.replace(event, **{field: value.resolve()})  # noqa: PLW2901
+                    was_pending = True
+            if was_pending and isinstance(event, (Update, StateTensor)) and not self._is_news(event):
+                continue
             if isinstance(event, NonFinite):
                 place = _place_of(event)
                 if not event.count or place in self._seen_nonfinite:
@@ -255,6 +260,13 @@ class TraceWriter:
                 self._seen_nonfinite.add(place)
             resolved.append(event)
         return resolved
+
+
+    def _is_news(self, event: Update | StateTensor) -> bool:
+        """Whether numbers that have now arrived tell of a change, where nothing else did."""
+        tensor = event.tensor if isinstance(event, Update) else event.id
+        before, self._arrived[tensor] = self._arrived.get(tensor), event.statistics
+        return not (isinstance(event, Update) and event.cause == "data" and event.statistics == before)
 
 
 def _place_of(event: NonFinite) -> tuple[str, int, int]:
