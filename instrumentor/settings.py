@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 LogLevel = Literal["WARNING", "INFO", "DEBUG"]
+Confidence = Literal["certain", "likely", "possible"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Settings:
         recurse: whether the proxies reach the submodules of a wrapped model.
         select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
         skip: name globs of the bindings to leave alone; wins over `select`.
+        min_confidence: how sure it must be that an object is a module for it to be put under a proxy.
         factories: dotted-name globs of functions that make a module, such as `mylib.models.build_*`.
         wrappers: dotted-name globs of callables whose result holds the module passed to them.
         identity_methods: names of methods that return the module they are called on.
@@ -29,6 +31,7 @@ class Settings:
     recurse: bool = True
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    min_confidence: Confidence = "likely"
     factories: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
     identity_methods: tuple[str, ...] = ()

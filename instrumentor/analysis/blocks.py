@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 # From the outermost condition inwards: which branch of which node an expression lies in.
 Conditions = tuple[tuple[int, str], ...]
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
 _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.If: ("body", "orelse"),
@@ -54,6 +56,20 @@ def always_follows(later: Conditions, earlier: Conditions) -> bool:
     Exceptions and early exits aside: where they happen, what was made is not used the way it was meant to be.
     """
     return earlier[: len(later)] == later
+
+
+def is_in_loop(unit: Unit, node: ast.AST) -> bool:
+    """Whether code runs again and again in its function."""
+    while node in unit.parents and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        above = unit.parents[node]
+        if isinstance(above, _LOOPS) and node is not getattr(above, "iter", None):
+            return True
+        if isinstance(above, ast.comprehension) and node is not above.iter:
+            return True
+        if isinstance(above, _COMPREHENSIONS) and node is not above.generators[0]:
+            return True
+        node = above
+    return False
 
 
 def statement_of(unit: Unit, node: ast.AST) -> ast.stmt:

@@ -191,7 +191,11 @@ class Calls:
         if name == "__init__" and self.scope.hierarchy.is_module(cls):
             self.effects.absorb(arguments.all(), node, cls.node.name)
             return PLAIN
-        return receiver if name in catalogue.IDENTITY_METHODS else self.effects.make_unknown(node, arguments)
+        return (
+            receiver
+            if name in self.scope.hierarchy.knowledge.identity_methods
+            else self.effects.make_unknown(node, arguments)
+        )
 
     def _container_method(self, atom: Box | Pack, name: str, node: ast.expr, arguments: Arguments) -> Value:
         if isinstance(atom, Pack):
@@ -245,16 +249,16 @@ class Calls:
         if isinstance(base, Made) and nature is not Nature.MODULE:
             labels = self.facts.sites[base.site].labels if base.site in self.facts.sites else []
             for label in labels:
-                effect = catalogue.effect_of(f"{label}.{name}")
+                effect = scope.hierarchy.knowledge.effect_of(f"{label}.{name}")
                 if effect is not None:
                     return self._library.apply(effect, node, arguments, f"{label}.{name}")
-        if name in catalogue.IDENTITY_METHODS:
+        if name in scope.hierarchy.knowledge.identity_methods:
             if name in catalogue.REPLACING_METHODS:
                 self.facts.note_event(self.facts.replaced, [base], scope.event(node))
             return value(atom)
         if name in catalogue.SUBMODULE_METHODS:
             return value(Part(root(atom)))
-        if name in catalogue.ADOPTING_METHODS and (nature is Nature.MODULE or isinstance(base, Part)):
+        if name in catalogue.ADOPTING_METHODS and scope.is_adopting(base):
             self.effects.absorb(arguments.all(), node, _receiver_text(node))
             return value(atom)
         if name in catalogue.HARMLESS_METHODS:
@@ -272,7 +276,7 @@ class Calls:
         base = strip(atom)
         if isinstance(base, Made) and base.site in self.facts.sites:
             site = self.facts.sites[base.site]
-            natures = [catalogue.nature_of_call(f"{label}.{name}") for label in site.labels]
+            natures = [self.scope.hierarchy.knowledge.nature_of_call(f"{label}.{name}") for label in site.labels]
             if site.nature is Nature.NOT_MODULE and natures and max(natures) is Nature.NOT_MODULE:
                 self.effects.escape(arguments.all())
                 return self.effects.make(node, Nature.NOT_MODULE, f"{site.labels[0]}.{name}", arguments)

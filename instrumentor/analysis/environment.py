@@ -8,30 +8,48 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.values import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from instrumentor.analysis.values import Value
 
 # `model` is ("model",), `self.net` is ("self", ".net"), `nets["g"]` is ("nets", "['g']").
 Path = tuple[str, ...]
+# Equal for paths that hold the very same object; None where that is not known.
+Number = object
 
 
 class Environment:
-    """What names and the paths through objects hold; copied at branches."""
+    """What names and the paths through objects hold; copied at branches.
 
-    def __init__(self, names: dict[str, Value] | None = None, objects: dict[Path, Value] | None = None) -> None:
+    Attributes:
+        names: what each name holds.
+        objects: what each path through an object holds.
+        numbers: which paths hold the very same object: those with one number. Paths without one are not known.
+    """
+
+    def __init__(
+        self,
+        names: dict[str, Value] | None = None,
+        objects: dict[Path, Value] | None = None,
+        numbers: dict[Path, Number] | None = None,
+    ) -> None:
         self.names = {} if names is None else names
         self.objects = {} if objects is None else objects
+        self.numbers = {} if numbers is None else numbers
 
     def copy(self) -> Environment:
         """An independent copy."""
-        return Environment(dict(self.names), dict(self.objects))
+        return Environment(dict(self.names), dict(self.objects), dict(self.numbers))
 
     def get(self, path: Path) -> Value | None:
         """What `path` holds; None where this function has not said."""
         return self.names.get(path[0]) if len(path) == 1 else self.objects.get(path)
 
-    def assign(self, path: Path, value: Value) -> None:
+    def paths(self) -> list[Path]:
+        """All paths that hold something."""
+        return [*((name,) for name in self.names), *self.objects]
+
+    def assign(self, path: Path, value: Value, number: Number = None) -> None:
         """Let `path` hold `value` and nothing else; what was under the old object is forgotten."""
         self.forget(path)
         if len(path) == 1:
@@ -40,46 +58,73 @@ class Environment:
             # Another path may lead to the same object: its attribute of that name may have changed with it.
             self.may_store(path[-1], value)
             self.objects[path] = value
+        if number is not None:
+            self.numbers[path] = number
 
     def may_store(self, step: str, value: Value) -> None:
         """Let all paths that end in `step` hold `value` too; `[*]` stands for every element."""
         for path in self.objects:
             if path[-1] == step or (path[-1][0] == "[" and step == "[*]"):
                 self.objects[path] = join((self.objects[path], value))
+                self.numbers.pop(path, None)
 
     def forget(self, path: Path) -> None:
         """Forget `path` and all that lies under it."""
         if len(path) == 1:
             self.names.pop(path[0], None)
-        for other in [each for each in self.objects if each[: len(path)] == path]:
-            del self.objects[other]
+            self.numbers.pop(path, None)
+        self._forget_where(lambda other: other[: len(path)] == path)
 
     def forget_elements(self) -> None:
         """Forget what containers hold: their elements may have moved."""
-        self.objects = {path: held for path, held in self.objects.items() if not any(s[0] == "[" for s in path[1:])}
+        self._forget_where(lambda path: any(step[0] == "[" for step in path[1:]))
 
     def forget_objects(self) -> None:
         """Forget all attributes and elements: code that cannot be seen here may have changed them."""
-        self.objects.clear()
+        self._forget_where(lambda _: True)
+
+    def _forget_where(self, is_stale: Callable[[Path], bool]) -> None:
+        for path in [each for each in self.objects if is_stale(each)]:
+            del self.objects[path]
+            self.numbers.pop(path, None)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Environment) and (self.names, self.objects) == (other.names, other.objects)
+        return isinstance(other, Environment) and (self.names, self.objects, self.numbers) == (
+            other.names,
+            other.objects,
+            other.numbers,
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def join_environments(environments: Iterable[Environment | None]) -> Environment | None:
-    """What holds after any of several ways; None stands for a way that does not come through."""
+def join_environments(environments: Iterable[Environment | None], place: Hashable = None) -> Environment | None:
+    """What holds after any of several ways; None stands for a way that does not come through.
+
+    Args:
+        environments: the ways.
+        place: names the join; paths that hold one object on each way hold one object behind it. Without it nothing
+            is known of paths that hold different objects on different ways.
+    """
     ways = [each for each in environments if each is not None]
     if len(ways) < 2:
         return ways[0].copy() if ways else None
     # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
     names = dict.fromkeys(name for way in ways for name in way.names)
     objects = [path for path in ways[0].objects if all(path in way.objects for way in ways[1:])]
-    return Environment(
+    joined = Environment(
         {name: join([way.names[name] for way in ways if name in way.names]) for name in names},
         {path: join([way.objects[path] for way in ways]) for path in objects},
     )
+    groups: dict[tuple[Number, ...], Path] = {}
+    for path in sorted(path for path in ways[0].numbers if all(path in way.numbers for way in ways[1:])):
+        incoming = tuple(way.numbers[path] for way in ways)
+        if all(number == incoming[0] for number in incoming):
+            joined.numbers[path] = incoming[0]
+        elif place is not None:
+            # Named by the paths that keep together, as a number made of numbers would grow with every join.
+            joined.numbers[path] = (place, groups.setdefault(incoming, path))
+    return joined
 
 
 def path_of(expression: ast.AST) -> Path | None:

@@ -28,6 +28,7 @@ from instrumentor.resolve import catalogue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from instrumentor.analysis.environment import Number
     from instrumentor.analysis.scope import Scope
     from instrumentor.resolve.units import Function
 
@@ -92,6 +93,23 @@ class Evaluator:
         held = self.evaluate(node)
         self.scope.env = join_environments([before, self.scope.env]) or before
         return held
+
+    def number_of(self, node: ast.expr) -> Number:
+        """The number of the object that an expression gave that was evaluated just now."""
+        if isinstance(node, ast.NamedExpr):
+            return self.scope.number_at((node.target.id,), node)
+        if isinstance(node, ast.Constant):
+            return None
+        path = path_of(node)
+        if path is not None:
+            return self.scope.number_at(path, node)
+        function = node.func if isinstance(node, ast.Call) else None
+        if isinstance(function, ast.Attribute) and function.attr in self.scope.hierarchy.knowledge.identity_methods:
+            receiver = path_of(function.value)
+            held = self.scope.env.get(receiver) if receiver is not None else None
+            if held and all(self.scope.is_module(strip(atom)) for atom in held):
+                return self.number_of(function.value)
+        return ("made", self.scope.locate(node))
 
     # ---- names, attributes and elements ----
 
@@ -196,7 +214,8 @@ class Evaluator:
         if any(is_object(atom) for atom in held):
             statement = self.scope.statement(node)
             holder = text_of(statement.targets[0]) if isinstance(statement, ast.Assign) else "{}"
-            self.scope.bind(statement, element, f"{holder}[{text_of(key)}]", held, source=element)
+            text = f"{holder}[{text_of(key)}]"
+            self.scope.bind(statement, element, text, held, source=element, number=self.number_of(element))
 
     # ---- comprehensions ----
 
@@ -218,7 +237,7 @@ class Evaluator:
         for name in hidden:
             inner.forget((name,))
             if name in outer.names:
-                inner.names[name] = outer.names[name]
+                inner.assign((name,), outer.names[name], outer.numbers.get((name,)))
         self.scope.env = join_environments([outer, inner]) or outer
         return self.scope.box(node, held)
 
@@ -269,8 +288,10 @@ class Evaluator:
 
     def _named_expression(self, node: ast.NamedExpr) -> Value:
         held = self.evaluate(node.value)
-        self.scope.assign((node.target.id,), held)
-        self.scope.bind(self.scope.statement(node), node.target, node.target.id, held, source=node.value)
+        number = self.number_of(node.value)
+        self.scope.assign((node.target.id,), held, number)
+        statement = self.scope.statement(node)
+        self.scope.bind(statement, node.target, node.target.id, held, source=node.value, number=number)
         return held
 
     def _lambda(self, node: ast.Lambda) -> Value:

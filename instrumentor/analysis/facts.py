@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.values import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.blocks import Conditions
+    from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Function, Unit
 
 
@@ -83,6 +84,8 @@ class Binding:
         value: what is stored.
         receiver: for attributes and subscripts, the object stored into.
         source: the expression the value comes from, where it is one.
+        number: equal for stores of the very same object in one round of the loops and one call of the function around
+            them; None where that is not known.
     """
 
     unit: Unit
@@ -93,6 +96,7 @@ class Binding:
     value: Value
     receiver: Value = NOTHING
     source: ast.expr | None = None
+    number: Number = None
 
 
 @dataclass(frozen=True)
@@ -123,11 +127,12 @@ class Facts:
         passed: what callers pass for parameters, defaults included.
         evidence: how objects are used.
         captured: the objects that something besides the value returned keeps hold of.
+        dropped: the objects that the function that makes them does not always return; found anew in every round.
         proxied: the objects that the script itself puts under a proxy.
         hidden: the objects in plain containers that modules keep, which are no submodules of theirs.
         absorbed: where objects become part of modules.
         replaced: where objects get other parameters.
-        called: the functions that are called here.
+        calls: where each function is called.
         escaped: the functions that unseen code gets as values.
         called_unseen: the functions whose parameters may be given more than `passed` says.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
@@ -149,11 +154,12 @@ class Facts:
         self.defaults: dict[tuple[str, str], Value] = {}
         self.evidence: dict[Atom, set[str]] = {}
         self.captured: set[Atom] = set()
+        self.dropped: set[Atom] = set()
         self.proxied: set[Atom] = set()
         self.hidden: set[Atom] = set()
         self.absorbed: dict[Atom, dict[int, Event]] = {}
         self.replaced: dict[Atom, dict[int, Event]] = {}
-        self.called: set[str] = set()
+        self.calls: dict[str, dict[int, Event]] = {}
         self.escaped: set[str] = set()
         self.called_unseen: set[str] = set()
         self.demanded_functions: dict[str, Function] = {}
@@ -205,6 +211,13 @@ class Facts:
                     events[id(event.node)] = event
                     self.version += 1
 
+    def note_call(self, function: str, event: Event) -> None:
+        """Remember that a function is called at an expression."""
+        events = self.calls.setdefault(function, {})
+        if id(event.node) not in events:
+            events[id(event.node)] = event
+            self.version += 1
+
     def bind(self, binding: Binding) -> None:
         """Remember a store; what it may store grows with each visit."""
         key = (id(binding.target), binding.text)
@@ -216,10 +229,9 @@ class Facts:
         value = join((old.value, binding.value))
         receiver = join((old.receiver, binding.receiver))
         if (value, receiver) != (old.value, old.receiver):
-            self.bindings[key] = Binding(
-                old.unit, old.function, old.statement, old.target, old.text, value, receiver, old.source
-            )
             self.version += 1
+        # The number is that of the last visit, which has seen all that there is to see.
+        self.bindings[key] = replace(old, value=value, receiver=receiver, number=binding.number)
 
     def reach(self, value: Value) -> Value:
         """The objects in a value and in the tuples and containers it holds; containers' own atoms aside."""

@@ -9,15 +9,22 @@ from instrumentor.analysis.statements import Pass
 from instrumentor.resolve.classes import Hierarchy
 
 if TYPE_CHECKING:
-    from instrumentor.resolve.units import Function, Project
+    from collections.abc import Sequence
+
+    from instrumentor.resolve.units import Function, Project, Unit
 
 
-def analyse(project: Project) -> tuple[Facts, Hierarchy]:
+def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierarchy]:
     """Find out which objects a script makes and which of its names may hold them.
 
     The tables only grow, and towards a finite bound: the rounds end by themselves, mostly after three.
+
+    Args:
+        project: the script, with what it leads to.
+        units: further files that are run when the script is, besides those that its names lead to.
     """
     facts = Facts()
+    facts.demanded_units.update((unit.name, unit) for unit in units)
     hierarchy = Hierarchy(project)
     script = project.script
     for function in script.function_of.values():
@@ -25,6 +32,7 @@ def analyse(project: Project) -> tuple[Facts, Hierarchy]:
     version = -1
     while facts.version != version:
         version = facts.version
+        facts.dropped.clear()
         Pass(facts, hierarchy, script, None).run()
         for unit in list(facts.demanded_units.values()):
             if unit is not script:

@@ -129,7 +129,7 @@ class Invocation:
     ) -> dict[str, Value]:
         """Hand a call's arguments to a function's parameters, and take over what it does with them."""
         self.scope.demand(function)
-        self.facts.add(self.facts.called, [function.key])
+        self.facts.note_call(function.key, self.scope.event(node))
         given = match_parameters(function, receiver, arguments)
         for name, held in given.items():
             self.facts.grow(self.facts.passed, (function.key, name), held)

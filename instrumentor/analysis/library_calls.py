@@ -24,6 +24,7 @@ from instrumentor.analysis.values import (
     Partial,
     Scripted,
     Super,
+    UnitRef,
     Value,
     derive,
     is_object,
@@ -79,13 +80,18 @@ class LibraryCalls:
 
     def call(self, name: str, node: ast.expr, arguments: Arguments) -> Value:
         """What calling the library's function or class `name` gives."""
-        name = catalogue.canonical_name(name)
+        knowledge = self.scope.hierarchy.knowledge
+        full_name, name = name, catalogue.canonical_name(name)
         if name in self._builtins:
             return self._builtins[name](node, arguments)
-        effect = catalogue.effect_of(name)
+        effect = knowledge.effect_of(full_name)
         if effect is not None:
             return self.apply(effect, node, arguments, name)
-        nature = catalogue.nature_of_call(name)
+        passed = knowledge.passes_on(full_name)
+        if passed is not None:
+            position = len(arguments.positional) if passed.position is None else passed.position
+            return arguments.at(position, passed.name)
+        nature = knowledge.nature_of_call(full_name)
         if nature is Nature.UNKNOWN:
             return self.effects.make_unknown(node, arguments, label=name)
         if nature is Nature.NOT_MODULE:
@@ -136,6 +142,8 @@ class LibraryCalls:
 
     def _wraps(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
         inner = arguments.module()
+        if not inner and arguments.positional:
+            return NOTHING  # what is passed is not known yet
         objects = frozenset(atom for atom in inner if is_object(atom))
         functions = frozenset(atom for atom in inner if isinstance(atom, (FunctionRef, Method, Named)))
         self.facts.note_evidence(objects, catalogue.WRAPPED)
@@ -249,7 +257,7 @@ class LibraryCalls:
                 if isinstance(atom, Named):
                     found.append(value(Named(f"{atom.name}.{name if isinstance(name, str) else ANY_KEY}")))
                 elif not isinstance(name, str):
-                    found.append(OPAQUE)
+                    found.append(self.members.any_of_unit(atom) if isinstance(atom, UnitRef) else OPAQUE)
                 elif name in catalogue.UNWRAPPING_ATTRIBUTES and is_object(atom):
                     found.append(value(unwrap(atom)))
                 else:

@@ -39,10 +39,10 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import Class, Function
 
 if TYPE_CHECKING:
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Function
 
 _PROPERTIES = frozenset({"property", "cached_property"})
 
@@ -90,8 +90,19 @@ class Members:
         unit = self.scope.hierarchy.project.units.get(atom.unit)
         if unit is None:
             return OPAQUE
+        if name == "__dict__":
+            return value(atom)
         found = self.scope.hierarchy.project.member(unit, name)
         return self.scope.refer(found) if found is not None else self.scope.unit_variable(unit, name)
+
+    def any_of_unit(self, atom: UnitRef) -> Value:
+        """What a file of the project has under a name that is computed: a function or class, for all that is known."""
+        unit = self.scope.hierarchy.project.units.get(atom.unit)
+        if unit is None:
+            return OPAQUE
+        member = self.scope.hierarchy.project.member
+        callables = [member(unit, name) for name in (*unit.functions, *unit.classes, *unit.imports)]
+        return join([self.scope.refer(each) for each in callables if isinstance(each, (Function, Class))])
 
     def instance_attribute(self, atom: Instance, name: str) -> Value:
         """What an attribute of a project's class holds, whichever of its methods set it."""
@@ -114,7 +125,7 @@ class Members:
     def property_value(self, function: Function, receiver: Value) -> Value:
         """What a property gives: like any attribute it hands on the object that its method returns."""
         self.scope.demand(function)
-        self.facts.add(self.facts.called, [function.key])
+        self.facts.add(self.facts.called_unseen, [function.key])  # reading it calls it, again and again
         returned = self.facts.returns.get(function.key, NOTHING)
         self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(returned)))
         first = parameter_names(function)[:1]
@@ -154,6 +165,8 @@ class Members:
             return self.facts.elements(atom.site, constant_key(node.slice))
         if isinstance(atom, Named):
             return value(Named(f"{atom.name.removesuffix('.__dict__')}.{ANY_KEY}"))
+        if isinstance(atom, UnitRef):
+            return self.any_of_unit(atom)
         if isinstance(atom, (Derived, Scripted)):
             return value(Derived(root(atom)))
         if is_object(atom):

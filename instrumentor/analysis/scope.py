@@ -7,6 +7,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import conditions_of, statement_of
+from instrumentor.analysis.dropped import note_overwritten
 from instrumentor.analysis.facts import ANY_KEY, Binding, Event, Facts, Site
 from instrumentor.analysis.values import (
     MAX_TUPLE_DEPTH,
@@ -34,13 +35,14 @@ from instrumentor.analysis.values import (
     tuple_depth,
     value,
 )
+from instrumentor.resolve.module_reader import imported_names
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import Class, Function, Unit, imported_names
+from instrumentor.resolve.units import Class, Function, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from instrumentor.analysis.environment import Environment, Path
+    from instrumentor.analysis.environment import Environment, Number, Path
     from instrumentor.resolve.classes import Hierarchy
 
 
@@ -77,8 +79,6 @@ class Scope:
         found = self.env.names.get(name)
         if found is not None:
             return join((found, outside)) if outside else found
-        if declared is not None:
-            return self._held_in(declared, name) or outside
         function = self.function.parent if self.function is not None else None
         while function is not None:
             held = self.facts.scopes.get((function.key, name))
@@ -133,13 +133,16 @@ class Scope:
             self.facts.version += 1
         return self.facts.scopes.get((unit.name, name), NOTHING)
 
-    def assign(self, path: Path, held: Value) -> None:
+    def assign(self, path: Path, held: Value, number: Number = None) -> None:
         """Let a path hold a value, here and for the functions inside."""
-        self.env.assign(path, held)
+        if self.function is not None:
+            note_overwritten(self.facts, self.function, self.env, path, held)
+        self.env.assign(path, held, number)
         if len(path) == 1:
             name = path[0]
             target = self.globals.get(name)
             if target is not None:
+                self.env.numbers.pop(path, None)  # others may store there too
                 self.facts.grow(self.facts.stored_outside, (target, name), held)
                 self.facts.grow(self.facts.scopes, (target, name), held)
                 self.facts.add(self.facts.captured, (strip(atom) for atom in held))
@@ -155,9 +158,26 @@ class Scope:
         *,
         receiver: Value = NOTHING,
         source: ast.expr | None = None,
+        number: Number = None,
     ) -> None:
         """Remember a store for the decisions to tell."""
-        self.facts.bind(Binding(self.unit, self.function, statement, target, text, held, receiver, source))
+        self.facts.bind(Binding(self.unit, self.function, statement, target, text, held, receiver, source, number))
+
+    def number_at(self, path: Path, node: ast.AST) -> Number:
+        """The number of the object that a path holds where `node` reads it; None where others may store there too."""
+        if len(path) == 1:
+            is_shared = path[0] in self.globals or (self.key, path[0]) in self.facts.stored_outside
+            if is_shared or path[0] not in self.env.names:
+                return None
+        elif path not in self.env.objects:
+            return None
+        return self.env.numbers.setdefault(path, ("seen", self.locate(node)))
+
+    def declare(self, name: str, scope: str) -> None:
+        """Let a name be that of another scope, as `global` and `nonlocal` do."""
+        self.globals[name] = scope
+        # Where only one branch stores it, it holds behind them what it held before.
+        self.env.names[name] = self._held_in(scope, name)
 
     # ---- definitions ----
 
@@ -202,6 +222,12 @@ class Scope:
             return False
         arguments = [*function.node.args.posonlyargs, *function.node.args.args]
         return bool(arguments) and arguments[0].arg == base.name and function.node.name in function.owner.methods
+
+    def is_adopting(self, base: Atom) -> bool:
+        """Whether `append` and its like put their arguments into an object as its submodules."""
+        if isinstance(base, Parameter) and not self.is_self(base):
+            return any(isinstance(atom, Made) and self.is_module(atom) for atom in self.facts.passed_for(base))
+        return self.is_module(base)
 
     def is_module(self, base: Atom) -> bool:
         """Whether what is stored into an object becomes its submodule."""

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.blocks import always_follows, conditions_of
+from instrumentor.analysis.blocks import always_follows, conditions_of, is_in_loop
 from instrumentor.analysis.placement import Place, Placement, place
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
@@ -125,8 +125,11 @@ class SiteIndex:
     def is_handed_out(self, site: Site) -> bool:
         """Whether a site's object leaves its function as the value returned, and by no other way."""
         function = site.function
-        if function is None or Made(site.key) in self.facts.captured:
+        made = Made(site.key)
+        if function is None or made in self.facts.captured or made in self.facts.dropped:
             return False
+        if is_in_loop(site.unit, site.node):
+            return False  # of several objects one is returned
         if function.key in self.facts.escaped:
             return False
         returned = self.facts.returns.get(function.key, NOTHING)

@@ -6,13 +6,13 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, decorator_names
+from instrumentor.analysis.dropped import note_left_behind
 from instrumentor.analysis.environment import Environment, join_environments
 from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
 from instrumentor.analysis.values import (
     OPAQUE,
-    PLAIN,
     Box,
     ClassRef,
     FunctionRef,
@@ -30,13 +30,19 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve.catalogue import is_transparent_decorator, never_suppresses
 from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import SCRIPT, is_main_guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
+    from instrumentor.analysis.environment import Number, Path
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function, Unit
+
+
+# Loops settle after two or three rounds; where they do not, it is left open which paths hold one object.
+_MAX_NUMBERED_ROUNDS = 8
 
 
 class Pass:
@@ -89,12 +95,12 @@ class Pass:
             return
         env = self.scope.env
         for name, held in self._parameters(self.function).items():
-            self.scope.assign((name,), held)
+            self.scope.assign((name,), held, ("parameter", name))
         node = self.function.node
         if isinstance(node, ast.Lambda):
-            self._note_return(self.evaluator.evaluate(node.body))
+            self._note_return(node.body)
         elif self._block(node.body, env) is not None:
-            self.facts.grow(self.facts.returns, self.function.key, PLAIN)
+            self._note_return(None)
 
     def _parameters(self, function: Function) -> dict[str, Value]:
         declared = function.node.args
@@ -139,7 +145,10 @@ class Pass:
     def _if(self, node: ast.If) -> Environment | None:
         self.evaluator.evaluate(node.test)
         env = self.scope.env
-        return join_environments([self._block(node.body, env.copy()), self._block(node.orelse, env.copy())])
+        if self.unit.name != SCRIPT and is_main_guard(node):
+            return self._block(node.orelse, env)  # what is imported is not the main program
+        ways = [self._block(node.body, env.copy()), self._block(node.orelse, env.copy())]
+        return join_environments(ways, ("if", self.scope.locate(node)))
 
     def _for(self, node: ast.For | ast.AsyncFor) -> Environment | None:
         def head() -> None:
@@ -156,7 +165,8 @@ class Pass:
         self, head: Callable[[], object], node: ast.For | ast.AsyncFor | ast.While, *, is_endless: bool
     ) -> Environment | None:
         # Names only ever gain objects and paths only ever get lost, so the rounds come to an end.
-        before = self.scope.env
+        entry = before = self.scope.env
+        place, rounds = ("round", self.scope.locate(node)), 0
         while True:
             self._breaks.append([])
             self._continues.append([])
@@ -165,16 +175,19 @@ class Pass:
             entered = self.scope.env.copy()
             after = self._block(node.body, self.scope.env)
             broken, continued = self._breaks.pop(), self._continues.pop()
-            again = join_environments([before, after, *continued])
+            again = join_environments([entry, before, after, *continued], place)
             assert again is not None
+            rounds += 1
+            again.numbers = {} if rounds > _MAX_NUMBERED_ROUNDS else _numbers([entry, after, *continued], place)
             if again == before:
                 break
             before = again
+        behind = ("behind", self.scope.locate(node))
         if is_endless:
-            return join_environments(broken)
+            return join_environments(broken, behind)
         # The last time `while` is tested is part of it; the last time `for` asks for an element is not.
         left = entered if isinstance(node, ast.While) else before.copy()
-        return join_environments([self._block(node.orelse, left), *broken])
+        return join_environments([self._block(node.orelse, left), *broken], behind)
 
     def _break(self, _node: ast.Break) -> None:
         if self._breaks:
@@ -190,12 +203,12 @@ class Pass:
             held = self.evaluator.evaluate(item.context_expr)
             may_suppress |= self._may_suppress(held)
             if item.optional_vars is not None:
-                self.stores.store(item.optional_vars, self._entered(held), node, None)
+                self.stores.store(item.optional_vars, self._entered(held), node)
         if not may_suppress:
             return self._block(node.body, self.scope.env)
         self._raises.append([self.scope.env.copy()])
         after = self._block(node.body, self.scope.env)
-        return join_environments([after, *self._raises.pop()])
+        return join_environments([after, *self._raises.pop()], ("with", self.scope.locate(node)))
 
     def _may_suppress(self, held: Value) -> bool:
         """Whether leaving the context may end an exception, so that what follows runs after half of the block."""
@@ -239,15 +252,22 @@ class Pass:
         # The final block runs on every way out: it is no other code for each, but holds other objects.
         for stack, kept in zip((self._breaks, self._continues), outer, strict=True):
             if stack:
-                left = self._block(node.finalbody, join_environments(stack[-1]))
+                left = self._block_again(node.finalbody, join_environments(stack[-1]))
                 stack[-1] = kept
                 if left is not None:
                     kept.append(left)
-        failed = self._block(node.finalbody, raised)
+        failed = self._block_again(node.finalbody, raised)
         if failed is not None:
             for way in self._raises:
                 way.append(failed.copy())
-        return self._block(node.finalbody, after)
+        return self._block_again(node.finalbody, after)
+
+    def _block_again(self, statements: Sequence[ast.stmt], env: Environment | None) -> Environment | None:
+        """What holds after statements that are visited several times.
+
+        Each visit would say something else of which paths hold one object, so nothing is said.
+        """
+        return self._block(statements, None if env is None else Environment(dict(env.names), dict(env.objects)))
 
     def _try_body(self, node: ast.Try) -> tuple[Environment | None, Environment | None]:
         """What holds after all but the final block, and what may hold where it is left early."""
@@ -257,7 +277,7 @@ class Pass:
         raised = self._raises.pop()
         if after_body is not None:
             raised.append(after_body.copy())
-        caught = join_environments(raised)
+        caught = join_environments(raised, ("caught", self.scope.locate(node)))
         ways = [self._block(node.orelse, after_body)]
         for handler in node.handlers:
             if caught is not None:
@@ -267,7 +287,7 @@ class Pass:
                 if handler.name:
                     self.scope.assign((handler.name,), OPAQUE)
                 ways.append(self._block(handler.body, start))
-        after = join_environments(ways)
+        after = join_environments(ways, ("try", self.scope.locate(node)))
         return after, join_environments([*self._raises.pop(), caught, after])
 
     def _match(self, node: ast.Match) -> Environment | None:
@@ -282,19 +302,17 @@ class Pass:
             ways.append(self._block(case.body, self.scope.env))
             is_last_resort = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
             is_exhaustive |= is_last_resort and case.guard is None
-        return join_environments(ways if is_exhaustive else [env, *ways])
+        return join_environments(ways if is_exhaustive else [env, *ways], ("match", self.scope.locate(node)))
 
     # ---- simple statements ----
 
     def _assign(self, node: ast.Assign) -> Environment:
-        held = self.stores.read(node.targets, node.value)
-        for target in node.targets:
-            self.stores.store(target, held, node, node.value)
+        self.stores.assign(node.targets, node.value, node)
         return self.scope.env
 
     def _annotated_assign(self, node: ast.AnnAssign) -> Environment:
         if node.value is not None:
-            self.stores.store(node.target, self.stores.read([node.target], node.value), node, node.value)
+            self.stores.assign([node.target], node.value, node)
         return self.scope.env
 
     def _augmented_assign(self, node: ast.AugAssign) -> Environment:
@@ -310,10 +328,14 @@ class Pass:
         return self.scope.env
 
     def _return(self, node: ast.Return) -> None:
-        self._note_return(self.evaluator.evaluate(node.value))
+        self._note_return(node.value)
 
-    def _note_return(self, held: Value) -> None:
+    def _note_return(self, node: ast.expr | None) -> None:
+        held = self.evaluator.evaluate(node)
         if self.function is not None:
+            parts = node.elts if isinstance(node, ast.Tuple) else [node]
+            numbers = [self.evaluator.number_of(part) for part in parts if part is not None]
+            note_left_behind(self.facts, self.function, self.scope.env, held, numbers)
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
             kept = held if self._is_cached() else frozenset(inside)
@@ -338,15 +360,16 @@ class Pass:
         return self.scope.env
 
     def _global(self, node: ast.Global) -> Environment:
-        self.scope.globals.update(dict.fromkeys(node.names, self.unit.name))
+        for name in node.names:
+            self.scope.declare(name, self.unit.name)
         return self.scope.env
 
     def _nonlocal(self, node: ast.Nonlocal) -> Environment:
         above = self.function.parent if self.function is not None else None
         while above is not None:
             for name in node.names:
-                if (above.key, name) in self.facts.scopes:
-                    self.scope.globals.setdefault(name, above.key)
+                if (above.key, name) in self.facts.scopes and name not in self.scope.globals:
+                    self.scope.declare(name, above.key)
             above = above.parent
         return self.scope.env
 
@@ -403,3 +426,8 @@ class Pass:
         for name, held in after.names.items():
             if outer.names.get(name) != held:
                 self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
+
+
+def _numbers(ways: Sequence[Environment | None], place: Hashable) -> dict[Path, Number]:
+    joined = join_environments(ways, place)
+    return {} if joined is None else joined.numbers

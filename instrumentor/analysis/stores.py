@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.environment import constant_key, join_environments, path_of
@@ -30,8 +31,9 @@ from instrumentor.analysis.values import (
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from instrumentor.analysis.environment import Number
     from instrumentor.analysis.expressions import Evaluator
 
 
@@ -46,7 +48,7 @@ class Stores:
 
     # ---- what is stored ----
 
-    def read(self, targets: Sequence[ast.expr], node: ast.expr) -> Value:
+    def _read(self, targets: Sequence[ast.expr], node: ast.expr) -> Value:
         """What an assignment stores; an object fetched from where nobody sees is a site of its own."""
         held = self.evaluator.evaluate(node)
         is_single = len(targets) == 1 and isinstance(targets[0], (ast.Name, ast.Attribute))
@@ -77,17 +79,42 @@ class Stores:
 
     # ---- where it is stored ----
 
-    def store(self, target: ast.expr, held: Value, statement: ast.stmt, source: ast.expr | None) -> None:
+    def assign(self, targets: Sequence[ast.expr], node: ast.expr, statement: ast.stmt) -> None:
+        """Store what `node` gives in each of several targets."""
+        held = self._read(targets, node)
+        # All is read before anything is stored: `a, b = b, a`.
+        numbers: dict[int, Number] = {}
+        for target in targets:
+            self._collect_numbers(target, node, numbers)
+        for target in targets:
+            self.store(target, held, statement, node, numbers)
+
+    def _collect_numbers(self, target: ast.expr, node: ast.expr, numbers: dict[int, Number]) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for element, part in zip(target.elts, _aligned_parts(target, node), strict=False):
+                self._collect_numbers(element, part, numbers)
+        else:
+            numbers[id(target)] = self.evaluator.number_of(node)
+
+    def store(
+        self,
+        target: ast.expr,
+        held: Value,
+        statement: ast.stmt,
+        source: ast.expr | None = None,
+        numbers: Mapping[int, Number] = MappingProxyType({}),
+    ) -> None:
         """Store a value in a target, which a statement shows as `source`."""
         if isinstance(target, (ast.Tuple, ast.List)):
-            self._unpack(target, held, statement, source)
+            self._unpack(target, held, statement, source, numbers)
             return
         if isinstance(target, ast.Starred):
             box = self.scope.box(target, self.members.elements(held))
-            self.store(target.value, box, statement, None)
+            self.store(target.value, box, statement)
             return
-        receiver = self._store_quietly(target, held)
-        self.scope.bind(statement, target, text_of(target), held, receiver=receiver, source=source)
+        number = numbers.get(id(target), ("stored", self.scope.locate(target)))
+        receiver = self._store_quietly(target, held, number)
+        self.scope.bind(statement, target, text_of(target), held, receiver=receiver, source=source, number=number)
 
     def store_element(self, target: ast.expr, held: Value, statement: ast.stmt) -> None:
         """Let the target of a loop hold an element of what it goes over."""
@@ -102,14 +129,15 @@ class Stores:
         elif isinstance(target, ast.Starred):
             self._store_quietly(target.value, self.scope.box(target, held))
         else:
-            receiver = self._store_quietly(target, held)
+            number = ("stored", self.scope.locate(target))
+            receiver = self._store_quietly(target, held, number)
             if any(is_object(atom) and not isinstance(strip(atom), (Part, Parameter)) for atom in held):
-                self.scope.bind(statement, target, text_of(target), held, receiver=receiver)
+                self.scope.bind(statement, target, text_of(target), held, receiver=receiver, number=number)
 
-    def _store_quietly(self, target: ast.expr, held: Value) -> Value:
+    def _store_quietly(self, target: ast.expr, held: Value, number: Number = None) -> Value:
         """Store without telling; gives back the object stored into."""
         if isinstance(target, ast.Name):
-            self.scope.assign((target.id,), held)
+            self.scope.assign((target.id,), held, number)
             return NOTHING
         assert isinstance(target, (ast.Attribute, ast.Subscript))
         receiver = self._resolved(self.evaluator.evaluate(target.value))
@@ -118,7 +146,7 @@ class Stores:
         self._store_into(target, receiver, held)
         path = path_of(target)
         if path is not None and not self._is_intercepted(target, receiver):
-            self.scope.assign(path, held)
+            self.scope.assign(path, held, number)
         else:
             if path is not None:
                 self.scope.env.forget(path)
@@ -179,18 +207,22 @@ class Stores:
             if len(names) == 2:
                 self.facts.grow(self.facts.passed, (setter.key, names[1]), held)
 
-    def _unpack(self, target: ast.Tuple | ast.List, held: Value, statement: ast.stmt, source: ast.expr | None) -> None:
-        parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
-        is_aligned = len(parts) == len(target.elts) and not any(
-            isinstance(each, ast.Starred) for each in (*parts, *target.elts)
-        )
+    def _unpack(
+        self,
+        target: ast.Tuple | ast.List,
+        held: Value,
+        statement: ast.stmt,
+        source: ast.expr | None,
+        numbers: Mapping[int, Number],
+    ) -> None:
+        parts = _aligned_parts(target, source)
         starred = next((i for i, each in enumerate(target.elts) if isinstance(each, ast.Starred)), len(target.elts))
         for position, element in enumerate(target.elts):
             if position < starred:
                 item = self.members.unpacked(held, position, len(target.elts))
             else:
                 item = self.members.elements(held) if position > starred else held
-            self.store(element, item, statement, parts[position] if is_aligned else source)
+            self.store(element, item, statement, parts[position] if parts else source, numbers)
 
     # ---- other stores ----
 
@@ -276,6 +308,13 @@ class Stores:
             self.match(each, join(found))
         if pattern.rest is not None:
             self.scope.assign((pattern.rest,), self.scope.box(pattern, self.members.elements(held)))
+
+
+def _aligned_parts(target: ast.Tuple | ast.List, source: ast.expr | None) -> list[ast.expr]:
+    """The elements of a displayed tuple that go to the elements of a target, one each; none where they do not."""
+    parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
+    has_star = any(isinstance(each, ast.Starred) for each in (*parts, *target.elts))
+    return [] if has_star or len(parts) != len(target.elts) else parts
 
 
 def _step(target: ast.Attribute | ast.Subscript) -> str:

@@ -9,7 +9,10 @@ from instrumentor.decide.judge import Judge
 from instrumentor.decide.report import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from instrumentor.analysis.sites import SiteIndex
+    from instrumentor.analysis.values import SiteKey
     from instrumentor.settings import Settings
     from instrumentor.source_text import SourceText
     from instrumentor.suppressions import Suppressions
@@ -17,7 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Decision", "Plan", "Wrap", "decide"]
 
 
-def decide(index: SiteIndex, settings: Settings, source: SourceText, suppressions: Suppressions) -> Plan:
+def decide(
+    index: SiteIndex,
+    settings: Settings,
+    source: SourceText,
+    suppressions: Suppressions,
+    elsewhere: Mapping[SiteKey, str] | None = None,
+) -> Plan:
     """Judge every site of a script.
 
     Args:
@@ -25,10 +34,10 @@ def decide(index: SiteIndex, settings: Settings, source: SourceText, suppression
         settings: says which bindings are selected and which skipped.
         source: turns the positions of the analysis into columns.
         suppressions: the lines that the script itself excludes.
+        elsewhere: the sites whose objects get their proxy in another file of the program, with the place where.
     """
-    judge = Judge(index, settings, suppressions)
+    judge = Judge(index, settings, suppressions, elsewhere or {})
     report = Report(index, judge, source)
     report.add_sites()
     report.add_bindings()
-    decisions = sorted(report.decisions, key=lambda each: (each.line, each.column, each.target))
-    return Plan(tuple(dict.fromkeys(decisions)), tuple(report.wraps.values()))
+    return Plan(report.decisions(), tuple(report.wraps.values()), frozenset(report.wrapped))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from instrumentor.settings import Confidence  # noqa: TC001 - the cache of results resolves the fields' types
+
 if TYPE_CHECKING:
     from instrumentor.analysis.placement import Placement
+    from instrumentor.analysis.values import SiteKey
 
 DecisionKind = Literal["wrap", "merged", "not wrapped"]
 Relation = Literal["same", "wrapper", "unwrap"]
@@ -26,10 +29,19 @@ class Decision:
         reason: why, in plain words.
         reason_code: why, as a word: `constructed`, `copied` or `used-as-module` for wraps; `merged`; for the rest one
             of `submodule`, `no-params`, `not-module`, `temporary`, `derived`, `absorbed`, `returned`, `proxied`,
-            `deselected`, `suppressed`.
+            `deselected`, `suppressed`, `unsure`.
         wrapped_at: for `merged`, the line of the site whose proxy covers this object.
+        alternatives: for `merged`, further lines, where the script's branches decide whose proxy covers it.
         relation: for `merged`, how this object relates to the proxied one.
         aliases: later names of the same object, each with the line that binds it.
+        class_names: the classes that the object may have, dotted; those of the script itself by their name.
+        read_at: where the first of them was read: a path and a line, "catalogue" or "configuration"; empty for what
+            only its use tells.
+        confidence: how sure that is. For wraps whether the object is a module: `certain` by its class or the function
+            that makes it, `likely` by its use as one, `possible` by a use that other things share. For `merged`
+            whether the place can hold no other object: `certain`, or `likely` where something cannot be seen.
+        identity: names the object, where it is surely one: decisions with one identity are about one object. Where
+            code runs more than once, that is said of each round of the loops and each call of the function around it.
     """
 
     verdict: DecisionKind
@@ -41,7 +53,12 @@ class Decision:
     reason_code: str
     wrapped_at: int | None = None
     relation: Relation | None = None
+    alternatives: tuple[int, ...] = ()
     aliases: tuple[tuple[str, int], ...] = ()
+    class_names: tuple[str, ...] = ()
+    read_at: str = ""
+    confidence: Confidence = "certain"
+    identity: str | None = None
 
 
 class Wrap(NamedTuple):
@@ -58,7 +75,14 @@ class Wrap(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """All that was decided about one script."""
+    """All that was decided about one script.
+
+    Attributes:
+        decisions: what is told to the user.
+        wraps: what is written.
+        wrapped: the sites whose objects these proxies get.
+    """
 
     decisions: tuple[Decision, ...]
     wraps: tuple[Wrap, ...]
+    wrapped: frozenset[SiteKey] = frozenset()

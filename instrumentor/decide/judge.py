@@ -20,6 +20,8 @@ from instrumentor.analysis.values import (
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from instrumentor.analysis.facts import Binding, Event, Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.settings import Settings
@@ -49,8 +51,11 @@ class Verdict(NamedTuple):
 class Judge:
     """Decides what becomes of each site, on demand and once."""
 
-    def __init__(self, index: SiteIndex, settings: Settings, suppressions: Suppressions) -> None:
+    def __init__(
+        self, index: SiteIndex, settings: Settings, suppressions: Suppressions, elsewhere: Mapping[SiteKey, str]
+    ) -> None:
         self.index = index
+        self._elsewhere = elsewhere
         self._settings = settings
         self._suppressions = suppressions
         self._verdicts: dict[SiteKey, Verdict] = {}
@@ -106,6 +111,8 @@ class Judge:
         return None
 
     def _covered_elsewhere(self, site: Site, placement: Placement | None) -> Verdict | None:
+        if site.key in self._elsewhere:
+            return _not_wrapped("returned", f"returned to where it is wrapped, {self._elsewhere[site.key]}", placement)
         if self.index.rebinds_argument(site):
             modules = self.index.modules_fetched(site)
             keys = tuple(sorted(base.site for atom in modules if isinstance(base := root(atom), Made)))

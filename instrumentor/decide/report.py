@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.placement import Place, Placement
@@ -22,13 +23,15 @@ from instrumentor.analysis.values import (
     strip,
 )
 from instrumentor.decide.decisions import Decision, Relation, Wrap
+from instrumentor.decide.identity import Identities
 from instrumentor.decide.judge import Fate, Judge, Verdict
+from instrumentor.decide.origins import Origins
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from instrumentor.analysis.facts import Binding, Site
     from instrumentor.analysis.sites import SiteIndex
@@ -42,9 +45,23 @@ class Report:
         self._index = index
         self._judge = judge
         self._source = source
-        self.decisions: list[Decision] = []
+        self._identities = Identities(index.facts)
+        self._origins = Origins(index)
+        self._decisions: dict[Decision, Hashable] = {}
         self.wraps: dict[tuple[int, str], Wrap] = {}
+        self.wrapped: set[SiteKey] = set()
+        self._sites_held = self._find_sites_held()
         self._told: set[tuple[int, str]] = set()
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """All decisions by position, their objects named in that order."""
+        ordered = sorted(self._decisions, key=lambda each: (each.line, each.column, each.target))
+        names: dict[Hashable, str] = {}
+        for decision in ordered:
+            identity = self._decisions[decision]
+            if identity is not None:
+                names.setdefault(identity, f"#{len(names) + 1}")
+        return tuple(replace(each, identity=names.get(self._decisions[each])) for each in ordered)
 
     def add_sites(self) -> None:
         """Add the decisions about the places where modules are made."""
@@ -62,12 +79,13 @@ class Report:
             self._add_unwrapped(site, verdict)
 
     def _add_wrap(self, group: tuple[int, str], members: list[tuple[Site, Verdict]]) -> None:
-        _site, verdict = members[0]
+        site, verdict = members[0]
         placement = verdict.placement
         assert placement is not None
         label = " or ".join(dict.fromkeys(label for each, _ in members for label in each.labels))
         name = placement.name or label.rpartition(".")[2]
         self.wraps[group] = Wrap(placement, name)
+        self.wrapped.update(each.key for each, _ in members)
         aliases = self._aliases({each.key for each, _ in members}, placement)
         self._tell(
             Decision(
@@ -79,20 +97,37 @@ class Report:
                 verdict.reason,
                 verdict.code,
                 aliases=aliases,
-            )
+            ),
+            self._identity_at(placement) or (self._identities.of_site(site) if len(members) == 1 else None),
+            [each for each, _ in members],
         )
 
+    def _identity_at(self, placement: Placement) -> Hashable:
+        """The object that the statement of a placement binds."""
+        if placement.place is Place.LINE:
+            for binding in self._index.facts.bindings.values():
+                if binding.statement is placement.statement and binding.text == placement.text:
+                    return self._identities.of_binding(binding)
+        return None
+
     def _aliases(self, keys: set[SiteKey], placement: Placement) -> tuple[tuple[str, int], ...]:
-        found: list[tuple[str, int]] = []
-        for binding in self._index.facts.bindings.values():
-            if binding.unit is not self._index.script:
-                continue
-            held = self._index.facts.sources(binding.value)
-            is_same = any(isinstance(base := strip(atom), Made) and base.site in keys for atom in held)
-            own = binding.statement is placement.statement and binding.text == placement.text
-            if is_same and not own:
-                found.append((binding.text, binding.statement.lineno))
+        """The bindings that hold nothing but what is made at some sites."""
+        found = [
+            (binding.text, binding.statement.lineno)
+            for binding, sites in self._sites_held
+            if sites <= keys and not (binding.statement is placement.statement and binding.text == placement.text)
+        ]
         return tuple(sorted(dict.fromkeys(found), key=lambda alias: (alias[1], alias[0])))
+
+    def _find_sites_held(self) -> list[tuple[Binding, set[SiteKey]]]:
+        """The script's bindings whose objects are all known, with the sites that make these."""
+        found: list[tuple[Binding, set[SiteKey]]] = []
+        for binding in self._index.facts.bindings.values():
+            held = [strip(atom) for atom in self._index.facts.sources(binding.value) if is_object(atom)]
+            sites = {atom.site for atom in held if isinstance(atom, Made)}
+            if binding.unit is self._index.script and sites and all(isinstance(atom, Made) for atom in held):
+                found.append((binding, sites))
+        return found
 
     def _add_unwrapped(self, site: Site, verdict: Verdict) -> None:
         placement = verdict.placement
@@ -105,7 +140,9 @@ class Report:
             self._tell(
                 Decision(
                     "not wrapped", line, self._column(placement.expression), text, label, verdict.reason, verdict.code
-                )
+                ),
+                self._identity_at(placement) or self._identities.of_site(site),
+                [site],
             )
             return
         lines = sorted(self._cover_lines(verdict.others))
@@ -122,7 +159,10 @@ class Report:
                 "merged",
                 lines[0],
                 "same",
-            )
+                tuple(lines[1:]),
+            ),
+            self._identity_at(placement) or self._identities.of_site(site),
+            [site],
         )
 
     def _is_part(self, site: Site, verdict: Verdict) -> bool:
@@ -192,12 +232,30 @@ class Report:
                 " or ".join(
                     dict.fromkeys(label for key in sorted(keys) for label in self._index.facts.sites[key].labels)
                 ),
-                f"{words[relation]} wrapped at line {lines[0]}",
+                f"{words[relation]} wrapped at line {' or '.join(map(str, lines))}",
                 "merged",
                 lines[0],
                 relation,
-            )
+                tuple(lines[1:]),
+                confidence="certain" if self._is_all_covered(binding) else "likely",
+            ),
+            None if relation == "wrapper" else self._identities.of_binding(binding),
+            [self._index.facts.sites[key] for key in sorted(keys)],
         )
+
+    def _is_all_covered(self, binding: Binding) -> bool:
+        """Whether whatever module a binding may hold is known and under a proxy."""
+        for atom in self._identities.objects_of(binding):
+            base = strip(atom)
+            if not isinstance(base, Made):
+                return False
+            site = self._index.facts.sites[base.site]
+            if site.nature is Nature.NOT_MODULE:
+                continue
+            verdict = self._judge.verdict(site)
+            if verdict.code not in {"absorbed", "submodule"} and not self._cover_lines([base.site]):
+                return False
+        return True
 
     def _add_other(self, binding: Binding, held: Iterable[Atom]) -> None:
         """Tell about values that a reader may take for models."""
@@ -226,7 +284,7 @@ class Report:
         """Whether a reader may wonder about what a call gave: not about numbers, outputs and losses."""
         site = self._index.facts.sites[made.site]
         label = site.labels[0] if site.labels else ""
-        if site.is_read or not label or "(" in label or catalogue.effect_of(label) is not None:
+        if site.is_read or not label or "(" in label or self._index.hierarchy.knowledge.effect_of(label) is not None:
             return False
         if site.origins or label == "torch.load":
             return True
@@ -248,8 +306,10 @@ class Report:
 
     # ---- helpers ----
 
-    def _tell(self, decision: Decision) -> None:
-        self.decisions.append(decision)
+    def _tell(self, decision: Decision, identity: Hashable = None, sites: Sequence[Site] = ()) -> None:
+        origin = self._origins.of(sites)
+        decision = replace(decision, class_names=origin.class_names, read_at=origin.read_at)
+        self._decisions.setdefault(decision, identity)
         self._told.add((decision.line, decision.target))
 
     def _tell_binding(self, binding: Binding, code: str, reason: str, label: str = "") -> None:
@@ -262,7 +322,8 @@ class Report:
                 label or _called_name(binding.source) or text_of(binding.source or binding.target),
                 reason,
                 code,
-            )
+            ),
+            self._identities.of_binding(binding),
         )
 
     def _is_wrapped_by(self, binding: Binding, atom: Atom) -> bool:

@@ -1,0 +1,55 @@
+"""Which objects a function makes and lets go of, in some run at least, without returning them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.values import Made, Value, strip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from instrumentor.analysis.environment import Environment, Number, Path
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.resolve.units import Function
+
+
+def note_overwritten(facts: Facts, function: Function, env: Environment, path: Path, held: Value) -> None:
+    """Note the objects that nothing in `env` is sure to hold once `path` holds another value."""
+    old = env.get(path)
+    own = _own_objects(facts, function, old) if old else frozenset()
+    if not own:
+        return
+    new = facts.reach(held)
+    is_handed_on = frozenset(strip(atom) for atom in new) <= frozenset(strip(atom) for atom in facts.reach(old or held))
+    if new and is_handed_on:
+        return
+    given = frozenset(atom for each in new if isinstance(each, Made) for atom in facts.sites[each.site].arguments)
+    number = env.numbers.get(path)
+    for atom in own - given:
+        if not any(_is_sure(env, other, atom, number) for other in env.paths() if other != path):
+            facts.dropped.add(atom)
+
+
+def note_left_behind(
+    facts: Facts, function: Function, env: Environment, returned: Value, numbers: Iterable[Number]
+) -> None:
+    """Note the objects that something in `env` holds and that are not sure to be among those returned."""
+    known = [number for number in numbers if number is not None]
+    given = frozenset(strip(atom) for atom in facts.reach(returned))
+    for path in env.paths():
+        own = _own_objects(facts, function, env.get(path) or frozenset())
+        if own and env.numbers.get(path) not in known and not given <= own:
+            facts.dropped.update(own)
+        facts.dropped.update(own - given)
+
+
+def _own_objects(facts: Facts, function: Function, held: Value) -> frozenset[Made]:
+    found = (strip(atom) for atom in held)
+    return frozenset(atom for atom in found if isinstance(atom, Made) and facts.sites[atom.site].function is function)
+
+
+def _is_sure(env: Environment, path: Path, atom: Made, number: Number) -> bool:
+    if number is not None and env.numbers.get(path) == number:
+        return True
+    return frozenset(strip(each) for each in env.get(path) or ()) == {atom}

@@ -1,0 +1,89 @@
+"""Which places hold the very same object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.blocks import is_in_loop
+from instrumentor.analysis.values import (
+    Atom,
+    Box,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Made,
+    Method,
+    Pack,
+    Plain,
+    Unwrapped,
+    is_object,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from instrumentor.analysis.facts import Binding, Facts, Site
+    from instrumentor.analysis.values import SiteKey
+    from instrumentor.resolve.units import Function
+
+_NO_OBJECTS = (Plain, Box, Pack, Instance, FunctionRef, ClassRef, Method)
+
+
+class Identities:
+    """Names the objects of a script: what has one name is one object.
+
+    Where code runs more than once, that is said of each round of the loops and each call of the function around it.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._callers: dict[SiteKey, list[Site]] = {}
+        for site in facts.sites.values():
+            for origin in site.origins:
+                self._callers.setdefault(origin, []).append(site)
+        self._often: dict[str, bool] = {}
+
+    def objects_of(self, binding: Binding) -> list[Atom]:
+        """What a binding may hold, as far as it may be a module."""
+        return [atom for atom in self._facts.sources(binding.value) if not isinstance(atom, _NO_OBJECTS)]
+
+    def of_binding(self, binding: Binding) -> Hashable:
+        """The object that a binding stores; None where that is not known for sure."""
+        held = self.objects_of(binding)
+        sites = {atom.site for atom in held if isinstance(atom, Made)}
+        if len(sites) == 1 and all(isinstance(atom, Made) for atom in held):
+            site = self._facts.sites[next(iter(sites))]
+            if not self._is_repeated(site):
+                return self.of_site(site)
+        if binding.number is None or not any(is_object(atom) or isinstance(atom, Unwrapped) for atom in held):
+            return None
+        return (binding.unit.name if binding.function is None else binding.function.key, binding.number)
+
+    def of_site(self, site: Site) -> Hashable:
+        """The object that a site makes; None where it makes more than one."""
+        if self._is_repeated(site):
+            return None
+        seen = {site.key}
+        while True:
+            # What a function makes and returns to its only caller is that caller's.
+            callers = self._callers.get(site.key, [])
+            if len(callers) != 1 or callers[0].origins != {site.key} or callers[0].key in seen:
+                return site.key
+            site = callers[0]
+            seen.add(site.key)
+
+    def _is_repeated(self, site: Site) -> bool:
+        """Whether a site may run more than once in one run of the script."""
+        return is_in_loop(site.unit, site.node) or self._runs_often(site.function)
+
+    def _runs_often(self, function: Function | None) -> bool:
+        if function is None:
+            return False
+        if function.key not in self._often:
+            self._often[function.key] = True  # a function that calls itself
+            calls = list(self._facts.calls.get(function.key, {}).values())
+            is_single = len(calls) == 1 and function.key not in self._facts.called_unseen
+            self._often[function.key] = not (
+                is_single and not is_in_loop(calls[0].unit, calls[0].node) and not self._runs_often(calls[0].function)
+            )
+        return self._often[function.key]
