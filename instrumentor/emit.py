@@ -53,6 +53,17 @@ def render_import(alias: str) -> str:
     return f"import {RUNTIME_MODULE} as {alias}"
 
 
+def render_search_path(folder: str, *, can_encode: Callable[[str], bool]) -> str:
+    """The statement by which a script looks modules up in a folder, right after its own, and binds no name.
+
+    Args:
+        folder: relative to the script's own folder, with `/`.
+        can_encode: whether the script's encoding has the characters of a text.
+    """
+    path = f'__import__("os").path.abspath(__file__ + {quote("/../" + folder, can_encode=can_encode)})'
+    return f'__import__("sys").path.insert(1, {path})'
+
+
 def render_wrapping(alias: str, name: str, settings: Settings, *, can_encode: Callable[[str], bool]) -> Wrapping:
     """The proxy call around an expression, rendered by libcst from a template.
 

@@ -9,7 +9,6 @@ from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
-from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 from instrumentor.rewrite import rewrite
 from instrumentor.source_text import decode, parse
@@ -17,10 +16,8 @@ from instrumentor.suppressions import read_suppressions
 from instrumentor.undo import undo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from instrumentor.decide import Decision
-    from instrumentor.resolve.installed import ModuleFinder
+    from instrumentor.resolve.units import Sources
     from instrumentor.settings import Settings
 
 
@@ -64,9 +61,7 @@ def instrument_source(
     settings: Settings,
     *,
     source_name: str,
-    read_sibling: Callable[[str], bytes | None] | None = None,
-    roots: tuple[str, ...] = ("",),
-    finder: ModuleFinder | None = None,
+    sources: Sources | None = None,
 ) -> Result:
     """Put the models of one script under proxies.
 
@@ -74,11 +69,8 @@ def instrument_source(
         source: the script's bytes, in whatever encoding and with whatever newlines it has.
         settings: what the user asked for.
         source_name: the path of the script as the user gave it, "<stdin>" for standard input.
-        read_sibling: reads a file by its path relative to the script's directory (`net.py`, `models/resnet.py`),
-            None where there is no such file; how classes imported from the project are looked up.
-            Without it such classes are judged by their use.
-        roots: the folders that absolute imports are looked up in, relative to the script's directory.
-        finder: the modules of the packages installed; without it the catalogue speaks for them.
+        sources: the project's other files and the packages installed; without them what they define is judged by
+            the catalogue and by its use.
 
     Returns:
         The new bytes with the reason for every site.
@@ -94,7 +86,7 @@ def instrument_source(
     tree = parse(text, source_name=source_name)
     suppressions = read_suppressions(text)
     try:
-        project = Project(index_unit(SCRIPT, "", tree), read_sibling, Knowledge(settings, finder), roots)
+        project = Project(index_unit(SCRIPT, "", tree), settings, sources)
         facts, hierarchy = analyse(project)
         plan = decide(SiteIndex(facts, hierarchy, project.script), settings, text, suppressions)
     except RecursionError:

@@ -28,7 +28,14 @@ _AFTER, _BEFORE = 0, 1
 
 
 def rewrite(
-    original: bytes, source: SourceText, tree: ast.Module, plan: Plan, settings: Settings, *, source_name: str
+    original: bytes,
+    source: SourceText,
+    tree: ast.Module,
+    plan: Plan,
+    settings: Settings,
+    *,
+    source_name: str,
+    search_folders: Sequence[str] = (),
 ) -> bytes:
     """Write the planned proxies into a script.
 
@@ -39,6 +46,7 @@ def rewrite(
         plan: what to wrap.
         settings: the arguments of the proxy calls.
         source_name: what the source comment records.
+        search_folders: folders, relative to the script's own, in which it is to look modules up.
 
     Returns:
         The new bytes; `original` itself where nothing is planned.
@@ -46,13 +54,14 @@ def rewrite(
     Raises:
         InternalError: the result does not stand up to being undone or parsed.
     """
-    if not plan.wraps:
+    if not plan.wraps and not search_folders:
         return original
     writer = _Writer(source, tree, settings)
     for wrap in plan.wraps:
         writer.add(wrap)
     lines = source.lines if source.has_final_newline else (*source.lines[:-1], source.lines[-1] + source.newline)
-    edited = apply_edits(lines, [writer.import_edit(plan.wraps), *writer.edits])
+    imports = [writer.import_edit(plan.wraps)] if plan.wraps else []
+    edited = apply_edits(lines, [*map(writer.search_edit, reversed(search_folders)), *imports, *writer.edits])
     comment = emit.render_source_comment(
         source_name,
         hashlib.sha256(original).hexdigest(),
@@ -120,6 +129,21 @@ class _Writer:
             line, column = self._start(following)
             return NewText(line, column, f"{text}; ", (_BEFORE, -len(self._source.lines) - 1))
         return NewLine(last, text + (line_end(self._line(last)) or self._source.newline))
+
+    def search_edit(self, folder: str) -> NewLine | NewText:
+        """The insertion that adds a folder to those where modules are looked up: before any import that needs it."""
+        text = emit.render_search_path(folder, can_encode=self._source.can_encode)
+        body = self._tree.body
+        count = 1 if body and _is_docstring(body[0]) else 0
+        while count < len(body) and _is_future_import(body[count]):
+            count += 1
+        if count == len(body):
+            return NewLine(len(self._source.lines) if body else 0, text + self._source.newline)
+        line, column = self._start(body[count])
+        line = _first_line(body[count])
+        if count and (body[count - 1].end_lineno or 0) >= line:
+            return NewText(line, column, f"{text}; ", (_BEFORE, -len(self._source.lines) - 2))
+        return NewLine(line - 1, text + (line_end(self._line(line)) or self._source.newline))
 
     def _has_own_lines(self, statement: ast.stmt) -> bool:
         """Whether nothing but a comment shares the lines of a statement."""
@@ -198,6 +222,10 @@ def _imports_torch(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Import):
         return any(alias.name.partition(".")[0] == "torch" for alias in statement.names)
     return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == "torch"
+
+
+def _is_future_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__" and not statement.level
 
 
 def _is_docstring(statement: ast.stmt) -> bool:

@@ -17,6 +17,8 @@ from instrumentor.source_text import decode, parse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from instrumentor.resolve.installed import ModuleFinder
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 SCRIPT = ""
 # Projects are small where scripts are; a bound keeps a stray import of a huge neighbour from costing minutes.
@@ -147,28 +149,37 @@ def _index_import(unit: Unit, node: ast.Import | ast.ImportFrom) -> None:
             unit.imports.setdefault(name, target)
 
 
+@dataclass(frozen=True)
+class Sources:
+    """Where the things come from that a script imports.
+
+    Attributes:
+        read: reads a file by its path relative to the script's directory (`net.py`, `models/resnet.py`); None where
+            there is no such file.
+        roots: the folders that absolute imports are looked up in, relative to the script's directory and in order.
+        installed: the modules of the packages installed.
+    """
+
+    read: Callable[[str], bytes | None] | None = None
+    roots: tuple[str, ...] = ("",)
+    installed: ModuleFinder | None = None
+
+
 class Project:
     """The units that a script's imports lead to, each read once.
 
     Args:
         script: the script.
-        read_sibling: reads a file by its path relative to the script's folder.
-        knowledge: what is known about names outside the project.
-        roots: the folders that absolute imports are looked up in, relative to the script's folder and in order.
+        settings: the user's additions to the catalogue.
+        sources: the project's other files and the packages installed; without them only the catalogue speaks.
     """
 
-    def __init__(
-        self,
-        script: Unit,
-        read_sibling: Callable[[str], bytes | None] | None,
-        knowledge: Knowledge | None = None,
-        roots: tuple[str, ...] = ("",),
-    ) -> None:
+    def __init__(self, script: Unit, settings: Settings | None = None, sources: Sources | None = None) -> None:
         self.script = script
-        self.knowledge = knowledge or Knowledge(Settings())
-        self._read_sibling = read_sibling
-        self._roots = roots
+        self._sources = sources or Sources()
+        self.knowledge = Knowledge(settings or Settings(), self._sources.installed)
         self.units: dict[str, Unit | None] = {SCRIPT: script}
+        self.root_of: dict[str, str] = {}
 
     def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
         """What an imported dotted name stands for.
@@ -183,6 +194,24 @@ class Project:
         """What `name` stands for at the top of a unit."""
         return self._member(unit, name, depth=12)
 
+    def imported_units(self) -> list[Unit]:
+        """The project's files that are run when the script is: all that its imports lead to, itself aside."""
+        found: dict[str, Unit] = {}
+        pending = [self.script]
+        while pending:
+            unit = pending.pop(0)
+            for dotted in (*unit.imports.values(), *unit.stars):
+                level = len(dotted) - len(dotted.lstrip("."))
+                parts = dotted[level:].split(".")
+                for count in range(len(parts) + 1):
+                    prefix = dotted[:level] + ".".join(parts[:count])
+                    target = self.lookup(unit, prefix) if prefix else None
+                    reached = target.unit if isinstance(target, (Class, Function)) else target
+                    if isinstance(reached, Unit) and reached.name not in found and reached is not self.script:
+                        found[reached.name] = reached
+                        pending.append(reached)
+        return list(found.values())
+
     def _lookup(self, unit: Unit, dotted: str, depth: int) -> Class | Function | Unit | str | None:
         if depth == 0:
             return None
@@ -190,7 +219,7 @@ class Project:
         parts = [part for part in dotted[level:].split(".") if part]
         if not level and parts[:1] == ["torch"]:
             return dotted  # PyTorch's own repository has it as a folder, which says less than the catalogue
-        folders = self._roots
+        folders = self._sources.roots
         if level:
             folder = posixpath.normpath(posixpath.join(unit.folder or ".", *[".."] * (level - 1)))
             folders = ("" if folder == "." else folder,)
@@ -199,6 +228,8 @@ class Project:
             found = self._unit_at(posixpath.join(folder, *parts[:count]), unit)
             if found is None:
                 continue
+            if not level:
+                self.root_of.setdefault(found.name, folder)
             if count == len(parts):
                 return found
             result: Class | Function | Unit | str | None = found
@@ -240,7 +271,7 @@ class Project:
 
     def _unit_at(self, path: str, asking: Unit) -> Unit | None:
         """The unit `path.py` or `path/__init__.py`; None where the project has neither."""
-        if self._read_sibling is None:
+        if self._sources.read is None:
             return None
         package = f"{path}/__init__.py" if path else "__init__.py"
         for name in (package, f"{path}.py") if path else (package,):
@@ -252,8 +283,8 @@ class Project:
         return None
 
     def _read(self, name: str) -> Unit | None:
-        assert self._read_sibling is not None
-        content = self._read_sibling(name)
+        assert self._sources.read is not None
+        content = self._sources.read(name)
         if content is None:
             return None
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from instrumentor.instrument import instrument_source
+from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ FIRST = HEAD.count("\n")
 def decide(body: str, settings: Settings | None = None, **files: str) -> tuple[Decision, ...]:
     siblings = {f"{name}.py": dedent(text).encode() for name, text in files.items()}
     source = (HEAD + dedent(body).lstrip("\n")).encode()
-    return instrument_source(source, settings or Settings(), source_name="x.py", read_sibling=siblings.get).decisions
+    return instrument_source(source, settings or Settings(), source_name="x.py", sources=Sources(siblings.get)).decisions
 
 
 def wraps(body: str, settings: Settings | None = None, **files: str) -> list[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from instrumentor.facts_cache import FactsCache
 from instrumentor.installed_files import InstalledFiles, environment_folders, package_folders
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.nature import Nature
-from instrumentor.search_path import SearchPath, import_roots
+from instrumentor.search_path import Libraries, PackageSearch, import_roots
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -102,12 +103,22 @@ def test_the_project_s_environment_comes_before_this_interpreter_s(
 
 def test_the_folders_that_imports_start_from(tmp_path: Path) -> None:
     write(tmp_path, {"pyproject.toml": "", "src/pkg/__init__.py": "", "src/pkg/tools/__init__.py": "", "run/x.py": ""})
-    assert import_roots(tmp_path / "run", tmp_path) == ("", "..", "../src")
-    assert import_roots(tmp_path / "src/pkg/tools", tmp_path) == ("", "../..", "../../..")
-    assert import_roots(tmp_path, None) == ("",)
+    assert import_roots(tmp_path / "run") == ("", "..", "../src")
+    assert import_roots(tmp_path / "src/pkg/tools") == ("", "../..", "../../..")
+    assert import_roots(tmp_path) == ("", "src")
 
 
 def test_what_was_read_for_one_script_is_there_for_the_next(tmp_path: Path) -> None:
-    search = SearchPath([str(tmp_path)])
-    write(tmp_path, {"a/x.py": "", "b/y.py": ""})
-    assert search.around(tmp_path / "a").installed is search.around(tmp_path / "b").installed
+    libraries = Libraries()
+    folders = (str(tmp_path),)
+    assert libraries.at(folders, None) is libraries.at(folders, None)
+    assert libraries.at(folders, str(tmp_path / "cache")) is not libraries.at(folders, None)
+
+
+def test_an_installation_changes_the_digest(tmp_path: Path) -> None:
+    before = PackageSearch([str(tmp_path)]).of(tmp_path / "x")
+    assert before.folders == (str(tmp_path),)
+    assert PackageSearch([str(tmp_path)]).of(tmp_path / "y") == before
+    write(tmp_path, {"new/__init__.py": ""})
+    os.utime(tmp_path, ns=(1, 1))  # the clock of a file system may be coarse
+    assert PackageSearch([str(tmp_path)]).of(tmp_path / "x").digest != before.digest

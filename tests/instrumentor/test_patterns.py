@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from instrumentor.instrument import instrument_source
+from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def by_name(rows: Iterable[dict[str, Any]]) -> list[Any]:
 
 def instrument(row: dict[str, Any]) -> Result:
     files = {name: text.encode() for name, text in row.get("files", {}).items()}
-    return instrument_source(row["snippet"].encode(), Settings(), source_name="script.py", read_sibling=files.get)
+    return instrument_source(row["snippet"].encode(), Settings(), source_name="script.py", sources=Sources(files.get))
 
 
 @pytest.mark.parametrize("row", by_name(ROWS))

@@ -14,7 +14,7 @@ FORWARD = "    def forward(self, x):\n        return x\n"
 
 def nature(text: str, name: str = "C") -> Nature:
     unit = index_unit(SCRIPT, "", ast.parse(HEAD + text))
-    return Hierarchy(Project(unit, None)).nature(unit.classes[name])
+    return Hierarchy(Project(unit)).nature(unit.classes[name])
 
 
 def initialised(*statements: str, base: str = "nn.Module") -> str:
@@ -89,7 +89,7 @@ def test_descendants_and_methods() -> None:
         "",
         ast.parse("class A:\n    def f(self): pass\nclass B(A):\n    pass\nclass C(B):\n    def f(self): pass\n"),
     )
-    hierarchy = Hierarchy(Project(unit, None))
+    hierarchy = Hierarchy(Project(unit))
     a, b, c = (unit.classes[name] for name in "ABC")
     assert hierarchy.descendants(a) == [b, c]
     assert hierarchy.method(b, "f") is a.methods["f"]

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from instrumentor.resolve.module_reader import imported_names
-from instrumentor.resolve.units import SCRIPT, Class, Function, Project, Unit, index_unit
+from instrumentor.resolve.units import SCRIPT, Class, Function, Project, Sources, Unit, index_unit
 
 FILES = {
     "net.py": "class Net: pass\ndef build(): pass\nSIZE = 3\n",
@@ -18,7 +18,7 @@ FILES = {
 
 def project() -> Project:
     files = {name: text.encode() for name, text in FILES.items()}
-    return Project(index_unit(SCRIPT, "", ast.parse("")), files.get)
+    return Project(index_unit(SCRIPT, "", ast.parse("")), sources=Sources(files.get))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_each_file_is_read_once() -> None:
         asked.append(name)
         return FILES[name].encode() if name in FILES else None
 
-    lookup = Project(index_unit(SCRIPT, "", ast.parse("")), read)
+    lookup = Project(index_unit(SCRIPT, "", ast.parse("")), sources=Sources(read))
     for _ in range(3):
         lookup.lookup(lookup.script, "pkg.Renamed")
     assert len(asked) == len(set(asked))

@@ -1,0 +1,87 @@
+"""`--entry`: a script and the files of its project that it runs, as tasks with their outcomes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from instrumentor import files
+from instrumentor.errors import InstrumentError
+from instrumentor.program import instrument_program
+from instrumentor.resolve.units import Sources
+from instrumentor.search_path import Libraries, import_roots
+from instrumentor.work import Failure, FileState, Outcome, digest_of
+
+if TYPE_CHECKING:
+    from instrumentor.work import Task
+
+
+@dataclass(frozen=True)
+class Program:
+    """What became of a script and of the files that it runs.
+
+    Attributes:
+        root: the directory that holds them all, as the user would type it.
+        parts: a task for each file with its outcome, the script first.
+    """
+
+    root: str
+    parts: tuple[tuple[Task, Outcome], ...]
+
+
+def process_program(task: Task, *, is_moved: bool) -> Program:
+    """Read and process a script together with the files of its project that it runs.
+
+    Args:
+        task: the script.
+        is_moved: the results go to a tree of their own.
+    """
+    try:
+        script = files.read_script(task.path, shown=task.shown)
+        sources = Sources(
+            files.read_siblings(script),
+            import_roots(files.project_directory(script)),
+            Libraries().at(task.packages.folders, task.modules_cache),
+        )
+        found = instrument_program(
+            script.content, task.settings, source_name=task.name, sources=sources, is_moved=is_moved
+        )
+    except InstrumentError as error:
+        if error.path == task.name:
+            error.path = task.shown
+        failure = Failure(str(error), error.message, error.line, error.column)
+        outcome = Outcome("failed", FileState(task.path, None), failure=failure)
+        return Program(str(Path(task.shown).parent), ((task, outcome),))
+    directory = Path(task.shown).parent
+    paths = [os.path.normpath(directory / each.path) if each.path else task.shown for each in found]
+    # Links in the directory's path are kept: what the user typed is what the user finds.
+    root = os.path.relpath(os.path.commonpath([os.path.abspath(Path(path).parent) for path in paths]))  # noqa: PTH100
+    if directory.is_absolute():
+        root = os.path.abspath(root)  # noqa: PTH100
+    parts = []
+    for path, each in zip(paths, found, strict=True):
+        result = each.result
+        part = replace(
+            task,
+            path=os.path.abspath(path),  # noqa: PTH100
+            shown=path,
+            name=task.name if not each.path else files.recorded_name(path),
+            root=root,
+        )
+        outcome = Outcome(
+            "already instrumented" if result.already_instrumented else "changed" if result.changed else "unchanged",
+            FileState(part.path, digest_of(result.original)),
+            lines=result.original.count(b"\n"),
+            decisions=result.decisions,
+        )
+        if result.changed:
+            outcome = replace(
+                outcome,
+                original=result.original,
+                result=result.instrumented,
+                result_digest=digest_of(result.instrumented),
+            )
+        parts.append((part, outcome))
+    return Program(root, tuple(parts))

@@ -1,0 +1,174 @@
+"""A script together with the files of its project that it runs: text in, texts out."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.fixpoint import analyse
+from instrumentor.analysis.sites import SiteIndex
+from instrumentor.decide import decide
+from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSyntaxError
+from instrumentor.instrument import Result
+from instrumentor.resolve.units import SCRIPT, Project, index_unit
+from instrumentor.rewrite import rewrite
+from instrumentor.source_text import decode, parse
+from instrumentor.suppressions import read_suppressions
+from instrumentor.undo import undo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.analysis.values import SiteKey
+    from instrumentor.decide import Plan
+    from instrumentor.resolve.units import Sources, Unit
+    from instrumentor.settings import Settings
+
+
+@dataclass(frozen=True)
+class ProgramFile:
+    """One file of a program.
+
+    Attributes:
+        path: relative to the script's directory, with `/`; empty for the script.
+        result: what instrumenting it gave.
+    """
+
+    path: str
+    result: Result
+
+
+def instrument_program(
+    source: bytes,
+    settings: Settings,
+    *,
+    source_name: str,
+    sources: Sources,
+    is_moved: bool,
+) -> tuple[ProgramFile, ...]:
+    """Put the models of a script, and those that the files it runs make and keep, under proxies.
+
+    One analysis decides for all files: what a function in one file returns to another is wrapped where it is bound,
+    what a class in another file keeps is wrapped there.
+
+    Args:
+        source: the script's bytes.
+        settings: what the user asked for.
+        source_name: the path of the script as the user gave it.
+        sources: the project's other files and the packages installed.
+        is_moved: the results go to a tree of their own, where modules must be found before the originals are; a
+            script that finds instrumented ones by other folders than its own then gets a line that adds these.
+
+    Returns:
+        The script first, then every file of the project in which a model is made, or that was instrumented before.
+
+    Raises:
+        SourceSyntaxError: `source` is not Python.
+        SourceDecodeError: `source` does not fit its declared encoding.
+        EditedSinceError: the script or one of the files was instrumented, and edited since.
+    """
+    assert sources.read is not None
+    read = _Originals(sources.read)
+    original = read.take(SCRIPT, source, source_name)
+    text = decode(original, source_name=source_name)
+    project = Project(
+        index_unit(SCRIPT, "", parse(text, source_name=source_name)), settings, replace(sources, read=read)
+    )
+    try:
+        imported = project.imported_units()
+        facts, hierarchy = analyse(project, imported)
+        with_sites = {site.unit.name for site in facts.sites.values()}
+        everything = [project.script, *imported, *(unit for unit in project.units.values() if unit is not None)]
+        units = [unit for unit in dict.fromkeys(everything) if unit.name in with_sites | {SCRIPT}]
+        plans: dict[str, tuple[Unit, Plan]] = {}
+        elsewhere: dict[SiteKey, str] = {}
+        # Importers come before what they import, so that callers are decided on before the functions they call.
+        for unit in units:
+            text = decode(read.originals[unit.name], source_name=unit.name or source_name)
+            index = SiteIndex(facts, hierarchy, unit)
+            plan = decide(index, settings, text, read_suppressions(text), elsewhere)
+            plans[unit.name] = (unit, plan)
+            _note_origins(facts, plan, _recorded(source_name, unit.name), elsewhere)
+    except RecursionError:
+        raise SourceSyntaxError(
+            "or a file that it imports is nested too deeply to be analysed; instrument the files one by one",
+            path=source_name,
+        ) from None
+    changed = [name for name, (_, plan) in plans.items() if plan.wraps and name != SCRIPT]
+    folders = _folders_outside(project, changed) if is_moved else []
+    found = []
+    for name, (unit, plan) in plans.items():
+        recorded = _recorded(source_name, name)
+        result = _result(unit, plan, settings, read, recorded, folders if name == SCRIPT else [])
+        if name == SCRIPT or result.changed or result.already_instrumented:
+            found.append(ProgramFile(name, result))
+    return tuple(sorted(found, key=lambda each: each.path))
+
+
+def _recorded(source_name: str, path: str) -> str:
+    """The path of a program's file as its source comment is to record it."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source_name), path)) if path else source_name
+
+
+def _note_origins(facts: Facts, plan: Plan, recorded: str, elsewhere: dict[SiteKey, str]) -> None:
+    """Note what other files make that gets its proxy in this one."""
+    for key in sorted(plan.wrapped):
+        pending = list(facts.sites[key].origins) if key in facts.sites else []
+        while pending:
+            origin = pending.pop()
+            if origin.unit != key.unit and origin not in elsewhere:
+                elsewhere[origin] = f"{recorded}, line {key.line}"
+                pending.extend(facts.sites[origin].origins if origin in facts.sites else ())
+
+
+def _result(unit: Unit, plan: Plan, settings: Settings, read: _Originals, recorded: str, folders: list[str]) -> Result:
+    original, current = read.originals[unit.name], read.current[unit.name]
+    if original != current:
+        return Result(current, current, plan.decisions, already_instrumented=True)
+    text = decode(original, source_name=recorded)
+    instrumented = rewrite(original, text, unit.tree, plan, settings, source_name=recorded, search_folders=folders)
+    return Result(original, instrumented, plan.decisions, already_instrumented=False)
+
+
+def _folders_outside(project: Project, changed: list[str]) -> list[str]:
+    """The folders by which the script finds changed files that do not lie below its own."""
+    roots = [project.root_of.get(name, "") for name in changed]
+    # A package's files are found by way of the package.
+    for name in changed:
+        folder = posixpath.dirname(name)
+        while folder and folder not in roots:
+            root = project.root_of.get(f"{folder}/__init__.py")
+            if root is not None:
+                roots.append(root)
+            folder = posixpath.dirname(folder)
+    return list(dict.fromkeys(root for root in roots if root))
+
+
+class _Originals:
+    """Reads a project's files as they were before they were instrumented."""
+
+    def __init__(self, read: Callable[[str], bytes | None]) -> None:
+        self._read = read
+        self.originals: dict[str, bytes] = {}
+        self.current: dict[str, bytes] = {}
+
+    def __call__(self, path: str) -> bytes | None:
+        content = self._read(path)
+        if content is None:
+            return None
+        try:
+            return self.take(path, content, path)
+        except EditedSinceError:
+            self.originals[path] = self.current[path] = content
+            return content
+
+    def take(self, path: str, content: bytes, shown: str) -> bytes:
+        """Note a file's bytes; gives its original's."""
+        try:
+            original = undo(content, source_name=shown).original
+        except NotInstrumentedError:
+            original = content
+        self.originals[path], self.current[path] = original, content
+        return original
