@@ -92,6 +92,16 @@ class StepRangeError(TraceError):
         )
 
 
+class OneRankError(TraceError):
+    """A run with one rank, where several are to be compared."""
+
+    def __init__(self, path: Path, rank: int) -> None:
+        super().__init__(
+            f"{path}: only rank {rank} left a trace, so there is nothing to compare it with. Give a run of several "
+            "ranks: a run directory, or a logdir, of which the newest run is taken."
+        )
+
+
 class NoSuchRankError(TraceError):
     """A rank that left no file in this run."""
 

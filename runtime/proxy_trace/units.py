@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proxy_wrapper.events import Number
 
 
@@ -45,3 +47,15 @@ def format_size(size_bytes: int) -> str:
             return f"{size:.1f} {unit}"
         size /= 1e3
     return f"{size:,.1f} GB"
+
+
+def format_ranks(ranks: Sequence[int]) -> str:
+    """Ranks in words, neighbours as ranges: "rank 0", "ranks 0-3, 7"."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    words = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+    return f"rank{'s' if len(ranks) > 1 else ''} {words}"

@@ -1,0 +1,69 @@
+"""The command `proxy-trace ranks`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from proxy_trace.options import Format, FormatOption, RunArgument, StepOption, print_lines, run_or_default
+
+_DIFFERS: Final = 1
+
+RANKS_HELP: Final = """
+Say which parameters differ between ranks that should hold the same, and from which step on.
+
+Under data parallelism all ranks should hold the same parameters after every step; under tensor parallelism, what is
+not split. A parameter that was left out of an all-reduce, a gradient that only one rank clips or a seed that differs
+does not show in the loss: the ranks drift apart, and the checkpoint of rank 0 is not the model that was trained.
+
+What is compared is what the trace has of each parameter after each step: minimum, maximum, norm (to a relative
+2**-20) and non-finite elements. Parameters that are sharded, DTensors of FSDP2 or tensor parallelism, are compared
+only between ranks that hold the same part.
+
+[bold]Examples[/bold]
+
+  [cyan]proxy-trace ranks[/cyan]                          do the ranks of the newest run agree?
+  [cyan]proxy-trace ranks --name '*norm*' --step 100-[/cyan]
+  [cyan]proxy-trace ranks --format json | jq -r '.drifted[] | "\\(.first_step) \\(.name)"'[/cyan]
+
+[bold]Exit codes[/bold]
+
+  0    all parameters agree
+  1    some differ
+  2    wrong usage, or no trace of several ranks
+"""
+
+
+def ranks(
+    run: RunArgument = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name", "-n", metavar="GLOB", help="Only parameters and buffers of this name.", show_default=False
+        ),
+    ] = None,
+    step: StepOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Compare the ranks of a run; the text of `--help` is `RANKS_HELP`."""
+    import msgspec
+
+    from proxy_trace.colour import Palette
+    from proxy_trace.progress import progress_bar
+    from proxy_trace.ranks import compare_ranks
+    from proxy_trace.ranks_text import ranks_lines
+    from proxy_trace.selection import GlobMatcher, StepRange
+    from proxy_trace.trace import Trace
+
+    steps = StepRange.parse(step) if step is not None else None
+    trace = Trace.open(run_or_default(run))
+    with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
+        found = compare_ranks(trace, steps, GlobMatcher(name) if name else None, on_progress)
+    if output is Format.JSON:
+        print_lines([msgspec.json.format(msgspec.json.encode(found)).decode()])
+    else:
+        print_lines(ranks_lines(found, Palette.for_stream(sys.stdout)))
+    if not found.agrees:
+        raise typer.Exit(_DIFFERS)

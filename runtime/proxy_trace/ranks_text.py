@@ -1,0 +1,111 @@
+"""What comparing ranks found, as text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.table import format_table
+from proxy_trace.units import format_count, format_number, format_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy_trace.colour import Palette
+    from proxy_trace.ranks import Comparison, Difference
+    from proxy_wrapper.events import Statistics
+
+_SHOWN: Final = 20
+
+
+def ranks_lines(found: Comparison, palette: Palette) -> Iterator[str]:
+    """The lines of the report: what was compared, what differs, and which ranks lack something."""
+    ranks = [each.rank for each in found.ranks]
+    yield palette.paint(f"run {found.run}", "bold")
+    yield f"  ranks       {format_ranks(ranks)} of {found.world_size}"
+    yield f"  compared    {format_count(found.parameters, 'parameter')} after {format_count(found.steps, 'step')}"
+    if found.own_parts:
+        words = "parameter is" if found.own_parts == 1 else "parameters are"
+        yield f"  not so      {found.own_parts:,} {words} sharded, or in one rank only: each has its own"
+    if found.agrees:
+        yield ""
+        yield palette.paint(_agreement(found), "green" if found.parameters else "yellow")
+    yield from _section("Parameters that drifted apart", "red", found.drifted, palette)
+    yield from _section(
+        "Parameters that never agreed (initialised differently, or split by hand)", "red", found.never_agreed, palette
+    )
+    yield from _section(
+        "Gradients that differ, of parameters that agree", "yellow", found.gradients, palette
+    )
+    yield from _section("Buffers that differ (as those of batch norm may)", "cyan", found.buffers, palette)
+    yield from _rank_lines(found, palette)
+
+
+def _agreement(found: Comparison) -> str:
+    if not found.parameters:
+        return "There was nothing to compare: no parameter is in several ranks in the same shape and place."
+    of = "The parameter agrees" if found.parameters == 1 else f"All {found.parameters:,} parameters agree"
+    return f"{of} between the ranks after each of the {format_count(found.steps, 'step')} compared."
+
+
+def _section(title: str, colour: str, differences: Sequence[Difference], palette: Palette) -> Iterator[str]:
+    if not differences:
+        return
+    yield ""
+    yield palette.paint(f"{title} ({len(differences)})", colour)
+    rows = [_row(difference) for difference in differences[:_SHOWN]]
+    header = ("from step", "name", "ranks", "differs", "values then", "")
+    for line in format_table(header, rows, "rlllll"):
+        yield f"  {line}"
+    if len(differences) > _SHOWN:
+        yield palette.paint(f"  and {len(differences) - _SHOWN} more; --format json has all.", "dim")
+
+
+def _row(difference: Difference) -> tuple[str, ...]:
+    groups = " | ".join(format_ranks(ranks) for ranks in difference.groups)
+    until = (
+        "" if difference.last_step == difference.first_step + difference.steps - 1 else f", last {difference.last_step}"
+    )
+    times = f"{difference.steps:,} of {format_count(difference.compared, 'step')}{until}"
+    return str(difference.first_step), difference.name, groups, times, _values(difference.values), _cause(difference)
+
+
+def _values(values: Sequence[Statistics | None]) -> str:
+    """The first of norm, minimum and maximum that tells the groups apart, to as many digits as that takes."""
+    if any(each is None for each in values):
+        return " | ".join("none" if each is None else f"norm {format_number(each.norm)}" for each in values)
+    for field in ("norm", "minimum", "maximum", "nonfinite"):
+        numbers = [getattr(each, field) for each in values]
+        if len(set(map(repr, numbers))) == len(numbers):
+            break
+    words = [format_number(number) for number in numbers]
+    if len(set(words)) < len(words):
+        words = [f"{number:.9g}" if isinstance(number, float) else str(number) for number in numbers]
+    return f"{field} {' | '.join(words)}"
+
+
+def _cause(difference: Difference) -> str:
+    if difference.kind != "parameter":
+        return ""
+    step = difference.gradient_step
+    if step is None:
+        return "its gradients agree"
+    return f"its gradient differs from step {step}"
+
+
+def _rank_lines(found: Comparison, palette: Palette) -> Iterator[str]:
+    lines = []
+    furthest = max((each.last_step for each in found.ranks), default=-1)
+    for each in found.ranks:
+        if each.last_step < furthest:
+            came = f"ended after step {each.last_step}" if each.last_step >= 0 else "ended before its first step"
+            how = f" ({each.end})" if each.end else " (killed, or still running)"
+            lines.append(f"rank {each.rank}  {came}, others after step {furthest}{how}")
+        if each.missing_steps:
+            lines.append(f"rank {each.rank}  lacks {format_count(each.missing_steps, 'step')} that others have")
+    if found.absent:
+        lines.append(f"{format_ranks(found.absent)} left no trace")
+    lines += [f"not compared: {path}, a further process of its rank" for path in found.left_out]
+    if lines:
+        yield ""
+        yield palette.paint("Ranks that lack something", "yellow")
+        yield from (f"  {line}" for line in lines)
