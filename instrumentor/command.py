@@ -1,34 +1,47 @@
-"""Carries out what the command line asked for, one script after the other."""
+"""Carries out what the command line asked for: selects files, runs them through an engine, and puts results away."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import shlex
 import sys
-import traceback
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from instrumentor import emit, files
-from instrumentor.errors import EditedSinceError, InstrumentError, NotInstrumentedError
-from instrumentor.instrument import instrument_source, revert_source
-from instrumentor.report.terminal import escape_unprintable
+from instrumentor import files, messages
+from instrumentor.batch import BatchRunner
+from instrumentor.cache_directory import cache_directory
+from instrumentor.configuration import Configurations, Section
+from instrumentor.errors import InstrumentError
+from instrumentor.executors import LOCAL, count_jobs, find_engine
+from instrumentor.facts_cache import clear_facts
+from instrumentor.files import Script
+from instrumentor.journal import Journal
+from instrumentor.messages import say
+from instrumentor.progress import Progress
+from instrumentor.results_cache import ResultsCache, clear
+from instrumentor.search_path import PackageSearch
+from instrumentor.selection import STANDARD_STREAM, Found, is_in_shard, select_files
+from instrumentor.work import Failure, FileState, Outcome, Task, process_script
+from instrumentor.writing import Writer, show_diff
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator
 
+    from instrumentor.batch import Done
     from instrumentor.decide import Decision
-    from instrumentor.files import Script
-    from instrumentor.instrument import Result
-    from instrumentor.settings import Settings
+    from instrumentor.mirror import Mirror, Rest
+    from instrumentor.work import Goal
 
 DONE = 0
 WOULD_CHANGE = 1
 FAILED = 2
 
-_NAMED_MODELS = 5
-_STDOUT_NAME = "standard output"
+Format = Literal["text", "json", "github"]
 
 
 @dataclass(frozen=True)
@@ -36,60 +49,89 @@ class Request:
     """What the command line asked for, checked.
 
     Attributes:
-        arguments: the scripts, as typed; `-` is standard input.
-        settings: what to write into them.
+        arguments: files, directories and globs, as typed; `-` is standard input. With `merge_reports`, reports.
+        overrides: the settings given as options; they win over configuration files.
+        config: the one configuration file to read; None for the nearest of each file.
+        isolated: read no configuration file.
         output: a file, a directory or `-`; None for the default.
+        rest: what becomes of a tree's other files where `output` is its mirror.
         stdin_name: the name standard input goes by.
         revert: go back instead of forth.
+        entry: process the files of its project that a script runs, too.
         in_place: replace the scripts themselves.
         force: replace whatever is in the way.
         diff: show what would change, write nothing.
         check: only tell by the exit code whether something would change, write nothing.
         explain: show every decision, write nothing.
+        statistics: count sites by decision and reason, write nothing.
+        show_files: list the files that would be looked at, and nothing else.
+        reports: files to write reports to, of a kind by their suffix.
+        format: what standard output gets about the run.
+        merge_reports: write the reports in `arguments` as one, instead of looking at scripts.
+        resume: leave out what the journal of an interrupted run lists.
+        shard: which part of how many to look at.
+        jobs: how many scripts are worked on at a time; None for as many as there are processors.
+        engine: where they are worked on.
+        python_path: where packages are installed; empty for the active environment.
+        cache: whether outcomes are kept and looked up.
+        cache_dir: where; None for the default.
+        clear_cache: forget them first.
         quiet: say nothing but errors.
         verbose: say every decision too.
     """
 
     arguments: tuple[str, ...]
-    settings: Settings
+    overrides: Section = field(default_factory=Section)
+    config: str | None = None
+    isolated: bool = False
     output: str | None = None
+    rest: Rest = "link"
     stdin_name: str | None = None
     revert: bool = False
+    entry: bool = False
     in_place: bool = False
     force: bool = False
     diff: bool = False
     check: bool = False
     explain: bool = False
+    statistics: bool = False
+    show_files: bool = False
+    reports: tuple[str, ...] = ()
+    format: Format = "text"
+    merge_reports: bool = False
+    resume: bool = False
+    shard: tuple[int, int] | None = None
+    jobs: int | None = None
+    engine: str = LOCAL
+    python_path: tuple[str, ...] = ()
+    cache: bool = True
+    cache_dir: str | None = None
+    clear_cache: bool = False
     quiet: bool = False
     verbose: bool = False
 
     @property
     def writes(self) -> bool:
-        """Whether files are to be written at all."""
-        return not (self.diff or self.check or self.explain)
+        """Whether scripts are to be written at all."""
+        return not (self.diff or self.check or self.explain or self.statistics)
 
+    @property
+    def records(self) -> bool:
+        """Whether anything is made of records, so that every outcome is needed whole."""
+        return bool(self.reports) or self.format != "text" or self.statistics
 
-@dataclass(frozen=True)
-class _Change:
-    """What became of one script, before anything is written.
+    @property
+    def goal(self) -> Goal:
+        """What is to be done with each script."""
+        if self.revert:
+            return "revert"
+        return "explain" if self.explain or self.records else "instrument"
 
-    Attributes:
-        script: the script.
-        content: its new bytes.
-        target: where they go; None for standard output.
-        in_place: the target is the script, on purpose.
-        done: what is said when they are written, after `a.py -> b.py: `.
-        there_already: what is said when the target holds them already.
-        would: what is said when they are not, after `a.py: `.
-    """
-
-    script: Script
-    content: bytes
-    target: Path | None
-    in_place: bool
-    done: str
-    there_already: str
-    would: str
+    def identity(self) -> str:
+        """A digest of all that two runs must share for one to go on where the other stopped."""
+        passing = {"reports", "resume", "jobs", "engine", "cache", "cache_dir", "clear_cache", "quiet", "verbose"}
+        stated = [(each.name, getattr(self, each.name)) for each in fields(self) if each.name not in passing]
+        return hashlib.blake2b(repr(stated).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 @dataclass
@@ -97,32 +139,88 @@ class _Run:
     """What one run of the command has seen and written so far."""
 
     request: Request
+    configurations: Configurations
+    writer: Writer
+    journal: Journal | None
+    has_directories: bool
+    mirror: Mirror | None = None
+    cache: ResultsCache | None = None
+    packages: PackageSearch = field(default_factory=PackageSearch)
+    modules_cache: str | None = None
     would_change: bool = False
-    failed: bool = False
-    written: dict[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    models: int = 0
     explained: list[tuple[str, Decision]] = field(default_factory=list)
+    _stdin: dict[str, Script] = field(default_factory=dict)
 
-    def process(self, argument: str) -> None:
-        """Take one script through, or say what is wrong with it and leave it as it is."""
+    def tasks(self, found: Iterator[Found]) -> Iterator[Task]:
+        """Make the tasks, one for each file."""
+        done = self.journal.done if self.journal is not None else set()
+        for each in found:
+            if done and each.shown.replace(os.sep, "/") in done:
+                continue
+            if self.mirror is not None and each.root is not None and self.mirror.is_output(each.shown):
+                continue
+            is_stdin = each.shown == STANDARD_STREAM
+            shown = (self.request.stdin_name or files.STDIN_NAME) if is_stdin else each.shown
+            directory = os.path.dirname("" if shown == files.STDIN_NAME else shown)  # noqa: PTH120
+            yield Task(
+                path="" if is_stdin else os.path.abspath(shown),  # noqa: PTH100
+                shown=shown,
+                name=files.recorded_name(shown),
+                settings=self.configurations.of_directory(directory).settings,
+                goal=self.request.goal,
+                root=each.root,
+                packages=self.packages.of(Path(directory)),
+                modules_cache=self.modules_cache,
+            )
+
+    def find(self, task: Task) -> Outcome | None:
+        """The outcome of a task that needs no engine: standard input, and what an earlier run knows."""
+        if not task.path:
+            return self._process_stdin(task)
+        outcome = self.cache.find(task) if self.cache is not None else None
+        if outcome is None or outcome.status != "changed":
+            return outcome
+        request = self.request
+        if request.records or request.diff:
+            return None  # its bytes are needed
+        if not request.writes:
+            return outcome
+        with contextlib.suppress(InstrumentError):
+            if self.writer.is_there(self._script_of(task, outcome), task, outcome):
+                return outcome
+        return None
+
+    def handle(self, done: Done) -> None:
+        """Put an outcome away, or say what is wrong with it."""
+        task, outcome, was_known = done
+        if self.cache is not None and task.path and not was_known:
+            self.cache.add(task, outcome)
+        self.counts[outcome.status] = self.counts.get(outcome.status, 0) + 1
+        written_to = None
         try:
-            script = files.read_script(argument, stdin_name=self.request.stdin_name)
-            try:
-                self._process_script(script)
-            except InstrumentError as error:
-                if error.path == script.name:  # the core knows the script by what the source comment records
-                    error.path = script.shown
-                raise
+            script = self._script_of(task, outcome)
+            if outcome.failure is not None:
+                self._fail(outcome.failure.text)
+                if self.request.verbose and outcome.failure.trace:
+                    sys.stderr.write(outcome.failure.trace)
+            else:
+                written_to = self._handle(script, task, outcome)
         except InstrumentError as error:
             self._fail(str(error))
-        except BrokenPipeError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the edge: a bug met in one script must not keep the others waiting
-            self._fail(
-                f"{argument}: internal error, the file was left as it is ({type(error).__name__}: {error});"
-                " please report it, with what --verbose says"
-            )
-            if self.request.verbose:
-                traceback.print_exc(file=sys.stderr)
+            failure = Failure(str(error), error.message, error.line, error.column)
+            outcome = replace(outcome, status="failed", failure=failure)
+        if self.journal is not None:
+            from instrumentor.report.record import record_file
+
+            diff_to = written_to or task.shown
+            self.journal.add(record_file(task, outcome, written_to=written_to, diff_to=diff_to))
+
+    def note_failure(self, error: InstrumentError) -> None:
+        """Take down what went wrong outside of any script."""
+        self._fail(str(error))
 
     def finish(self) -> int:
         """Show what was collected.
@@ -130,163 +228,111 @@ class _Run:
         Returns:
             The exit code.
         """
-        if self.explained:
-            # Rich takes longer to import than a script takes to be instrumented.
-            from instrumentor.report.explain import render_decisions
-
-            files.write_stdout(render_decisions(self.explained, sys.stdout))
-        if self.failed:
-            return FAILED
-        return WOULD_CHANGE if self.request.check and self.would_change else DONE
-
-    def _process_script(self, script: Script) -> None:
-        if self.request.revert:
-            self._handle(self._revert(script))
-            return
-        result = self._analyse(script, script.content)
-        if self.request.explain and result.already_instrumented:
-            # The decisions are about the original; its lines are also what a trace speaks of.
-            original = revert_source(script.content, source_name=script.name).original
-            decisions = self._analyse(script, original).decisions
-        else:
-            decisions = result.decisions
-        if self.request.explain:
-            self.explained.extend((script.shown, decision) for decision in decisions)
-        if self.request.verbose:
-            for decision in decisions:
-                _say(_describe_decision(script, decision))
-        if result.changed:
-            self._handle(self._instrument(script, result))
-        else:
-            self._handle_unchanged(script, result)
-
-    def _analyse(self, script: Script, content: bytes) -> Result:
-        return instrument_source(
-            content,
-            self.request.settings,
-            source_name=script.name,
-            read_sibling=files.read_siblings(script),
-        )
-
-    def _instrument(self, script: Script, result: Result) -> _Change:
-        target = self._target(files.instrumented_path(script, self.request.output), script)
-        models = _describe_models(result.decisions)
-        return _Change(
-            script,
-            result.instrumented,
-            target,
-            in_place=self.request.in_place,
-            done=f"{models}, instrumented in place" if self.request.in_place else models,
-            there_already=f"{models}, up to date already",
-            would=f"would be instrumented: {models}",
-        )
-
-    def _revert(self, script: Script) -> _Change:
-        reverted = revert_source(script.content, source_name=script.name)
-        output = self.request.output
-        target = self._target(files.original_path(script, reverted.recorded_source, output), script)
-        # An original goes back to where it was without being asked twice: that is what a revert is.
-        in_place = output is None and (
-            target is not None and script.path is not None and files.is_same_file(target, script.path)
-        )
-        return _Change(
-            script,
-            reverted.original,
-            target,
-            in_place=in_place,
-            done="the original, restored in place" if in_place else "the original, restored",
-            there_already="the original is there already, byte for byte",
-            would="would be reverted",
-        )
-
-    def _target(self, path: Path | None, script: Script) -> Path | None:
-        return script.path if self.request.in_place else path
-
-    def _handle(self, change: _Change) -> None:
-        """Write a change, or show it."""
-        self.would_change = True
-        script = change.script
-        if self.request.diff:
-            self._show_diff(change)
-        if self.request.writes:
-            self._write(change)
-        elif self.request.check:
-            self._tell(f"{script.shown}: {change.would}")
-
-    def _handle_unchanged(self, script: Script, result: Result) -> None:
-        """Say why there is nothing to do; where an output was asked for, make it a copy."""
         request = self.request
-        reason = _describe_nothing(result)
-        if request.writes and not request.in_place:
-            target = files.instrumented_path(script, request.output)
-            # Whoever asked for a script at some path, or in a pipe, means to run what is there.
-            if target is None or (request.output is not None and not result.already_instrumented):
-                copy = _Change(
-                    script,
-                    script.content,
-                    target,
-                    in_place=False,
-                    done=f"{reason}, copied as it is",
-                    there_already=f"{reason}, a copy is there already",
-                    would="",
-                )
-                self._write(copy)
-                return
-        self._tell(f"{script.shown}: {reason}" if result.already_instrumented else f"{reason} in {script.shown}")
+        if self.mirror is not None and request.writes:
+            for error in self.mirror.fill(request.rest):
+                self._fail(str(error))
+            self.mirror.close()
+        if self.explained and request.format == "text":
+            # Rich takes longer to import than a script takes to be instrumented.
+            from instrumentor.report.explain import may_pass_for_model, render_decisions
 
-    def _write(self, change: _Change) -> None:
-        script = change.script
-        is_new = files.write_script(
-            script,
-            files.Writing(change.target, change.content, in_place=change.in_place, force=self.request.force),
-            taken=self.written,
-            reason_to_keep=lambda existing: self._reason_to_keep(existing, change),
-        )
-        where = script.shown
-        if not change.in_place:
-            where += f" -> {_STDOUT_NAME if change.target is None else change.target}"
-        self._tell(f"{where}: {change.done if is_new else change.there_already}")
+            shown = [row for row in self.explained if request.verbose or may_pass_for_model(row[1])]
+            files.write_stdout(render_decisions(shown, sys.stdout))
+            if hidden := len(self.explained) - len(shown):
+                self.tell(f"{hidden:,} more that nobody takes for models; --verbose shows them")
+        self._summarize()
+        if self.failures:
+            return FAILED
+        return WOULD_CHANGE if request.check and self.would_change else DONE
 
-    def _reason_to_keep(self, existing: bytes, change: _Change) -> str | None:
-        """Say why a file in the way should stay; None where it is an output that this tool can make again."""
-        if self.request.revert:
-            return "exists and holds something other than the original"
-        target = change.target
+    def _process_stdin(self, task: Task) -> Outcome:
         try:
-            recorded = revert_source(existing, source_name=str(target)).recorded_source
-        except NotInstrumentedError:
-            if emit.SOURCE_COMMENT.search(existing.decode("latin-1")):  # something was added after the comment
-                return "was edited after instrument wrote it"
-            return "exists and was not written by instrument"
-        except EditedSinceError:
-            return "was edited after instrument wrote it"
-        if target is not None and Path(recorded).name == target.name and recorded != change.script.name:
-            return "is a script that was instrumented in place, whose original would be lost"
+            script = files.read_script(STANDARD_STREAM, stdin_name=self.request.stdin_name)
+        except InstrumentError as error:
+            return Outcome("failed", FileState("", None), failure=Failure(str(error), error.message))
+        self._stdin[task.shown] = script
+        return process_script(script, task)
+
+    def _script_of(self, task: Task, outcome: Outcome) -> Script:
+        if not task.path:
+            return self._stdin.get(task.shown) or Script(task.shown, task.name, b"", None, Path())
+        content = outcome.original or b""
+        if outcome.status == "unchanged" and not task.was_found and self.request.output is not None:
+            content = files.read_script(task.shown).content  # to be copied
+        return Script(task.shown, task.name, content, Path(task.shown), Path(task.shown).parent)
+
+    def _handle(self, script: Script, task: Task, outcome: Outcome) -> str | None:
+        """Tell, show or write; gives the path that was written."""
+        request = self.request
+        if request.explain:
+            self.explained.extend((script.shown, decision) for decision in outcome.decisions)
+        if request.verbose:
+            for decision in outcome.decisions:
+                say(messages.describe_decision(script.shown, decision, outcome))
+        if outcome.status == "not instrumented":
+            return None
+        if outcome.status != "changed":
+            return self._handle_unchanged(script, task, outcome)
+        self.models += sum(decision.verdict == "wrap" for decision in outcome.decisions)
+        self.would_change = True
+        change = self.writer.change_of(script, task, outcome)
+        if request.diff:
+            show_diff(change)
+        if request.writes:
+            self.tell(self.writer.write(change, task))
+            return None if change.target is None else str(change.target)
+        if request.check:
+            self.tell(f"{script.shown}: {change.would}")
         return None
 
-    def _show_diff(self, change: _Change) -> None:
-        from instrumentor.report.diff import render_diff, source_encoding, unified_diff
-        from instrumentor.report.terminal import encoding_of, uses_color
+    def _handle_unchanged(self, script: Script, task: Task, outcome: Outcome) -> str | None:
+        """Say why there is nothing to do; where an output was asked for, make it a copy."""
+        if self.request.writes and (change := self.writer.copy_of(script, task, outcome)) is not None:
+            self.tell(self.writer.write(change, task))
+            return None if change.target is None else str(change.target)
+        # What a directory holds beside models needs no word for each file.
+        if not task.was_found or self.request.verbose:
+            reason = messages.describe_nothing(outcome)
+            known = outcome.status == "already instrumented"
+            self.tell(f"{script.shown}: {reason}" if known else f"{reason} in {script.shown}")
+        return None
 
-        script = change.script
-        target = script.shown if change.target is None or change.in_place else str(change.target)
-        diff = unified_diff(script.content, change.content, from_name=script.shown, to_name=target)
-        if uses_color(sys.stdout) or sys.stdout.isatty():
-            text = render_diff(diff, encoding=source_encoding(script.content), color=uses_color(sys.stdout))
-            diff = text.encode(encoding_of(sys.stdout), errors="backslashreplace")
-        files.write_stdout(diff)
+    def _summarize(self) -> None:
+        request = self.request
+        if not self.has_directories:
+            return
+        counts = self.counts
+        total = sum(counts.values())
+        changed = counts.get("changed", 0)
+        if request.revert:
+            word = "reverted" if request.writes else "to be reverted"
+            parts = [f"{changed:,} {word}"]
+        else:
+            word = "instrumented" if request.writes else "to be instrumented"
+            parts = [f"{changed:,} {word} ({messages.count(self.models, 'model')})"]
+            if already := counts.get("already instrumented", 0):
+                parts.append(f"{already:,} already instrumented")
+        if self.failures:
+            parts.append(f"{len(self.failures):,} failed:")
+        self.tell(f"{messages.count(total, 'file')}: {', '.join(parts)}")
+        for failure in self.failures:
+            say(failure)
 
-    def _tell(self, message: str) -> None:
-        if not self.request.quiet:
-            _say(message)
+    def tell(self, message: str) -> None:
+        """Say something of interest, unless it is not wanted."""
+        if not self.request.quiet and self.request.format == "text":
+            say(message)
 
     def _fail(self, message: str) -> None:
-        self.failed = True
-        _say(message)
+        self.failures.append(message)
+        # In a tree of thousands a line among others is lost: there all failures come at the end.
+        if not self.has_directories:
+            say(message)
 
 
 def execute(request: Request) -> int:
-    """Process every script that `request` names.
+    """Process every script that `request` means.
 
     Returns:
         The exit code: 0 done, 1 `check` found something to change, 2 some script could not be processed.
@@ -294,46 +340,109 @@ def execute(request: Request) -> int:
     Raises:
         BrokenPipeError: whoever reads standard output has gone.
     """
-    run = _Run(request)
-    # A script named twice is one script; it would be in its own way.
-    unique: dict[str, str] = {}
-    for argument in request.arguments:
-        is_stdin = argument == files.STANDARD_STREAM
-        unique.setdefault(argument if is_stdin else os.path.abspath(argument), argument)  # noqa: PTH100
-    for argument in unique.values():
-        run.process(argument)
-    return run.finish()
+    try:
+        if request.merge_reports:
+            from instrumentor.report.merge import merge_reports
+
+            merge_reports(request.arguments, request.reports)
+            return DONE
+        return _execute(request)
+    except InstrumentError as error:  # outside of any one script: a configuration, an engine, a report
+        say(str(error))
+        return FAILED
 
 
-def _say(message: str) -> None:
-    """Print one line on standard error; what a path or script holds does not break it up."""
-    print(escape_unprintable(message), file=sys.stderr)
+def _execute(request: Request) -> int:
+    configurations = Configurations(request.overrides, file=request.config, isolated=request.isolated)
+    roots = [each for each in request.arguments if each != STANDARD_STREAM and Path(each).is_dir()]
+    if request.show_files:
+        return _show_files(request, configurations)
+    mirror = None
+    if roots and request.output is not None and not request.entry:
+        from instrumentor.mirror import Mirror
 
-
-def _describe_models(decisions: Sequence[Decision]) -> str:
-    """Count and name what is wrapped: `2 models (netD, line 40; netG, line 60)`."""
-    wrapped = [decision for decision in decisions if decision.verdict == "wrap"]
-    named = [f"{decision.target}, line {decision.line}" for decision in wrapped[:_NAMED_MODELS]]
-    if len(wrapped) > _NAMED_MODELS:
-        named.append(f"and {len(wrapped) - _NAMED_MODELS} more")
-    return f"{len(wrapped)} model{'' if len(wrapped) == 1 else 's'} ({'; '.join(named)})"
-
-
-def _describe_nothing(result: Result) -> str:
-    """Say why nothing is wrapped, in words that ` in <file>` can follow."""
-    if result.already_instrumented:
-        return "already instrumented"
-    counts = Counter(decision.reason_code for decision in result.decisions)
-    chosen = [
-        f"{counts[code]} {words}"
-        for code, words in (("deselected", "left out by --select or --skip"), ("suppressed", "suppressed by a comment"))
-        if counts[code]
-    ]
-    return f"no model to wrap ({', '.join(chosen)})" if chosen else "no model found"
-
-
-def _describe_decision(script: Script, decision: Decision) -> str:
-    return (
-        f"{script.shown}:{decision.line}:{decision.column + 1}: {decision.verdict}:"
-        f" {decision.target} ({decision.object}): {decision.reason}"
+        mirror = Mirror(request.output, roots, force=request.force)
+    writer = Writer(
+        output=request.output,
+        in_place=request.in_place,
+        force=request.force,
+        patches=not request.writes,
+        mirror=mirror,
     )
+    jobs = request.jobs or count_jobs()
+    with contextlib.ExitStack() as stack:
+        journal = None
+        if request.records:
+            beside = Path(request.reports[0]) if request.reports else None
+            journal = stack.enter_context(Journal(beside, run=request.identity(), resume=request.resume))
+        run = _Run(request, configurations, writer, journal, has_directories=bool(roots), mirror=mirror)
+        if journal is not None:
+            run.failures.extend(journal.failures)
+        directory = Path(request.cache_dir) if request.cache_dir else cache_directory()
+        if request.clear_cache:
+            clear(directory / "results")
+            clear_facts(directory)
+        run.packages = PackageSearch(request.python_path)
+        if request.cache:
+            run.cache = stack.enter_context(ResultsCache(directory / "results"))
+            run.modules_cache = str(directory)
+        found = _select(request, configurations, run.note_failure)
+        total = partial(_count, request, configurations)
+        progress = stack.enter_context(Progress(total, enabled=not request.quiet and request.format == "text"))
+        runner = stack.enter_context(BatchRunner(find_engine(request.engine), jobs))
+        for done in _process_programs(run, found) if request.entry else runner.run(run.tasks(found), run.find):
+            progress.advance(failed=done.outcome.failure is not None, changed=done.outcome.status == "changed")
+            run.handle(done)
+        progress.close()
+        code = run.finish()
+        if journal is not None:
+            from instrumentor.report.kinds import write_reports
+
+            write_reports(journal.records, request.reports, format_=request.format, statistics_=request.statistics)
+    return code
+
+
+def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:
+    """Process the one script that was named, with the files that it runs."""
+    from instrumentor.batch import Done
+    from instrumentor.entry import process_program
+    from instrumentor.mirror import Mirror
+
+    request = run.request
+    is_moved = request.writes and not request.in_place
+    for task in run.tasks(found):
+        program = process_program(task, is_moved=is_moved)
+        if is_moved:
+            output = request.output or str(Path(task.shown).with_name(files.OUTPUT_PREFIX + Path(task.shown).stem))
+            run.mirror = Mirror(output, [program.root], force=request.force)
+            run.writer.mirror = run.mirror
+        for part, outcome in program.parts:
+            yield Done(part, outcome, was_known=True)
+        if is_moved and not run.failures:
+            target = run.mirror.target(task.shown, program.root) if run.mirror is not None else task.shown
+            run.tell(f"run it with: python {shlex.quote(str(target))}")
+
+
+def _select(
+    request: Request, configurations: Configurations, report: Callable[[InstrumentError], None]
+) -> Iterator[Found]:
+    for found in select_files(request.arguments, lambda each: configurations.of_directory(each).rules, report=report):
+        if request.shard is None or is_in_shard(found, *request.shard):
+            yield found
+
+
+def _count(request: Request, configurations: Configurations) -> int:
+    return sum(1 for _ in _select(request, configurations, report=lambda _: None))
+
+
+def _show_files(request: Request, configurations: Configurations) -> int:
+    failed = False
+
+    def report(error: InstrumentError) -> None:
+        nonlocal failed
+        failed = True
+        say(str(error))
+
+    for found in _select(request, configurations, report):
+        files.write_stdout(os.fsencode(found.shown) + b"\n")
+    return FAILED if failed else DONE

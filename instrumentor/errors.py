@@ -78,3 +78,31 @@ class UnnamedOriginalError(InstrumentError):
 
 class UnwritableOutputError(InstrumentError):
     """The output cannot be written where it is wanted."""
+
+
+class StubFileError(InstrumentError):
+    """A .pyi file was named; nothing ever runs it."""
+
+
+class ConfigError(InstrumentError):
+    """A setting that means nothing, on the command line or in a configuration file."""
+
+
+class ChangedMeanwhileError(InstrumentError):
+    """The script on the disk is no longer the one that was read; what was done to it since would be lost."""
+
+
+class NotebookError(InstrumentError):
+    """The notebook is not one that can be read, or its cells cannot be told apart from magics."""
+
+
+class ReportError(InstrumentError):
+    """A report that cannot be read or whose kind the file's name does not say."""
+
+
+class EngineError(InstrumentError):
+    """An engine that is not installed, or that does not start."""
+
+
+class WorkerLostError(InstrumentError):
+    """The process that worked on a script died over it."""

@@ -11,7 +11,7 @@ import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from instrumentor.errors import (
     DirectoryGivenError,
@@ -25,7 +25,7 @@ from instrumentor.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from instrumentor.errors import InstrumentError
 
@@ -70,12 +70,13 @@ class Writing:
     force: bool = False
 
 
-def read_script(argument: str, *, stdin_name: str | None = None) -> Script:
+def read_script(argument: str, *, stdin_name: str | None = None, shown: str | None = None) -> Script:
     """Read the script that one command-line argument names.
 
     Args:
         argument: a path, or `-` for standard input.
         stdin_name: the name that standard input goes by.
+        shown: the path to call it by, where that is not the one it is read from.
 
     Raises:
         MissingFileError: nothing is there.
@@ -86,20 +87,20 @@ def read_script(argument: str, *, stdin_name: str | None = None) -> Script:
         shown = stdin_name or STDIN_NAME
         directory = Path(stdin_name).parent if stdin_name else Path()
         return Script(shown, recorded_name(shown), _read_stdin(shown), None, directory)
-    path = Path(argument)
+    path, shown = Path(argument), shown or argument
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingFileError(f"no such file; {_nearest_name(path)}", path=argument) from None
+        raise MissingFileError(f"no such file; {_nearest_name(Path(shown))}", path=shown) from None
     except IsADirectoryError:
-        raise _directory_given(argument) from None
+        raise _directory_given(shown) from None
     except (OSError, ValueError) as error:
         if _is_directory(path):  # Windows reports a directory as a denied permission
-            raise _directory_given(argument) from None
+            raise _directory_given(shown) from None
         raise UnreadableFileError(
-            f"cannot be read ({describe_os_error(error)}); make it readable or name another file", path=argument
+            f"cannot be read ({describe_os_error(error)}); make it readable or name another file", path=shown
         ) from None
-    return Script(argument, recorded_name(argument), content, path, path.parent)
+    return Script(shown, recorded_name(shown), content, path, path.parent)
 
 
 def _read_stdin(shown: str) -> bytes:
@@ -118,6 +119,11 @@ def recorded_name(shown: str) -> str:
     return shown.replace(os.sep, "/")
 
 
+def project_directory(script: Script) -> Path:
+    """The directory that a script's imports start from; behind a link, as for Python itself."""
+    return script.directory if script.path is None else Path(os.path.realpath(script.path)).parent
+
+
 def read_siblings(script: Script) -> Callable[[str], bytes | None]:
     """Make the function by which the core reads the project's other files.
 
@@ -128,7 +134,7 @@ def read_siblings(script: Script) -> Callable[[str], bytes | None]:
         A function from a path relative to that directory (`net.py`, `models/resnet.py`) to the file's bytes;
         None where there is no regular, readable file.
     """
-    directory = script.directory if script.path is None else Path(os.path.realpath(script.path)).parent
+    directory = project_directory(script)
 
     def read_sibling(relative: str) -> bytes | None:
         path = directory / relative
@@ -333,10 +339,42 @@ def write_file(target: Path, content: bytes, *, mode_of: Path | None = None) -> 
         raise _unwritable(target, error) from None
 
 
+@contextlib.contextmanager
+def open_whole(target: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write to, which becomes `target` when all is written, and vanishes if that fails.
+
+    Raises:
+        UnwritableOutputError: the operating system refuses; `target` is as it was.
+    """
+    try:
+        status = _status(target)
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            with target.open("wb") as file:
+                yield file
+            return
+        real = Path(os.path.realpath(target))
+        _make_directory(real.parent)
+        temporary = _temporary_name(real)
+        try:
+            with temporary.open("xb") as file:
+                yield file
+            os.replace(temporary, real)  # noqa: PTH105 - as below
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except (OSError, ValueError) as error:
+        raise _unwritable(target, error) from None
+
+
+def _temporary_name(real: Path) -> Path:
+    # Not tempfile: its files are 0600, and a new file is to have what the user's umask says.
+    return real.with_name(f".instrument-{secrets.token_hex(6)}.tmp")
+
+
 def _replace(real: Path, content: bytes, mode: int | None, status: os.stat_result | None) -> None:
     """Write `content` to a file of another name beside `real`, then give it that name."""
-    # Not tempfile: its files are 0600, and a new file is to have what the user's umask says.
-    temporary = real.with_name(f".instrument-{secrets.token_hex(6)}.tmp")
+    temporary = _temporary_name(real)
     try:
         with temporary.open("xb") as file:
             file.write(content)

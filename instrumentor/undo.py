@@ -28,7 +28,17 @@ class Undone:
 
 
 @dataclass(frozen=True)
-class _SourceComment:
+class SourceComment:
+    """What the comment at the end of an instrumented script says.
+
+    Attributes:
+        source: the original's path.
+        sha256: the digest of its bytes, in hex.
+        lines: the added lines, from 1 in the instrumented text.
+        spans: what was added within lines: the line, and the columns it starts and ends at.
+        had_final_newline: whether the original ended with a line end.
+    """
+
     source: str
     sha256: str
     lines: frozenset[int]
@@ -47,7 +57,7 @@ def undo(source: bytes, *, source_name: str) -> Undone:
         text = decode(source, source_name=source_name)
     except SourceDecodeError:
         raise _not_instrumented(source_name) from None
-    comment = _read_comment(text)
+    comment = read_source_comment(text)
     if comment is None:
         raise _not_instrumented(source_name)
     original = text.encode(_without_additions(text, comment))
@@ -69,7 +79,8 @@ def _not_instrumented(source_name: str) -> NotInstrumentedError:
     )
 
 
-def _read_comment(text: SourceText) -> _SourceComment | None:
+def read_source_comment(text: SourceText) -> SourceComment | None:
+    """Read the comment that ends an instrumented script; None where there is none."""
     last = text.lines[-1] if text.lines else ""
     found = emit.SOURCE_COMMENT.fullmatch(last.removesuffix(line_end(last)))
     if found is None:
@@ -87,10 +98,10 @@ def _read_comment(text: SourceText) -> _SourceComment | None:
         recorded = json.loads(found["source"])
     except ValueError:
         return None
-    return _SourceComment(recorded, found["sha256"], frozenset(lines), tuple(spans), not found["no_newline"])
+    return SourceComment(recorded, found["sha256"], frozenset(lines), tuple(spans), not found["no_newline"])
 
 
-def _without_additions(text: SourceText, comment: _SourceComment) -> tuple[str, ...]:
+def _without_additions(text: SourceText, comment: SourceComment) -> tuple[str, ...]:
     lines = list(text.lines[:-1])
     for line, start, end in sorted(comment.spans, reverse=True):
         if line <= len(lines):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
     from instrumentor.decide import Decision
 
 _VERDICT_STYLES = {"wrap": "bold green", "merged": "yellow", "not wrapped": "dim"}
+_CONFIDENCE_STYLES = {"certain": "", "likely": "yellow", "possible": "red"}
+_MAX_CLASSES = 2
+# What people call models, and what makes or keeps them.
+_MODEL_NAME = re.compile(
+    r"model|(?<![a-z])net(?:s|work)?(?![a-z])|[a-z]Net(?![a-z])|encoder|decoder|generator|discriminator|critic|actor|backbone"
+    r"|teacher|student|policy|(?<![a-z])ema(?![a-z])|train(?:er|ee)|agent|learner",
+    re.IGNORECASE,
+)
+
+
+def may_pass_for_model(decision: Decision) -> bool:
+    """Whether a reader may wonder what becomes of something: not about optimizers, data, or a module's own layers."""
+    if decision.verdict != "not wrapped":
+        return True
+    if decision.reason_code == "submodule":
+        return not decision.target.startswith("self.")
+    if decision.reason_code == "not-module":
+        return bool(_MODEL_NAME.search(decision.target) or _MODEL_NAME.search(decision.object.rpartition(".")[2]))
+    return True
 
 
 def render_decisions(rows: Sequence[tuple[str, Decision]], stream: TextIO) -> bytes:
@@ -56,6 +76,7 @@ def _build_table(rows: Sequence[tuple[str, Decision]]) -> Table:
     table.add_column("Binding", overflow="fold", style="bold")
     table.add_column("Object", overflow="fold")
     table.add_column("Verdict", no_wrap=True)
+    table.add_column("Confidence", no_wrap=True)
     table.add_column("Reason")
     table.add_column("Aliases", overflow="fold")
     for path, decision in rows:
@@ -63,12 +84,25 @@ def _build_table(rows: Sequence[tuple[str, Decision]]) -> Table:
             _cell(path),
             _cell(str(decision.line)),
             _cell(decision.target),
-            _cell(decision.object),
+            _cell(describe_object(decision)),
             Text(decision.verdict, style=_VERDICT_STYLES[decision.verdict]),
+            Text(decision.confidence, style=_CONFIDENCE_STYLES[decision.confidence]),
             _cell(decision.reason),
             _cell(", ".join(f"{name} (line {line})" for name, line in decision.aliases)),
         )
     return table
+
+
+def describe_object(decision: Decision) -> str:
+    """What an object is, as the script names it, with its class and where that was read where this says more."""
+    classes = [name for name in decision.class_names if name != decision.object]
+    place = f" ({decision.read_at})" if decision.read_at else ""
+    if not classes:
+        return f"{decision.object}{place}"
+    more = len(classes) - _MAX_CLASSES
+    known = " or ".join(classes[:_MAX_CLASSES]) + (f" or {more} more" if more > 0 else "")
+    is_same = len(classes) == 1 and classes[0].rpartition(".")[2] == decision.object.rpartition(".")[2]
+    return f"{known}{place}" if is_same else f"{decision.object}: {known}{place}"
 
 
 def _cell(text: str) -> Text:

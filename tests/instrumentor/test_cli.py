@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import instrumentor
-from instrumentor import command, files
+from instrumentor import files, work
 from instrumentor.cli import app
 from instrumentor.instrument import instrument_source
 
@@ -46,6 +46,7 @@ def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("INSTRUMENT_CACHE_DIR", str(tmp_path.parent / "cache"))
 
 
 def run(*arguments: str, stdin: bytes = b"") -> Outcome:
@@ -590,9 +591,8 @@ class TestMistakes:
             pytest.param("bad.py", b"# coding: klingon\n", r"bad\.py\S*: .+", id="an unknown encoding"),
             pytest.param("bad.py", b"x = '\0'\n", r"bad\.py\S*: .+", id="a null byte"),
             pytest.param("gone.py", None, r"gone\.py: no such file; check the path", id="missing"),
-            pytest.param(
-                "src", None, r"src: is a directory; name the scripts in it, such as src/\*\.py", id="directory"
-            ),
+            pytest.param("gone/*.py", None, r"gone/\*\.py: no such file; .+", id="a glob that matches nothing"),
+            pytest.param("net.pyi", b"", r"net\.pyi: is a stub, .+", id="a stub"),
         ],
     )
     def test_a_bad_script_is_one_line_and_keeps_nobody_waiting(
@@ -652,7 +652,7 @@ class TestMistakes:
                 raise ZeroDivisionError("oops")
             return instrument_source(source, settings, **options)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(command, "instrument_source", fail_on_first)
+        monkeypatch.setattr(work, "instrument_source", fail_on_first)
         write("a.py")
         write("b.py")
         outcome = run("a.py", "b.py")
@@ -677,6 +677,15 @@ class TestMistakes:
             pytest.param(("--logdir", "", "a.py"), "--logdir: is empty; name a directory", id="empty logdir"),
             pytest.param(("-o", "", "a.py"), "--output: is empty; name a file", id="empty output"),
             pytest.param(("--stdin-filename", "x.py", "a.py"), "which is read only where a script is", id="stdin name"),
+            pytest.param(("--merge-reports", "a.json"), "--merge-reports: needs --report FILE", id="merge into nothing"),
+            pytest.param(("--resume", "a.py"), "--resume: needs --report FILE", id="resume nothing"),
+            pytest.param(("--report", "a.pdf", "a.py"), "--report: a.pdf is of no kind that there is", id="report kind"),
+            pytest.param(("--shard", "9/8", "a.py"), "--shard: '9/8' is no part of a whole; write 1/8", id="shard"),
+            pytest.param(("--format", "json", "--diff", "a.py"), "--format: needs standard output for itself", id="json"),
+            pytest.param(("--isolated", "--config", "x", "a.py"), "--isolated: cannot be combined", id="isolated"),
+            pytest.param((".", "-o", "-"), "--output: cannot be standard output for a directory", id="tree to stdout"),
+            pytest.param(("--copy-all", "--changed-only", "."), "--copy-all: cannot be combined", id="copies"),
+            pytest.param(("--files-from", "gone"), "--files-from: gone cannot be read", id="no list of files"),
             pytest.param(
                 ("a.py", "b.py", "-o", "c"), "is one file for several scripts; give a directory, c/", id="one"
             ),
@@ -685,7 +694,7 @@ class TestMistakes:
                 ("--log-level", "loud", "a.py"), "'loud' is not one of 'warning', 'info', 'debug'", id="level"
             ),
             pytest.param(("--what", "a.py"), "No such option", id="an unknown option"),
-            pytest.param(("-q",), "Missing argument", id="no script"),
+            pytest.param(("-q",), "PATH: missing; name files or directories, . for the current one", id="no script"),
         ],
     )
     def test_wrong_usage(self, arguments: tuple[str, ...], message: str) -> None:
@@ -749,7 +758,7 @@ class TestMessages:
             check=False,
             env=process_environment(_INSTRUMENT_COMPLETE="complete_bash", COMP_WORDS="instrument --re", COMP_CWORD="1"),
         )
-        assert done.stdout.split() == ["--revert", "--recurse"]
+        assert done.stdout.split() == ["--respect-gitignore", "--revert", "--report", "--recurse", "--resume"]
 
     def test_a_path_cannot_break_the_line(self) -> None:
         assert run("a\n\x1b[31m.py").err == "a\\n\\x1b[31m.py: no such file; check the path\n"

@@ -1,0 +1,198 @@
+"""Settings from `[tool.instrumentor]`: the nearest pyproject.toml of each file, under what the command line says."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from instrumentor.errors import ConfigError
+from instrumentor.selection import DEFAULT_EXCLUDE, DEFAULT_INCLUDE, Patterns, SelectionRules
+from instrumentor.settings import Confidence, LogLevel, Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE_NAME = "pyproject.toml"
+TABLE = "tool.instrumentor"
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """What one place says, `[tool.instrumentor]` or the command line; what it leaves open is unset.
+
+    The fields are those of `Settings` and `SelectionRules`, which say what they mean.
+    """
+
+    logdir: str | UnsetType = UNSET
+    log_level: LogLevel | UnsetType = UNSET
+    recurse: bool | UnsetType = UNSET
+    min_confidence: Confidence | UnsetType = UNSET
+    select: tuple[str, ...] | UnsetType = UNSET
+    skip: tuple[str, ...] | UnsetType = UNSET
+    factories: tuple[str, ...] | UnsetType = UNSET
+    wrappers: tuple[str, ...] | UnsetType = UNSET
+    identity_methods: tuple[str, ...] | UnsetType = UNSET
+    module_classes: tuple[str, ...] | UnsetType = UNSET
+    include: tuple[str, ...] | UnsetType = UNSET
+    exclude: tuple[str, ...] | UnsetType = UNSET
+    extend_exclude: tuple[str, ...] | UnsetType = UNSET
+    respect_gitignore: bool | UnsetType = UNSET
+    force_exclude: bool | UnsetType = UNSET
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What holds in one directory.
+
+    Attributes:
+        settings: what is written into scripts.
+        rules: which files are taken.
+        path: the file it comes from; None where there is none.
+    """
+
+    settings: Settings
+    rules: SelectionRules
+    path: str | None = None
+
+
+class Configurations:
+    """Finds the configuration of a directory; reads each file once."""
+
+    def __init__(self, overrides: Section | None = None, *, file: str | None = None, isolated: bool = False) -> None:
+        """Take what the command line says.
+
+        Args:
+            overrides: the options that were given; they win over every file.
+            file: the one file to read, for every directory (`--config`).
+            isolated: read none.
+
+        Raises:
+            ConfigError: `file` cannot be read or means nothing.
+        """
+        self._overrides = overrides or Section()
+        self._default = _combine(None, Section(), self._overrides)
+        self._searches = not isolated and file is None
+        self._found: dict[str, Configuration] = {}
+        if file is not None and not isolated:
+            section = _read_section(file)
+            if section is None:
+                raise ConfigError(f"has no [{TABLE}] table; add one, or name another file", path=file)
+            self._default = _combine(file, section, self._overrides)
+
+    def of_directory(self, directory: str) -> Configuration:
+        """The configuration that holds in `directory`: that of the nearest file at or above it.
+
+        Raises:
+            ConfigError: that file cannot be read or means nothing.
+        """
+        if not self._searches:
+            return self._default
+        return self._nearest(os.path.abspath(directory or "."))  # noqa: PTH100
+
+    def _nearest(self, path: str) -> Configuration:
+        found = self._found.get(path)
+        if found is None:
+            file = os.path.join(path, FILE_NAME)  # noqa: PTH118
+            section = _read_section(file) if os.path.isfile(file) else None  # noqa: PTH113
+            parent = os.path.dirname(path)  # noqa: PTH120
+            if section is not None:
+                found = _combine(file, section, self._overrides)
+            else:
+                found = self._default if parent == path else self._nearest(parent)
+            self._found[path] = found
+        return found
+
+
+def _combine(file: str | None, section: Section, overrides: Section) -> Configuration:
+    stated = {**_stated(section), **_stated(overrides)}
+    settings = Settings(**{each.name: stated[each.name] for each in fields(Settings) if each.name in stated})
+    if not settings.logdir:
+        raise ConfigError("logdir is empty; name a directory such as proxy_trace", path=file)
+    base = os.path.dirname(file) if file else ""  # noqa: PTH120
+
+    def patterns(name: str, default: tuple[str, ...]) -> Patterns:
+        from_command = getattr(overrides, name)
+        return Patterns(stated.get(name, default), "" if from_command is not UNSET else base)
+
+    # What is added on the command line comes on top of what the file adds, each relative to its own place.
+    extending = [
+        Patterns(each.extend_exclude, at) for each, at in ((section, base), (overrides, "")) if each.extend_exclude
+    ]
+    rules = SelectionRules(
+        include=patterns("include", DEFAULT_INCLUDE),
+        exclude=(patterns("exclude", DEFAULT_EXCLUDE), *extending),
+        respect_gitignore=stated.get("respect_gitignore", SelectionRules.respect_gitignore),
+        force_exclude=stated.get("force_exclude", SelectionRules.force_exclude),
+    )
+    return Configuration(settings, rules, file)
+
+
+def _stated(section: Section) -> dict[str, Any]:
+    values = {name: getattr(section, name) for name in section.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not UNSET}
+
+
+def _read_section(file: str) -> Section | None:
+    """Read a file's table; None where it has none.
+
+    A file of another name than pyproject.toml may have the keys at its top.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or says something that means nothing.
+    """
+    try:
+        text = Path(file).read_text("utf-8")
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror}); name another file with --config", path=file) from None
+    except UnicodeDecodeError:
+        raise ConfigError("is not UTF-8, as TOML has to be", path=file) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"is not TOML: {error}", path=file) from None
+    table: Any = document
+    for part in TABLE.split("."):
+        table = table.get(part) if isinstance(table, dict) else None
+    if table is None:
+        if Path(file).name == FILE_NAME:
+            return None
+        table = document
+    if not isinstance(table, dict):
+        raise ConfigError(f"{TABLE} is not a table; write [{TABLE}]", path=file, line=_line_of(text, "instrumentor"))
+    _refuse_unknown_keys(table, text, file)
+    try:
+        return msgspec.convert(table, Section)
+    except msgspec.ValidationError as error:
+        detail, _, place = str(error).partition(" - at `$.")
+        key = re.split(r"[`.\[]", place)[0]
+        raise ConfigError(f"{key}: {detail[:1].lower()}{detail[1:]}", path=file, line=_line_of(text, key)) from None
+
+
+def _refuse_unknown_keys(table: dict[str, Any], text: str, file: str) -> None:
+    known = Section.__struct_encode_fields__
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key.replace("_", "-"), known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
+            raise ConfigError(f"{key} is no setting of this tool; {hint}", path=file, line=_line_of(text, key))
+
+
+def _line_of(text: str, key: str) -> int | None:
+    """The line that sets a key; the TOML reader does not tell."""
+    assignment = re.compile(rf"""\s*(?:[\w."'-]+\s*\.\s*)?["']?{re.escape(key)}["']?\s*=|\s*\[\s*{re.escape(TABLE)}""")
+    header = re.compile(r"\s*\[\s*([^\]]+?)\s*\]")
+    inside = f"[{TABLE}]" not in text
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (found := header.match(line)) is not None:
+            inside = found[1] == TABLE
+        elif inside and assignment.match(line):
+            return number
+    return None

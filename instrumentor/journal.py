@@ -1,0 +1,104 @@
+"""The records of a run, on the disk while it goes on: memory stays flat, and an interrupted run can be resumed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from instrumentor.errors import ReportError
+from instrumentor.report.record import FileRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PARTIAL = ".partial"
+
+
+class Journal:
+    """Records in a file, one line of JSON each; a context manager, which removes the file after a whole run."""
+
+    def __init__(self, beside: Path | None, *, run: str, resume: bool = False) -> None:
+        """Start a journal, or go on with one.
+
+        Args:
+            beside: the report it is for; its name with `.partial` is the journal's. Without one it has no name.
+            run: what all options of the run come down to; a journal of other options is not gone on with.
+            resume: go on with the journal that an interrupted run left, if there is one.
+
+        Raises:
+            ReportError: the file cannot be written, or is the journal of another run.
+        """
+        self._encoder = msgspec.json.Encoder()
+        self._decoder = msgspec.json.Decoder(FileRecord)
+        self.done: set[str] = set()
+        self.failures: list[str] = []
+        self._path = None if beside is None else beside.with_name(beside.name + PARTIAL)
+        try:
+            if self._path is None:
+                self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+            else:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("a+b" if resume else "w+b")
+        except OSError as error:
+            raise ReportError(
+                f"cannot be written ({error.strerror}); choose another --report", path=str(beside)
+            ) from None
+        if not resume or not self._read_done(run):
+            self._file.write(self._encoder.encode(run) + b"\n")
+            self._file.flush()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._file.close()
+        if kind is None and self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def add(self, record: FileRecord) -> None:
+        """Append a record, for good: what stands in the journal is done, whatever happens next."""
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(self._encoder.encode(record) + b"\n")
+        self._file.flush()
+
+    def records(self) -> Iterator[FileRecord]:
+        """All records in their order; may be asked for again."""
+        self._file.seek(0)
+        self._file.readline()
+        for line in self._file:
+            yield self._decoder.decode(line)
+
+    def _read_done(self, run: str) -> bool:
+        """Learn what is done; a last line that was cut off is taken away.
+
+        Returns:
+            Whether there is a journal at all.
+        """
+        self._file.seek(0)
+        header = self._file.readline()
+        if not header.endswith(b"\n"):
+            self._file.truncate(0)
+            return False
+        if msgspec.json.decode(header) != run:
+            self._file.close()
+            raise ReportError(
+                "was left by a run with other options; resume with the same ones, or remove it", path=str(self._path)
+            )
+        end = len(header)
+        for line in self._file:
+            try:
+                record = self._decoder.decode(line) if line.endswith(b"\n") else None
+            except msgspec.MsgspecError:
+                record = None
+            if record is None:
+                break
+            end += len(line)
+            self.done.add(record.path)
+            if record.error is not None:
+                self.failures.append(f"{record.path}: {record.error.message}")
+        self._file.truncate(end)
+        return True

@@ -1,0 +1,65 @@
+"""What the command says about files, in words."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from instrumentor.report.record import place_in_cells
+from instrumentor.report.terminal import escape_unprintable
+
+if TYPE_CHECKING:
+    from instrumentor.decide import Decision
+    from instrumentor.work import Outcome
+
+_NAMED_MODELS = 5
+
+
+def say(message: str) -> None:
+    """Print one line on standard error; what a path or script holds does not break it up."""
+    print(escape_unprintable(message), file=sys.stderr)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: `1 model`, `2,000 models`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def describe_models(outcome: Outcome) -> str:
+    """Count and name what is wrapped: `2 models (netD, line 40; netG, line 60)`."""
+    wrapped = [decision for decision in outcome.decisions if decision.verdict == "wrap"]
+    if not wrapped:
+        return "no model of its own, a line to find those of the other files"
+    named = [f"{decision.target}, {_describe_line(decision.line, outcome)}" for decision in wrapped[:_NAMED_MODELS]]
+    if len(wrapped) > _NAMED_MODELS:
+        named.append(f"and {len(wrapped) - _NAMED_MODELS} more")
+    return f"{count(len(wrapped), 'model')} ({'; '.join(named)})"
+
+
+def describe_nothing(outcome: Outcome) -> str:
+    """Say why nothing is wrapped, in words that ` in <file>` can follow."""
+    if outcome.status == "already instrumented":
+        return "already instrumented"
+    counts = Counter(decision.reason_code for decision in outcome.decisions)
+    chosen = [
+        f"{counts[code]} {words}"
+        for code, words in (("deselected", "left out by --select or --skip"), ("suppressed", "suppressed by a comment"))
+        if counts[code]
+    ]
+    return f"no model to wrap ({', '.join(chosen)})" if chosen else "no model found"
+
+
+def describe_decision(shown: str, decision: Decision, outcome: Outcome) -> str:
+    """One decision as compilers say things: `path:line:column: verdict: ...`."""
+    cell, line = place_in_cells(decision.line, outcome.cells)
+    place = shown if cell is None else f"{shown}:cell {cell}"
+    return (
+        f"{place}:{line}:{decision.column + 1}: {decision.verdict}:"
+        f" {decision.target} ({decision.object}): {decision.reason}"
+    )
+
+
+def _describe_line(line: int, outcome: Outcome) -> str:
+    cell, line = place_in_cells(line, outcome.cells)
+    return f"line {line}" if cell is None else f"cell {cell} line {line}"

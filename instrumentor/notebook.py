@@ -1,0 +1,383 @@
+"""Notebooks: their code cells as one script, and what is added to it put back into the cells.
+
+Only insertions are made, into the JSON text itself: outputs, metadata, key order, indentation and escapes stay as
+they are, to the byte. The source comment goes to the end of the last cell of Python; what it lists are the spans of the
+insertions, in characters of the file's text, so that undoing them needs no JSON at all.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from instrumentor import emit
+from instrumentor.errors import EditedSinceError, InstrumentError, InternalError, NotebookError, NotInstrumentedError
+from instrumentor.instrument import Result, Reverted, instrument_source
+from instrumentor.json_source import find_code_cells
+from instrumentor.source_text import decode, line_end, split_lines
+from instrumentor.undo import read_source_comment
+
+if TYPE_CHECKING:
+    from instrumentor.json_source import CellSource, Literal
+    from instrumentor.resolve.units import Sources
+    from instrumentor.settings import Settings
+
+SUFFIX = ".ipynb"
+
+_SPANS = re.compile(r"json:(?P<spans>(?:\d+-\d+,)*)(?P<last>\d+)")
+_MAGIC = re.compile(r"(?P<indent>[ \t]*)(?P<target>[A-Za-z_][\w., ]*=[ \t]*)?[%!?].*|[ \t]*[\w.]+\?{1,2}[ \t]*")
+# Cell magics whose cell is Python all the same.
+_PYTHON_CELLS = re.compile(r"%%(?:time|timeit|capture|prun|memit|mprun|debug|python3?)\b")
+
+
+@dataclass(frozen=True)
+class NotebookResult(Result):
+    """What instrumenting a notebook gave.
+
+    Attributes:
+        cells: the first line of each code cell in the numbering of `decisions`, with the cell's number from 1.
+    """
+
+    cells: tuple[tuple[int, int], ...] = ()
+
+
+class _Insertion(NamedTuple):
+    """Text put into the JSON text before character `at`."""
+
+    at: int
+    text: str
+
+
+def is_notebook(path: str) -> bool:
+    """Whether a path names a notebook."""
+    return path.endswith(SUFFIX)
+
+
+def instrument_notebook(
+    source: bytes,
+    settings: Settings,
+    *,
+    source_name: str,
+    sources: Sources | None = None,
+) -> NotebookResult:
+    """Put the models of a notebook under proxies; arguments and errors are those of `instrument_source`.
+
+    Raises:
+        NotebookError: it is no notebook of format 4, or no notebook of Python.
+    """
+    text = _decode(source, source_name)
+    cells = _read_cells(text, source_name)
+    if _source_comment(cells) is not None:
+        revert_notebook(source, source_name=source_name)
+        return NotebookResult(source, source, (), already_instrumented=True)
+    script = _Script(cells, source_name)
+    try:
+        result = instrument_source(script.text.encode(), settings, source_name=source_name, sources=sources)
+    except InstrumentError as error:
+        if error.line is not None and error.path == source_name:
+            number, line = script.place(error.line)
+            error.path, error.line = f"{source_name}:cell {number}", line
+        raise
+    if not result.changed:
+        return NotebookResult(source, source, result.decisions, already_instrumented=False, cells=script.starts)
+    insertions = script.insertions(result.instrumented, text)
+    instrumented = _apply(source, text, insertions, source_name)
+    return NotebookResult(source, instrumented, result.decisions, already_instrumented=False, cells=script.starts)
+
+
+def revert_notebook(source: bytes, *, source_name: str) -> Reverted:
+    """Give back the bytes that `instrument_notebook` was called with.
+
+    Raises:
+        NotInstrumentedError: it carries no source comment.
+        EditedSinceError: it was edited, or saved anew, since it was instrumented.
+    """
+    text = _decode(source, source_name)
+    comment = _source_comment(_read_cells(text, source_name))
+    if comment is None:
+        raise NotInstrumentedError(
+            "not instrumented, so there is nothing to revert: no code cell ends with a"
+            " `# instrument: format=1` comment; name a file that `instrument` wrote",
+            path=source_name,
+        )
+    found, literal = comment
+    spans = _SPANS.fullmatch(found["added"])
+    undone = ""
+    if spans is not None:
+        before = [tuple(map(int, each.split("-"))) for each in spans["spans"].split(",") if each]
+        undone, last = text, int(spans["last"])
+        # A string of its own starts at the comma before it; else the comment shares the closing quote.
+        end = literal.end if text[last : last + 1] == "," else literal.end - 1
+        for start, stop in reversed([*before, (last, end)]):
+            undone = undone[:start] + undone[stop:]
+    original = undone.encode("utf-8", "surrogatepass")
+    if hashlib.sha256(original).hexdigest() != found["sha256"]:
+        raise EditedSinceError(
+            "edited or saved since it was instrumented, so the original cannot be told from the edits; take the"
+            f" original ({json.loads(found['source'])}) and instrument it again, or take the added lines and the last"
+            " comment out by hand",
+            path=source_name,
+        )
+    return Reverted(original, json.loads(found["source"]))
+
+
+def _decode(source: bytes, source_name: str) -> str:
+    try:
+        return source.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotebookError(
+            f"byte {error.start} is not UTF-8, as notebooks have to be; save it anew", path=source_name
+        ) from None
+
+
+def _read_cells(text: str, source_name: str) -> list[CellSource]:
+    try:
+        return find_code_cells(text)
+    except (ValueError, RecursionError) as error:
+        raise NotebookError(
+            f"no notebook that can be read ({error}); open and save it in Jupyter", path=source_name
+        ) from None
+
+
+def _source_comment(cells: list[CellSource]) -> tuple[re.Match[str], Literal] | None:
+    """The source comment at the end of a code cell, and the string that it stands in."""
+    for cell in reversed(cells):
+        if cell.literals:
+            last = cell.literals[-1]
+            found = emit.SOURCE_COMMENT.fullmatch(last.value.rpartition("\n")[2])
+            if found is not None and found["added"].startswith("json:"):
+                return found, last
+    return None
+
+
+class _Script:
+    """The code cells of a notebook as one script, line for line, with the magics masked."""
+
+    def __init__(self, cells: list[CellSource], source_name: str) -> None:
+        self._source_name = source_name
+        self._lines: list[str] = []
+        starts = []
+        # For each line of the script the cell and the line in it.
+        self._places: list[tuple[CellSource, int]] = []
+        self._last: CellSource | None = None
+        for cell in cells:
+            starts.append((len(self._lines) + 1, cell.number))
+            masked = _mask(cell.text)
+            if any(not line.startswith("#") for line in masked):
+                self._last = cell
+            for index, line in enumerate(masked):
+                self._lines.append(line.removesuffix(line_end(line)) + "\n")
+                self._places.append((cell, index))
+        self.starts = tuple(starts)
+        self.text = "".join(self._lines)
+
+    def place(self, line: int) -> tuple[int, int]:
+        """The number of a cell and the line in it, from 1, for a line of the script."""
+        if not self._places:
+            return 1, line
+        cell, index = self._places[min(line, len(self._places)) - 1]
+        return cell.number, index + 1
+
+    def insertions(self, instrumented: bytes, text: str) -> list[_Insertion]:
+        """What was added to the script, as insertions into the JSON text, in its order."""
+        changed = decode(instrumented, source_name=self._source_name)
+        comment = read_source_comment(changed)
+        assert comment is not None
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for number, start, end in comment.spans:
+            spans.setdefault(number, []).append((start, end))
+        found: list[_Insertion] = []
+        original = 0
+        for number, line in enumerate(changed.lines[:-1], start=1):
+            if number in comment.lines:
+                found.append(self._new_line(original, line.rstrip("\r\n"), text))
+                continue
+            grown = 0
+            for start, end in sorted(spans.get(number, [])):
+                found.append(self._new_text(original, start - grown, line[start:end], text))
+                grown += end - start
+            original += 1
+        return found
+
+    def _new_line(self, after: int, added: str, text: str) -> _Insertion:
+        """Put a line behind line `after` of the script (0: before its first)."""
+        if after == 0:
+            cell, index = self._places[0][0], -1
+        else:
+            cell, index = self._places[after - 1]
+        lines = split_lines(cell.text)
+        if not cell.is_list:
+            at = _offset(text, cell.literals[0].start + 1, sum(map(len, lines[: index + 1])))
+            is_open = index >= 0 and not line_end(lines[index])
+            return _Insertion(at, _escape(f"\n{added}" if is_open else f"{added}\n", text))
+        return _insert_element(cell, index, added, text)
+
+    def _new_text(self, line: int, column: int, added: str, text: str) -> _Insertion:
+        cell, index = self._places[line]
+        position = sum(map(len, split_lines(cell.text)[:index])) + column
+        for literal in cell.literals:
+            if position < len(literal.value) or literal is cell.literals[-1]:
+                return _Insertion(_offset(text, literal.start + 1, position), _escape(added, text))
+            position -= len(literal.value)
+        raise AssertionError("a cell with a statement has text")
+
+    def comment_insertion(self, comment: str, text: str) -> _Insertion:
+        """The source comment, behind the last line of the last cell that is Python."""
+        cell = self._last
+        assert cell is not None
+        is_closed = cell.text.endswith("\n") or not cell.text
+        if cell.is_list and cell.literals:
+            return _insert_element(cell, len(cell.literals) - 1, comment, text, by_element=True)
+        at = cell.literals[-1].end - 1
+        return _Insertion(at, _escape(comment if is_closed else f"\n{comment}", text))
+
+
+def _insert_element(cell: CellSource, index: int, added: str, text: str, *, by_element: bool = False) -> _Insertion:
+    """Put a line into a cell whose source is a list of strings, behind line `index` (-1: before the first)."""
+    literals = cell.literals
+    if not by_element:
+        element = _element_of_line(cell, index)
+        if element is None:  # strings that are not lines: keep to the one the line ends in
+            position = sum(map(len, split_lines(cell.text)[: index + 1]))
+            for literal in literals:
+                if position <= len(literal.value):
+                    return _Insertion(_offset(text, literal.start + 1, position), _escape(f"{added}\n", text))
+                position -= len(literal.value)
+        index = index if element is None else element
+    gap = _gap(cell, text)
+    if index < 0:
+        return _Insertion(literals[0].start, f"{_quote(f'{added}{chr(10)}', text)},{gap}")
+    before = literals[index]
+    if before.value.endswith("\n"):
+        closing = "" if index == len(literals) - 1 else "\n"
+        return _Insertion(before.end, f",{gap}{_quote(added + closing, text)}")
+    # The last line of a cell has no line end; it gets one, and what follows has none.
+    return _Insertion(before.end - 1, f'\\n",{gap}{_quote(added, text)[:-1]}')
+
+
+def _element_of_line(cell: CellSource, index: int) -> int | None:
+    """The string that ends where line `index` ends; -1 for before the first; None where none does."""
+    end = sum(map(len, split_lines(cell.text)[: index + 1]))
+    total = 0
+    for position, literal in enumerate(cell.literals):
+        if total == end:
+            return position - 1
+        total += len(literal.value)
+    return len(cell.literals) - 1 if total == end else None
+
+
+def _gap(cell: CellSource, text: str) -> str:
+    """What stands between the comma and the next string, as the notebook itself has it."""
+    if len(cell.literals) > 1:
+        return text[cell.literals[0].end : cell.literals[1].start].partition(",")[2]
+    return text[text.rindex("[", 0, cell.literals[0].start) + 1 : cell.literals[0].start]
+
+
+def _quote(value: str, text: str) -> str:
+    return json.dumps(value, ensure_ascii=text.isascii())
+
+
+def _escape(value: str, text: str) -> str:
+    return _quote(value, text)[1:-1]
+
+
+def _offset(text: str, start: int, count: int) -> int:
+    """Where `count` characters of a JSON string end that starts (behind its quote) at `start`."""
+    at = start
+    while count > 0:
+        width = 1
+        if text[at] == "\\":
+            width = 6 if text[at + 1] == "u" else 2
+            value = json.loads(f'"{text[at : at + width]}"')
+            # A character beyond the first plane is written as two escapes.
+            if "\ud800" <= value <= "\udbff" and text[at + width : at + width + 2] == "\\u":
+                width *= 2
+        at += width
+        count -= 1
+    return at
+
+
+def _apply(source: bytes, text: str, insertions: list[_Insertion], source_name: str) -> bytes:
+    """Make the insertions, and the comment that lists them.
+
+    Raises:
+        InternalError: undoing them does not give the original.
+    """
+    ordered = sorted(insertions, key=lambda each: each.at)
+    grown = 0
+    spans = []
+    changed = text
+    for at, added in ordered:
+        start = at + grown
+        changed = changed[:start] + added + changed[start:]
+        spans.append(f"{start}-{start + len(added)},")
+        grown += len(added)
+    after = _Script(find_code_cells(changed), source_name)
+    digest = hashlib.sha256(source).hexdigest()
+    probe = after.comment_insertion("#", changed)
+    added_spans = [f"json:{''.join(spans)}{probe.at}"]
+    comment = emit.render_source_comment(source_name, digest, added_spans, had_final_newline=True)
+    insertion = after.comment_insertion(comment, changed)
+    instrumented = (changed[: insertion.at] + insertion.text + changed[insertion.at :]).encode()
+    try:
+        undone = revert_notebook(instrumented, source_name=source_name).original
+    except InstrumentError as error:
+        raise _internal(source_name, str(error)) from error
+    if undone != source:
+        raise _internal(source_name, "undoing does not give the original")
+    return instrumented
+
+
+def _internal(source_name: str, detail: str) -> InternalError:
+    return InternalError(
+        f"the instrumented notebook did not pass its check ({detail}), so nothing is written; this is a mistake of"
+        " this tool: please report it with the notebook",
+        path=source_name,
+    )
+
+
+def _mask(cell: str) -> list[str]:
+    """The lines of a cell with what is not Python replaced, line for line, by what does nothing."""
+    lines = list(split_lines(cell))
+    if not lines or _parses(cell):
+        return lines
+    if (first := cell.lstrip()).startswith("%%"):
+        if not _PYTHON_CELLS.match(first):
+            return [_comment(line) for line in lines]
+        start = next(index for index, line in enumerate(lines) if line.strip())
+        lines[start] = _comment(lines[start])
+    masked: list[str] = []
+    is_continued = False
+    for line in lines:
+        body = line.removesuffix(line_end(line))
+        magic = _MAGIC.fullmatch(body)
+        if is_continued or magic is not None:
+            indent = body[: len(body) - len(body.lstrip())]
+            target = magic["target"] if magic is not None and not is_continued else None
+            if target:
+                masked.append(f"{indent}{target.strip()} None" + line_end(line))
+            else:
+                masked.append(_comment(line) if not indent or is_continued else f"{indent}pass{line_end(line)}")
+            is_continued = body.endswith("\\")
+        else:
+            masked.append(line)
+    return masked
+
+
+def _comment(line: str) -> str:
+    return "#" + line_end(line)
+
+
+def _parses(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""The report for reading: one self-contained page with every change side by side and the reason for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html import escape
+from importlib.resources import files
+from typing import IO, TYPE_CHECKING
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import JsonLexer, PythonLexer
+
+from instrumentor import __version__
+from instrumentor.notebook import is_notebook
+from instrumentor.report.side_by_side import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from instrumentor.report.record import Addition, FileRecord, Site, Summary
+    from instrumentor.report.side_by_side import Row
+
+    Records = Callable[[], Iterator[FileRecord]]
+
+_LIGHT, _DARK = "default", "github-dark"
+_CONFIDENCES = ("certain", "likely", "possible")
+
+
+def render(records: Records, summary: Summary, out: IO[bytes]) -> None:
+    """Write the page: the tree of files that have sites or failed, and a section for each."""
+
+    def write(text: str) -> None:
+        out.write(text.encode("utf-8", "replace"))
+
+    held: Counter[str] = Counter()
+    entries: list[tuple[str, int, bool]] = []
+    for record in records():
+        if _is_shown(record):
+            held.update(site.confidence for site in record.sites)
+            wraps = sum(site.decision == "wrap" for site in record.sites)
+            entries.append((record.path, wraps, record.error is not None))
+    write(_head(summary))
+    write(_sidebar(entries, summary, [each for each in _CONFIDENCES if held[each]]))
+    write("<main>\n")
+    number = 0
+    for record in records():
+        if _is_shown(record):
+            for part in _section(record, number):
+                write(part)
+            number += 1
+    if not number:
+        write('<p class="empty">No file has a site.</p>')
+    write(f"</main>\n<script>\n{_resource('page.js')}</script>\n</body>\n</html>\n")
+
+
+def _is_shown(record: FileRecord) -> bool:
+    return bool(record.sites or record.diff or record.error)
+
+
+def _resource(name: str) -> str:
+    return files("instrumentor.report").joinpath(name).read_text("utf-8")
+
+
+def _head(summary: Summary) -> str:
+    light = HtmlFormatter(style=_LIGHT).get_style_defs("[data-theme=light] .code")
+    dark = HtmlFormatter(style=_DARK).get_style_defs("[data-theme=dark] .code")
+    wrapped = summary.decisions.get("wrap", 0)
+    return (
+        '<!doctype html>\n<html lang="en" data-theme="light">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="generator" content="instrument {escape(__version__)}">\n'
+        f"<title>instrument: {wrapped:,} models in {summary.files:,} files</title>\n"
+        f"<style>\n{light}\n{dark}\n{_resource('page.css')}</style>\n</head>\n<body>\n"
+    )
+
+
+def _sidebar(entries: list[tuple[str, int, bool]], summary: Summary, confidences: list[str]) -> str:
+    counts = [
+        (f"{summary.decisions.get('wrap', 0):,}", "wrapped"),
+        (f"{summary.decisions.get('merged', 0):,}", "merged"),
+        (f"{summary.decisions.get('not wrapped', 0):,}", "not wrapped"),
+        (f"{summary.statuses.get('changed', 0):,} / {summary.files:,}", "files change"),
+    ]
+    if failed := summary.statuses.get("failed", 0):
+        counts.append((f"{failed:,}", "failed"))
+    numbers = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for value, label in counts)
+    boxes = "".join(
+        f'<label><input type="checkbox" name="confidence" value="{each}" checked> {each}</label>'
+        for each in confidences
+    )
+    filters = f'<fieldset id="confidence"><legend>Confidence</legend>{boxes}</fieldset>' if boxes else ""
+    decisions = "".join(
+        f'<label><input type="checkbox" name="decision" value="{value}"{" checked" * on}> {value}</label>'
+        for value, on in (("wrap", True), ("merged", True), ("not wrapped", False))
+    )
+    return (
+        '<aside>\n<header><h1>instrument</h1><button id="theme" title="Light or dark (t)">◐</button>'
+        '<button id="help" title="Keys (?)">?</button></header>\n'
+        f"<dl>{numbers}</dl>\n"
+        '<input id="filter" type="search" placeholder="Filter files and models  ( / )" aria-label="Filter">\n'
+        f'{filters}<fieldset id="decision"><legend>Decision</legend>{decisions}</fieldset>\n'
+        f'<nav id="tree">{_tree(entries)}</nav>\n</aside>\n'
+        '<dialog id="keys"><h2>Keys</h2><dl>'
+        + "".join(
+            f"<dt><kbd>{key}</kbd></dt><dd>{meaning}</dd>"
+            for key, meaning in (
+                ("j / k", "next, previous site"),
+                ("n / p", "next, previous file"),
+                ("o", "open or close the file"),
+                ("/", "filter"),
+                ("t", "light or dark"),
+                ("Esc", "leave the filter, close this"),
+                ("?", "these keys"),
+            )
+        )
+        + "</dl></dialog>\n"
+    )
+
+
+def _tree(entries: list[tuple[str, int, bool]]) -> str:
+    """Folders as nested lists that open and close; the entries come in the order of their paths."""
+    parts: list[str] = ["<ul>"]
+    open_folders: list[str] = []
+    for number, (path, wraps, failed) in enumerate(entries):
+        *folders, name = path.split("/")
+        common = 0
+        while common < min(len(folders), len(open_folders)) and folders[common] == open_folders[common]:
+            common += 1
+        parts.extend("</ul></details></li>" for _ in open_folders[common:])
+        parts.extend(f"<li><details open><summary>{escape(folder) or '/'}</summary><ul>" for folder in folders[common:])
+        open_folders = folders
+        badge = '<b class="failed">!</b>' if failed else f"<b>{wraps}</b>" if wraps else ""
+        parts.append(f'<li><a href="#f{number}" data-file="{number}">{escape(name)} {badge}</a></li>')
+    parts.extend("</ul></details></li>" for _ in open_folders)
+    return "".join((*parts, "</ul>"))
+
+
+def _section(record: FileRecord, number: int) -> Iterator[str]:
+    wraps = sum(site.decision == "wrap" for site in record.sites)
+    said = record.status if record.error is not None else f"{wraps} wrapped"
+    search = " ".join((record.path, *(f"{site.target} {site.object}" for site in record.sites)))
+    yield (
+        f'<section id="f{number}" data-search="{escape(search.lower(), quote=True)}">'
+        f'<details open><summary><h2>{escape(record.path)}</h2><span class="status">{escape(said)}</span></summary>\n'
+    )
+    if record.error is not None:
+        place = "" if record.error.line is None else f"line {record.error.line}: "
+        yield f'<p class="error">{escape(place + record.error.message)}</p>\n'
+    shown = [addition.site for addition in record.additions if addition.site is not None]
+    if record.diff:
+        yield from _diff_table(record, number)
+    rest = [(position, site) for position, site in enumerate(record.sites) if position not in shown]
+    if rest:
+        yield '<table class="sites"><tbody>\n'
+        for _, site in rest:
+            yield _site_row(site, number, anchored=bool(record.diff))
+        yield "</tbody></table>\n"
+    yield "</details></section>\n"
+
+
+def _diff_table(record: FileRecord, number: int) -> Iterator[str]:
+    rows = rows_of(record)
+    by_line: dict[int, list[Addition]] = {}
+    for addition in record.additions:
+        by_line.setdefault(addition.line, []).append(addition)
+    old_code = _highlight([row.old_text for row in rows], record.path)
+    new_code = _highlight([row.new_text for row in rows], record.path)
+    yield '<table class="diff code"><colgroup><col class="n"><col><col class="n"><col></colgroup><tbody>\n'
+    for row, old, new in zip(rows, old_code, new_code, strict=True):
+        yield _diff_row(row, old, new, number)
+        for addition in by_line.get(row.new or 0, []):
+            if addition.site is not None:
+                yield _reason_row(record.sites[addition.site], number)
+    yield "</tbody></table>\n"
+
+
+def _diff_row(row: Row, old: str, new: str, number: int) -> str:
+    if row.kind == "gap":
+        return '<tr class="gap"><td colspan="4"></td></tr>\n'
+    anchor = f' id="f{number}-l{row.old}"' if row.old is not None else ""
+    return (
+        f'<tr class="{row.kind}"{anchor}><td class="n">{row.old or ""}</td><td class="old">{old}</td>'
+        f'<td class="n">{row.new or ""}</td><td class="new">{new}</td></tr>\n'
+    )
+
+
+def _reason_row(site: Site, number: int) -> str:
+    return (
+        f'<tr class="why site" tabindex="-1" {_data(site)}><td colspan="2"></td><td class="n"></td>'
+        f"<td>{_explanation(site, number, anchored=True)}</td></tr>\n"
+    )
+
+
+def _site_row(site: Site, number: int, *, anchored: bool) -> str:
+    line = f"cell {site.cell}, line {site.line}" if site.cell is not None else _line_link(site.line, number, anchored)
+    return (
+        f'<tr class="site" tabindex="-1" {_data(site)}><td class="place">{line}</td>'
+        f"<td><code>{escape(site.target)}</code></td><td>{_explanation(site, number, anchored=anchored)}</td></tr>\n"
+    )
+
+
+def _data(site: Site) -> str:
+    return f'data-decision="{site.decision}" data-confidence="{site.confidence}"'
+
+
+def _explanation(site: Site, number: int, *, anchored: bool) -> str:
+    badge = f'<span class="badge {site.confidence}">{site.confidence}</span> '
+    verdict = f'<span class="decision">{site.decision}</span> {badge}<code>{escape(site.object)}</code>'
+    parts = [verdict, f' <span class="reason">{escape(site.reason)}</span>']
+    if site.wrapped_at is not None:
+        parts.append(f' <span class="alias">proxy: {_line_link(site.wrapped_at, number, anchored)}</span>')
+    if site.aliases:
+        links = ", ".join(
+            f"<code>{escape(alias.name)}</code> {_line_link(alias.line, number, anchored)}" for alias in site.aliases
+        )
+        parts.append(f' <span class="alias">also {links}</span>')
+    return "".join(parts)
+
+
+def _line_link(line: int, number: int, anchored: bool) -> str:
+    return f'<a href="#f{number}-l{line}">line {line}</a>' if anchored else f"line {line}"
+
+
+def _highlight(lines: list[str], path: str) -> list[str]:
+    """Colour lines as one text: what spans lines is coloured as far as the lines follow one another."""
+    lexer = (
+        JsonLexer(stripnl=False, ensurenl=False) if is_notebook(path) else PythonLexer(stripnl=False, ensurenl=False)
+    )
+    # Pygments takes "\r" and form feeds for line ends, which here they are not.
+    text = "\n".join(line.rstrip("\r").replace("\r", "␍").replace("\f", "␌") for line in lines)
+    coloured: str = highlight(text, lexer, HtmlFormatter(nowrap=True))
+    found = coloured.split("\n")
+    # A span that goes on over a line's end would tear the table's cells apart; pygments closes spans at line ends.
+    return [*found, *[""] * len(lines)][: len(lines)]

@@ -1,0 +1,50 @@
+"""The report for programs: one JSON document, see `record.Document`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from instrumentor.errors import ReportError
+from instrumentor.report.record import VERSION, Document, Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from instrumentor.report.record import FileRecord, Summary
+
+
+def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: IO[bytes]) -> None:
+    """Write the document, one file to a line."""
+    encode = msgspec.json.encode
+    out.write(b'{\n"version": %d,\n"tool": %s,\n"files": [' % (VERSION, encode(Tool())))
+    for position, record in enumerate(records()):
+        out.write((b",\n" if position else b"\n") + encode(record))
+    out.write(b'\n],\n"summary": %s\n}\n' % encode(summary))
+
+
+def read(path: str) -> Document:
+    """Read a report back.
+
+    Raises:
+        ReportError: it cannot be read, or is no report of this version.
+    """
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=Document)
+    except OSError as error:
+        raise ReportError(f"cannot be read ({error.strerror})", path=path) from None
+    except msgspec.MsgspecError as error:
+        raise ReportError(
+            f"is no report that this version reads ({error}); name .json files that `instrument --report` wrote",
+            path=path,
+        ) from None
+
+
+def schema() -> bytes:
+    """The JSON schema of the document, as it lies in docs/report.schema.json."""
+    described = msgspec.json.schema(Document)
+    described["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    described["title"] = f"Report of `instrument`, version {VERSION}"
+    return msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n"

@@ -1,0 +1,301 @@
+"""What a report says of a file: plain data, the same for every kind of report.
+
+`Document` is what `--report FILE.json` holds and `docs/report.schema.json` describes. A change that takes something
+away or gives it another meaning needs another `VERSION`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from instrumentor import __version__, emit
+from instrumentor.notebook import is_notebook
+from instrumentor.report.diff import source_encoding, unified_diff
+from instrumentor.settings import Confidence  # noqa: TC001 - msgspec resolves the fields' types
+from instrumentor.source_text import decode
+from instrumentor.undo import read_source_comment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from instrumentor.decide import Decision
+    from instrumentor.work import Outcome, Task
+
+VERSION = 1
+
+Verdict = Literal["wrap", "merged", "not wrapped"]
+
+
+class Alias(msgspec.Struct, frozen=True):
+    """Another name of an object, and the line that binds it."""
+
+    name: str
+    line: int
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One place where a model comes into being or is bound again, in the lines of the original.
+
+    Attributes:
+        line: from 1; within the cell for a notebook.
+        column: from 1, in characters.
+        cell: for a notebook, the cell from 1.
+        target: what holds the object, as the script spells it.
+        object: the class or factory as resolved.
+        decision: what happens there.
+        reason: why, in words.
+        code: why, as a word.
+        wrapped_at: for "merged", the line of the site whose proxy covers this object.
+        relation: for "merged", how the object relates to the proxied one.
+        confidence: how sure that is.
+        aliases: later names of the same object.
+        alternatives: for "merged", further lines whose proxy may cover the object.
+        class_names: the classes that the object may have.
+        read_at: where the first of them was read; empty where only its use tells.
+        identity: sites with one identity are about one object; None where it is not surely one.
+    """
+
+    line: int
+    column: int
+    target: str
+    object: str
+    decision: Verdict
+    reason: str
+    code: str
+    cell: int | None = None
+    wrapped_at: int | None = None
+    relation: str | None = None
+    confidence: Confidence
+    aliases: tuple[Alias, ...] = ()
+    alternatives: tuple[int, ...] = ()
+    class_names: tuple[str, ...] = ()
+    read_at: str = ""
+    identity: str | None = None
+
+
+class Addition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something added to a script.
+
+    Attributes:
+        line: the line of the instrumented script, from 1.
+        text: what was added, without its line end.
+        column: where in the line, from 1; None for a line of its own.
+        site: the position in `sites` of the one it was added for; None for the import and the source comment.
+    """
+
+    line: int
+    text: str
+    column: int | None = None
+    site: int | None = None
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """A line of the original that a site or an alias stands on, for readers of the diff."""
+
+    line: int
+    text: str
+
+
+class Error(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a file could not be processed."""
+
+    message: str
+    line: int | None = None
+    column: int | None = None
+
+
+class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file.
+
+    Attributes:
+        path: as the user would type it, with `/`.
+        status: what became of it.
+        digest: BLAKE2b of its bytes (16 bytes, in hex); empty where it could not be read.
+        lines: how many lines it has.
+        written_to: where the result went; None where nothing was written.
+        sites: every decision, in the order of their lines.
+        additions: what was added; empty for notebooks.
+        diff: what changes, as a unified diff.
+        quotes: the lines that sites and aliases stand on, which the diff may not show; empty for notebooks.
+        error: what went wrong.
+    """
+
+    path: str
+    status: Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]
+    digest: str = ""
+    lines: int = 0
+    written_to: str | None = None
+    sites: tuple[Site, ...] = ()
+    additions: tuple[Addition, ...] = ()
+    diff: str = ""
+    quotes: tuple[Quote, ...] = ()
+    error: Error | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts over all files.
+
+    Attributes:
+        files: how many were looked at.
+        lines: of them all.
+        statuses: files by status.
+        decisions: sites by decision.
+        codes: sites by the code of their reason.
+    """
+
+    files: int
+    lines: int
+    statuses: dict[str, int]
+    decisions: dict[str, int]
+    codes: dict[str, int]
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """What made a report."""
+
+    name: str = "instrument"
+    version: str = __version__
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole report.
+
+    Attributes:
+        version: of this format.
+        tool: what made it.
+        files: every file, in the order in which they were found.
+        summary: counts.
+    """
+
+    version: Literal[1]
+    tool: Tool
+    files: tuple[FileRecord, ...]
+    summary: Summary
+
+
+def record_file(task: Task, outcome: Outcome, *, written_to: str | None, diff_to: str) -> FileRecord:
+    """Say in a record what became of a task.
+
+    Args:
+        task: what was to be done.
+        outcome: what was done, with the bytes where it changes.
+        written_to: where the result went.
+        diff_to: the path that the diff names for the result.
+    """
+    sites = tuple(_record_site(decision, outcome.cells) for decision in outcome.decisions)
+    failure = outcome.failure
+    diff = ""
+    if outcome.original is not None and outcome.result is not None:
+        encoding = "utf-8" if is_notebook(task.shown) else source_encoding(outcome.original)
+        exact = unified_diff(outcome.original, outcome.result, from_name=task.shown, to_name=diff_to)
+        diff = exact.decode(encoding, errors="replace")
+    return FileRecord(
+        path=_portable(task.shown),
+        status=outcome.status,
+        digest=(outcome.source.digest or b"").hex(),
+        lines=outcome.lines,
+        written_to=written_to and _portable(written_to),
+        sites=sites,
+        additions=_record_additions(task, outcome, sites),
+        diff=diff,
+        quotes=_record_quotes(task, outcome, sites),
+        error=None if failure is None else Error(message=failure.message, line=failure.line, column=failure.column),
+    )
+
+
+def summarize(records: Iterable[FileRecord]) -> Summary:
+    """Count over all records."""
+    files = lines = 0
+    statuses: Counter[str] = Counter()
+    decisions: Counter[str] = Counter()
+    codes: Counter[str] = Counter()
+    for record in records:
+        files += 1
+        lines += record.lines
+        statuses[record.status] += 1
+        decisions.update(site.decision for site in record.sites)
+        codes.update(site.code for site in record.sites)
+    ordered = [dict(counts.most_common()) for counts in (statuses, decisions, codes)]
+    return Summary(files=files, lines=lines, statuses=ordered[0], decisions=ordered[1], codes=ordered[2])
+
+
+def _portable(path: str) -> str:
+    return path.replace("\\", "/").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _record_site(decision: Decision, cells: tuple[tuple[int, int], ...]) -> Site:
+    cell, line = place_in_cells(decision.line, cells)
+    return Site(
+        line=line,
+        column=decision.column + 1,
+        cell=cell,
+        target=decision.target,
+        object=decision.object,
+        decision=decision.verdict,
+        reason=decision.reason,
+        code=decision.reason_code,
+        wrapped_at=decision.wrapped_at,
+        relation=decision.relation,
+        confidence=decision.confidence,
+        aliases=tuple(Alias(name, line) for name, line in decision.aliases),
+        alternatives=decision.alternatives,
+        class_names=decision.class_names,
+        read_at=decision.read_at,
+        identity=decision.identity,
+    )
+
+
+def place_in_cells(line: int, cells: tuple[tuple[int, int], ...]) -> tuple[int | None, int]:
+    """The cell and the line in it for a line of a notebook's code; no cell and the line itself for a script."""
+    for start, number in reversed(cells):
+        if start <= line:
+            return number, line - start + 1
+    return None, line
+
+
+def _record_additions(task: Task, outcome: Outcome, sites: tuple[Site, ...]) -> tuple[Addition, ...]:
+    if outcome.result is None or task.goal == "revert" or is_notebook(task.shown):
+        return ()
+    text = decode(outcome.result, source_name=task.name)
+    comment = read_source_comment(text)
+    if comment is None:
+        return ()
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for number, start, end in comment.spans:
+        spans.setdefault(number, []).append((start, end))
+    wraps = [(position, site) for position, site in enumerate(sites) if site.decision == "wrap"]
+    found = []
+    original = 0
+    for number, line in enumerate(text.lines, start=1):
+        if number == len(text.lines):
+            found.append(Addition(line=number, text=line.rstrip("\r\n")))
+        elif number in comment.lines:
+            added = line.strip()
+            found.append(Addition(line=number, text=line.rstrip("\r\n"), site=_site_of(added, original, wraps)))
+        else:
+            original += 1
+            for start, end in spans.get(number, ()):
+                site = _site_of(line[start:end], original, wraps)
+                found.append(Addition(line=number, text=line[start:end], column=start + 1, site=site))
+    return tuple(found)
+
+
+def _record_quotes(task: Task, outcome: Outcome, sites: tuple[Site, ...]) -> tuple[Quote, ...]:
+    if outcome.original is None or task.goal == "revert" or is_notebook(task.shown):
+        return ()
+    lines = decode(outcome.original, source_name=task.name).lines
+    wanted = {line for site in sites for line in (site.line, *(alias.line for alias in site.aliases))}
+    return tuple(Quote(line, lines[line - 1].rstrip("\r\n")) for line in sorted(wanted) if line <= len(lines))
+
+
+def _site_of(added: str, line: int, wraps: list[tuple[int, Site]]) -> int | None:
+    """The site that a text was added for: of those before it, the last that goes by its name, or the last."""
+    if emit.RUNTIME_MODULE in added:
+        return None
+    before = [(position, site) for position, site in wraps if site.line <= line]
+    named = [position for position, site in before if added.startswith(f"{site.target} = ")]
+    candidates = named or [position for position, _ in before]
+    return candidates[-1] if candidates else None

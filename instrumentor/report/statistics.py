@@ -1,0 +1,52 @@
+"""Sites by decision and reason, counted over all files."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from instrumentor.report.terminal import encoding_of, uses_color
+
+if TYPE_CHECKING:
+    from instrumentor.report.record import Summary
+
+# What each code says, in the plural.
+MEANINGS = {
+    "constructed": "models made by a class or function that is known to make them",
+    "copied": "copies of models, with parameters of their own",
+    "used-as-module": "objects that are used as only models are",
+    "merged": "names of a model that has its proxy elsewhere",
+    "submodule": "parts of a model, which its proxy reaches",
+    "no-params": "modules without parameters",
+    "not-module": "objects that are no modules",
+    "temporary": "models that are gone with the statement that makes them",
+    "derived": "other views of a model's parameters",
+    "absorbed": "models that a wrapper around them stands for",
+    "returned": "models that their caller gets, and wraps",
+    "proxied": "models that the script itself puts under a proxy",
+    "deselected": "models left out by --select or --skip",
+    "suppressed": "models that a comment excludes",
+}
+_VERDICTS = ("wrap", "merged", "not wrapped")
+
+
+def render_statistics(summary: Summary, stream: TextIO) -> bytes:
+    """Lay the counts out for `stream`, without writing to it."""
+    target = io.BytesIO()
+    text = io.TextIOWrapper(target, encoding=encoding_of(stream), errors="backslashreplace", newline="\n")
+    console = Console(file=text, force_terminal=uses_color(stream), highlight=False, markup=False, width=110)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("Sites", justify="right")
+    table.add_column("Reason")
+    table.add_column("")
+    for code, number in summary.codes.items():
+        table.add_row(f"{number:,}", code, MEANINGS.get(code, ""))
+    decided = ", ".join(f"{summary.decisions.get(verdict, 0):,} {verdict}" for verdict in _VERDICTS)
+    console.print(table)
+    console.print(f"{sum(summary.decisions.values()):,} sites in {summary.files:,} files: {decided}")
+    text.flush()
+    return b"".join(line.rstrip() + b"\n" for line in target.getvalue().splitlines())

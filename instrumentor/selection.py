@@ -1,0 +1,258 @@
+"""Arguments to files: which scripts of a tree are looked at."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import hashlib
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from instrumentor.errors import StubFileError, UnreadableFileError
+from instrumentor.ignore_rules import GitIgnore, PatternSet, read_git_ignore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from instrumentor.errors import InstrumentError
+
+STANDARD_STREAM = "-"
+DEFAULT_INCLUDE = ("*.py", "*.ipynb")
+# What ruff and black leave out between them.
+DEFAULT_EXCLUDE = (
+    ".bzr",
+    ".direnv",
+    ".eggs",
+    ".git",
+    ".git-rewrite",
+    ".hg",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".nox",
+    ".pants.d",
+    ".pyenv",
+    ".pytest_cache",
+    ".pytype",
+    ".ruff_cache",
+    ".svn",
+    ".tox",
+    ".venv",
+    ".vscode",
+    "__pycache__",
+    "__pypackages__",
+    "_build",
+    "buck-out",
+    "build",
+    "dist",
+    "node_modules",
+    "site-packages",
+    "venv",
+)
+_STUB = ".pyi"
+_GLOB_CHARACTERS = frozenset("*?[")
+
+
+class Patterns(NamedTuple):
+    """Gitignore patterns, and the directory that those with a slash are relative to."""
+
+    texts: tuple[str, ...]
+    base: str = ""
+
+
+_INCLUDED, _EXCLUDED = Patterns(DEFAULT_INCLUDE), Patterns(DEFAULT_EXCLUDE)
+
+
+@dataclass(frozen=True)
+class SelectionRules:
+    """Which files of a directory are taken.
+
+    Attributes:
+        include: what is taken.
+        exclude: what is left out, files and whole directories; wins over `include`.
+        respect_gitignore: whether what git ignores is left out.
+        force_exclude: whether the exclusions hold for files given by name too.
+    """
+
+    include: Patterns = _INCLUDED
+    exclude: tuple[Patterns, ...] = (_EXCLUDED,)
+    respect_gitignore: bool = True
+    force_exclude: bool = False
+
+
+class Found(NamedTuple):
+    """One file to look at.
+
+    Attributes:
+        shown: its path as the user would type it.
+        root: the directory argument it was found in; None where it was given by name.
+    """
+
+    shown: str
+    root: str | None
+
+    @property
+    def relative(self) -> str:
+        """Its path within the root with `/`; the whole path where it was given by name."""
+        path = self.shown if self.root is None else os.path.relpath(self.shown, self.root)
+        return path.replace(os.sep, "/").removeprefix("./")
+
+
+def expand_globs(arguments: Iterable[str]) -> Iterator[str]:
+    """Expand what a shell would have: a quoted `'zoo/**/train_*.py'`; what exists under that very name stays."""
+    for argument in arguments:
+        if argument == STANDARD_STREAM or not _GLOB_CHARACTERS.intersection(argument) or Path(argument).exists():
+            yield argument
+            continue
+        matches = sorted(glob.iglob(argument, recursive=True))  # noqa: PTH207 - Path.glob wants a base directory
+        yield from (match for match in matches if not match.endswith(_STUB)) if matches else (argument,)
+
+
+def is_in_shard(found: Found, index: int, count: int) -> bool:
+    """Whether a file belongs to part `index` (from 1) of `count`: by its relative path alone, on every machine."""
+    digest = hashlib.blake2b(found.relative.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % count == index - 1
+
+
+def select_files(
+    arguments: Sequence[str],
+    rules_for: Callable[[str], SelectionRules],
+    *,
+    report: Callable[[InstrumentError], None],
+) -> Iterator[Found]:
+    """Find the files that the arguments mean, each once.
+
+    A directory is walked, its entries in the order of their names; links to directories are not followed, as git
+    does not, so that none leads in a circle or out of the tree; links to files are. Files given by name are always
+    taken.
+
+    Args:
+        arguments: files, directories, globs, and `-` for standard input.
+        rules_for: gives the rules of a directory; asked once for each.
+        report: called for what cannot be taken: a stub given by name, a directory that cannot be listed.
+    """
+    expanded = list(dict.fromkeys(expand_globs(arguments)))
+    roots = [argument for argument in expanded if argument != STANDARD_STREAM and os.path.isdir(argument)]  # noqa: PTH112
+    walkable = frozenset(roots)
+    # Files given by name come at their own place, and not again in a walk. Beside them only what lies in roots that
+    # overlap can come up twice: the million paths of one tree need not be remembered.
+    named = {_identity(argument) for argument in expanded if argument not in walkable}
+    seen: set[str] | None = set() if _has_overlap(roots) else None
+    walker = _Walker(rules_for, report)
+    yielded: set[str] = set()
+    for argument in expanded:
+        if argument in walkable:
+            for shown in walker.walk(argument):
+                key = _identity(shown) if named or seen is not None else ""
+                if key in named or (seen is not None and key in seen):
+                    continue
+                if seen is not None:
+                    seen.add(key)
+                yield Found(shown, argument)
+            continue
+        key = _identity(argument)
+        if key in yielded:
+            continue
+        yielded.add(key)
+        if argument.endswith(_STUB):
+            report(StubFileError("is a stub, which nothing ever runs; name the .py file beside it", path=argument))
+        elif argument == STANDARD_STREAM or not _is_force_excluded(argument, rules_for):
+            yield Found(argument, None)
+
+
+class _Walker:
+    """Walks directories; keeps only what the way down to the current one needs."""
+
+    def __init__(self, rules_for: Callable[[str], SelectionRules], report: Callable[[InstrumentError], None]) -> None:
+        self._rules_for = rules_for
+        self._report = report
+
+    def walk(self, root: str) -> Iterator[str]:
+        """The selected files below `root`, whose own name no rule is asked about: it was given."""
+        # An explicit stack: trees nest deeper than Python's own. Entries are put on it last one first.
+        absolute = os.path.abspath(root)  # noqa: PTH100
+        pending: list[tuple[str, str, bool, _Level | None]] = [(root, absolute, True, None)]
+        while pending:
+            shown, path, is_directory, level = pending.pop()
+            if not is_directory:
+                yield shown
+                continue
+            below = self._level(shown, path, level)
+            for entry in reversed(self._list(shown)):
+                entry_path = os.path.join(path, entry.name)  # noqa: PTH118
+                if (kind := below.judge(entry, entry_path)) is not None:
+                    entry_shown = entry.name if shown == "." else os.path.join(shown, entry.name)  # noqa: PTH118
+                    pending.append((entry_shown, entry_path, kind, below))
+
+    def _level(self, shown: str, path: str, above: _Level | None) -> _Level:
+        rules = self._rules_for(shown)
+        if above is not None and above.rules is rules:
+            ignore = above.ignore.enter(path) if above.ignore is not None else None
+            return _Level(rules, above.include, above.exclude, ignore)
+        ignore = read_git_ignore(path) if rules.respect_gitignore else None
+        return _Level(rules, PatternSet(*rules.include), _compile_exclusions(rules), ignore)
+
+    def _list(self, shown: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(shown) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            reason = error.strerror or errno.errorcode.get(error.errno or 0, "unreadable")
+            self._report(UnreadableFileError(f"cannot be listed ({reason}); the files in it are left out", path=shown))
+            return []
+
+
+@dataclass(frozen=True)
+class _Level:
+    """What holds in one directory."""
+
+    rules: SelectionRules
+    include: PatternSet
+    exclude: tuple[PatternSet, ...]
+    ignore: GitIgnore | None
+
+    def judge(self, entry: os.DirEntry[str], path: str) -> bool | None:
+        """Whether an entry is a directory to walk (True) or a file to take (False); None for neither."""
+        is_directory = entry.is_dir(follow_symlinks=False)
+        if not is_directory and (entry.name.endswith(_STUB) or not self.include.matches(path, is_directory=False)):
+            return None
+        if any(each.matches(path, is_directory=is_directory) for each in self.exclude):
+            return None
+        if self.ignore is not None and self.ignore.ignores(path, is_directory=is_directory):
+            return None
+        if is_directory:
+            return True
+        # What is behind a link counts: a broken one, one to a directory, or a pipe named x.py is no script.
+        return False if entry.is_file() else None
+
+
+def _identity(argument: str) -> str:
+    return argument if argument == STANDARD_STREAM else os.path.abspath(argument)  # noqa: PTH100
+
+
+def _has_overlap(roots: Sequence[str]) -> bool:
+    paths = sorted(os.path.abspath(root) + os.sep for root in roots)  # noqa: PTH100
+    return any(later.startswith(earlier) for earlier, later in pairwise(paths))
+
+
+def _compile_exclusions(rules: SelectionRules) -> tuple[PatternSet, ...]:
+    return tuple(PatternSet(*patterns) for patterns in rules.exclude)
+
+
+def _is_force_excluded(shown: str, rules_for: Callable[[str], SelectionRules]) -> bool:
+    """Whether the rules leave out a file given by name, or a directory on the way to it."""
+    rules = rules_for(os.path.dirname(shown))  # noqa: PTH120
+    if not rules.force_exclude:
+        return False
+    path = Path(os.path.abspath(shown))  # noqa: PTH100
+    bases = [Path(os.path.abspath(patterns.base)) for patterns in rules.exclude]  # noqa: PTH100
+    for each in (path, *path.parents):
+        is_directory = each is not path
+        for exclude, base in zip(_compile_exclusions(rules), bases, strict=True):
+            if base in each.parents and exclude.matches(str(each), is_directory=is_directory):
+                return True
+        if rules.respect_gitignore and read_git_ignore(str(each.parent)).ignores(str(each), is_directory=is_directory):
+            return True
+    return False

@@ -1,0 +1,292 @@
+"""The unit of work: one script, from its bytes to what is to be written.
+
+Nothing here writes, keeps anything between scripts or depends on where it runs: tasks and outcomes are plain values
+that cross to other processes and machines, and the same task gives the same outcome everywhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import time
+import traceback
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from instrumentor import files
+from instrumentor.decide import Decision  # noqa: TC001 - the cache resolves the fields' types
+from instrumentor.errors import InstrumentError
+from instrumentor.instrument import instrument_source, revert_source
+from instrumentor.notebook import instrument_notebook, is_notebook, revert_notebook
+from instrumentor.prefilter import may_hold_site
+from instrumentor.resolve.units import Sources
+from instrumentor.search_path import Libraries, Packages, import_roots
+from instrumentor.settings import Settings  # noqa: TC001 - as above
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from instrumentor.files import Script
+
+Goal = Literal["instrument", "explain", "revert"]
+Status = Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]
+
+# Source bytes whose trees may lie about before the cyclic garbage is collected; a tree takes some 60 times its source.
+_COLLECT_AFTER_BYTES = 400_000
+# File systems keep time in steps of up to two seconds: a file written just now may be written again within one.
+_SETTLED_NS = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """One script to process.
+
+    Attributes:
+        path: where it lies, absolute.
+        shown: its path as the user would type it, for messages.
+        name: what its source comment is to record.
+        settings: what the user asked for.
+        goal: "instrument"; "explain" for decisions about the original where it is instrumented already; "revert".
+        root: the directory it was found in; None where it was given by name.
+        packages: where the packages that it imports are installed.
+        modules_cache: the folder in which what is read of them is kept; None to keep nothing.
+    """
+
+    path: str
+    shown: str
+    name: str
+    settings: Settings
+    goal: Goal = "instrument"
+    root: str | None = None
+    packages: Packages = field(default_factory=Packages)
+    modules_cache: str | None = None
+
+    @property
+    def was_found(self) -> bool:
+        """Whether it was found in a directory, not given by name.
+
+        Then it is not parsed where its bytes show that it can hold no site, and what was never instrumented is no
+        mistake in a revert.
+        """
+        return self.root is not None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a script could not be processed.
+
+    Attributes:
+        text: the line to print, with path, line and column where they are known.
+        message: the same without them.
+        line: from 1.
+        column: from 1.
+        trace: the traceback, for a mistake of this tool's own.
+    """
+
+    text: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    trace: str | None = None
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file as it was when it was read.
+
+    Attributes:
+        path: where it lies.
+        digest: of its content; None where there was no such file.
+        modified_ns: its time of modification; -1 if it may change once more without another time showing it.
+        size: in bytes.
+    """
+
+    path: str
+    digest: bytes | None
+    modified_ns: int = -1
+    size: int = -1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What processing one script gave.
+
+    Attributes:
+        status: what became of it.
+        source: the script as it was read.
+        result_digest: of the bytes to write; empty where there are none.
+        lines: how many lines it has.
+        decisions: every site with its verdict and reason.
+        original: the script's bytes, where it changes.
+        result: the bytes to write, where it changes.
+        recorded_source: for a revert, what the source comment calls the original.
+        cells: for a notebook, the first line of each of its code cells in the numbering of `decisions`, with the
+            cell's number from 1.
+        failure: what went wrong.
+        dependencies: the other files that were looked at.
+    """
+
+    status: Status
+    source: FileState
+    result_digest: bytes = b""
+    lines: int = 0
+    decisions: tuple[Decision, ...] = ()
+    original: bytes | None = None
+    result: bytes | None = None
+    recorded_source: str = ""
+    cells: tuple[tuple[int, int], ...] = ()
+    failure: Failure | None = None
+    dependencies: tuple[FileState, ...] = ()
+
+
+def digest_of(content: bytes) -> bytes:
+    """The digest by which contents are compared."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def stat_file(path: str) -> tuple[int, int] | None:
+    """The time of modification in ns, and the size in bytes; None where there is no file."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - the million of them count
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def process_batch(tasks: Sequence[Task]) -> list[Outcome]:
+    """Process several scripts, one after the other; a failure in one is its outcome, and stops no other.
+
+    Trees are cyclic garbage, and looking for it anew with every few hundred objects costs a quarter of the time.
+    So it is collected between scripts only, often enough that memory stays flat.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    outcomes = []
+    libraries = Libraries()
+    uncollected = 0
+    try:
+        for task in tasks:
+            outcome = process(task, libraries)
+            outcomes.append(outcome)
+            uncollected += len(outcome.original or b"") + 40 * outcome.lines
+            if uncollected > _COLLECT_AFTER_BYTES:
+                gc.collect()
+                uncollected = 0
+    finally:
+        if was_enabled:
+            gc.enable()
+    return outcomes
+
+
+def process(task: Task, libraries: Libraries | None = None) -> Outcome:
+    """Read and process one script; `libraries` remembers what was read for others."""
+    state = _settled_state(task.path)
+    try:
+        script = files.read_script(task.path, shown=task.shown)
+    except InstrumentError as error:
+        return Outcome("failed", FileState(task.path, None), failure=_describe(error))
+    return process_script(script, task, state, libraries)
+
+
+def process_script(
+    script: Script, task: Task, state: tuple[int, int] = (-1, -1), libraries: Libraries | None = None
+) -> Outcome:
+    """Process one script whose bytes are at hand, such as standard input."""
+    content = script.content
+    recorder = _Recorder(script)
+    source = FileState(task.path, digest_of(content), *state)
+    common = Outcome("unchanged", source, lines=content.count(b"\n"))
+    try:
+        if task.goal == "revert":
+            return _revert(content, task, common)
+        if task.was_found and not is_notebook(task.shown) and not may_hold_site(content, task.settings):
+            return common
+        sources = Sources(
+            recorder.read,
+            import_roots(files.project_directory(script)),
+            (libraries or Libraries()).at(task.packages.folders, task.modules_cache),
+        )
+        return replace(_instrument(content, task, common, sources), dependencies=recorder.dependencies())
+    except InstrumentError as error:
+        if error.path is not None and error.path.startswith(task.name):
+            # The core knows the script by what the source comment records; a notebook's cell may follow.
+            error.path = task.shown + error.path[len(task.name) :]
+        failure = _describe(error)
+    except Exception as error:  # noqa: BLE001 - the edge: a bug met in one script must not keep the others waiting
+        message = (
+            f"internal error, the file was left as it is ({type(error).__name__}: {error});"
+            " please report it, with what --verbose says"
+        )
+        failure = Failure(f"{task.shown}: {message}", message, trace=traceback.format_exc())
+    return replace(common, status="failed", failure=failure, dependencies=recorder.dependencies())
+
+
+def _instrument(content: bytes, task: Task, common: Outcome, sources: Sources) -> Outcome:
+    transform = instrument_notebook if is_notebook(task.shown) else instrument_source
+    result = transform(content, task.settings, source_name=task.name, sources=sources)
+    decisions, cells = result.decisions, getattr(result, "cells", ())
+    if result.already_instrumented:
+        if task.goal == "explain":
+            # The decisions are about the original; its lines are also what a trace speaks of.
+            original = _undo(content, task)[0]
+            about = transform(original, task.settings, source_name=task.name, sources=sources)
+            decisions, cells = about.decisions, getattr(about, "cells", ())
+        return replace(common, status="already instrumented", decisions=decisions, cells=cells)
+    if not result.changed:
+        return replace(common, decisions=decisions, cells=cells)
+    return _changed(common, content, result.instrumented, decisions=decisions, cells=cells)
+
+
+def _revert(content: bytes, task: Task, common: Outcome) -> Outcome:
+    if task.was_found and b"# instrument: " not in content:
+        return replace(common, status="not instrumented")
+    original, recorded = _undo(content, task)
+    return _changed(common, content, original, recorded_source=recorded)
+
+
+def _undo(content: bytes, task: Task) -> tuple[bytes, str]:
+    undo = revert_notebook if is_notebook(task.shown) else revert_source
+    reverted = undo(content, source_name=task.name)
+    return reverted.original, reverted.recorded_source
+
+
+def _changed(common: Outcome, original: bytes, result: bytes, **more: object) -> Outcome:
+    return replace(
+        common,
+        status="changed",
+        original=original,
+        result=result,
+        result_digest=digest_of(result),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _describe(error: InstrumentError) -> Failure:
+    return Failure(str(error), error.message, error.line, error.column)
+
+
+def _settled_state(path: str) -> tuple[int, int]:
+    """The time and size of a file that is about to be read; (-1, -1) if that may not tell it from a later one."""
+    state = stat_file(path)
+    is_settled = state is not None and abs(time.time_ns() - state[0]) > _SETTLED_NS
+    return state if state is not None and is_settled else (-1, -1)
+
+
+class _Recorder:
+    """Reads a project's other files, and remembers which."""
+
+    def __init__(self, script: Script) -> None:
+        self._read = files.read_siblings(script)
+        self._directory = str(files.project_directory(script))
+        self._seen: dict[str, FileState] = {}
+
+    def read(self, relative: str) -> bytes | None:
+        path = os.path.join(self._directory, relative)  # noqa: PTH118
+        state = _settled_state(path)
+        content = self._read(relative)
+        self._seen[path] = FileState(path, None) if content is None else FileState(path, digest_of(content), *state)
+        return content
+
+    def dependencies(self) -> tuple[FileState, ...]:
+        return tuple(self._seen.values())

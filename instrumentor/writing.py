@@ -1,0 +1,221 @@
+"""Puts results where they belong: beside the scripts, into a directory, into a mirror of the tree, or in place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from instrumentor import emit, files
+from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
+from instrumentor.instrument import revert_source
+from instrumentor.messages import describe_models, describe_nothing
+from instrumentor.notebook import is_notebook, revert_notebook
+from instrumentor.work import digest_of
+
+if TYPE_CHECKING:
+    from instrumentor.files import Script
+    from instrumentor.mirror import Mirror
+    from instrumentor.work import Outcome, Task
+
+_STDOUT_NAME = "standard output"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one script, before anything is written.
+
+    Attributes:
+        script: the script; its content only where it changes.
+        content: its new bytes; None where they are known to be at the target already.
+        target: where they go; None for standard output.
+        in_place: the target is the script, on purpose.
+        done: what is said when they are written, after `a.py -> b.py: `.
+        there_already: what is said when the target holds them already.
+        would: what is said when they are not, after `a.py: `.
+    """
+
+    script: Script
+    content: bytes | None
+    target: Path | None
+    in_place: bool
+    done: str
+    there_already: str
+    would: str
+
+    @property
+    def shown_target(self) -> str:
+        """The path that a diff names for the result."""
+        return self.script.shown if self.target is None or self.in_place else str(self.target)
+
+    def where(self) -> str:
+        """The script, and where its result goes: `a.py -> b.py`."""
+        if self.in_place:
+            return self.script.shown
+        return f"{self.script.shown} -> {_STDOUT_NAME if self.target is None else self.target}"
+
+
+class Writer:
+    """Decides for each outcome where its bytes go, and writes them there; one for a whole run."""
+
+    def __init__(
+        self, *, output: str | None, in_place: bool, force: bool, patches: bool, mirror: Mirror | None
+    ) -> None:
+        """Take what the user asked for.
+
+        Args:
+            output: a file, a directory or `-`; None for the default.
+            in_place: replace the scripts themselves.
+            force: replace whatever is in the way.
+            patches: nothing is written, and a file found in a directory is compared with itself.
+            mirror: the tree that files found in directories go to.
+        """
+        self._output = output
+        self._in_place = in_place
+        self._force = force
+        self._patches = patches
+        self.mirror = mirror
+        self._written: dict[str, str] = {}
+
+    def change_of(self, script: Script, task: Task, outcome: Outcome) -> Change:
+        """What an outcome that changes its script is to become.
+
+        Raises:
+            UnnamedOriginalError: for a revert, the recorded name is not one for a file.
+        """
+        if task.goal == "revert":
+            return self._reverted(script, task, outcome)
+        models = describe_models(outcome)
+        in_place = self._in_place or (self._patches and task.was_found and self.mirror is None)
+        return Change(
+            script,
+            outcome.result,
+            script.path if in_place else self._instrumented_path(script, task),
+            in_place=in_place,
+            done=f"{models}, instrumented in place" if in_place else models,
+            there_already=f"{models}, up to date already",
+            would=f"would be instrumented: {models}",
+        )
+
+    def copy_of(self, script: Script, task: Task, outcome: Outcome) -> Change | None:
+        """The copy that an unchanged script becomes where an output was asked for; None where it becomes none."""
+        if self._in_place or task.was_found:  # what a mirror copies it copies at the end
+            return None
+        target = files.instrumented_path(script, self._output)
+        # Whoever asked for a script at some path, or in a pipe, means to run what is there.
+        if target is not None and (self._output is None or outcome.status == "already instrumented"):
+            return None
+        reason = describe_nothing(outcome)
+        return Change(
+            script,
+            script.content,
+            target,
+            in_place=False,
+            done=f"{reason}, copied as it is",
+            there_already=f"{reason}, a copy is there already",
+            would="",
+        )
+
+    def is_there(self, script: Script, task: Task, outcome: Outcome) -> bool:
+        """Whether the target of a change holds its result already."""
+        if task.goal == "revert" or self._in_place:
+            return False
+        target = self._instrumented_path(script, task)
+        existing = None if target is None else files.read_existing(target)
+        return existing is not None and digest_of(existing) == outcome.result_digest
+
+    def write(self, change: Change, task: Task) -> str:
+        """Write a change.
+
+        Returns:
+            What to tell the user.
+
+        Raises:
+            InstrumentError: it is not to be written, or cannot be.
+        """
+        if change.content is None:
+            assert change.target is not None
+            self._written[os.path.realpath(change.target)] = change.script.shown
+            if self.mirror is not None and task.was_found:
+                self.mirror.remember(change.target, change.target.read_bytes())
+            return f"{change.where()}: {change.there_already}"
+        is_new = files.write_script(
+            change.script,
+            files.Writing(change.target, change.content, in_place=change.in_place, force=self._force),
+            taken=self._written,
+            reason_to_keep=lambda existing: self._reason_to_keep(existing, change, task),
+        )
+        if self.mirror is not None and task.was_found and change.target is not None:
+            self.mirror.remember(change.target, change.content)
+        return f"{change.where()}: {change.done if is_new else change.there_already}"
+
+    def _instrumented_path(self, script: Script, task: Task) -> Path | None:
+        if self.mirror is not None and task.root is not None:
+            return self.mirror.target(task.shown, task.root)
+        return files.instrumented_path(script, self._output)
+
+    def _reverted(self, script: Script, task: Task, outcome: Outcome) -> Change:
+        target = script.path if self._in_place else files.original_path(script, outcome.recorded_source, self._output)
+        if self.mirror is not None and task.root is not None:
+            beside = files.original_path(script, outcome.recorded_source, None)
+            target = None if beside is None else self.mirror.target(str(beside), task.root)
+        # An original goes back to where it was without being asked twice: that is what a revert is.
+        in_place = self._output is None and (
+            target is not None and script.path is not None and files.is_same_file(target, script.path)
+        )
+        return Change(
+            script,
+            outcome.result,
+            target,
+            in_place=in_place,
+            done="the original, restored in place" if in_place else "the original, restored",
+            there_already="the original is there already, byte for byte",
+            would="would be reverted",
+        )
+
+    def _reason_to_keep(self, existing: bytes, change: Change, task: Task) -> str | None:
+        """Say why a file in the way should stay; None where it is an output that this tool can make again."""
+        target = change.target
+        if target is not None and self.mirror is not None and self.mirror.is_own(target, existing):
+            return None
+        if task.goal == "revert":
+            return "exists and holds something other than the original"
+        undo = revert_notebook if is_notebook(str(target)) else revert_source
+        try:
+            recorded = undo(existing, source_name=str(target)).recorded_source
+        except EditedSinceError:
+            return "was edited after instrument wrote it"
+        except (NotInstrumentedError, NotebookError):
+            if emit.SOURCE_COMMENT.search(existing.decode("latin-1")):  # something was added after the comment
+                return "was edited after instrument wrote it"
+            return "exists and was not written by instrument"
+        if target is not None and Path(recorded).name == target.name and recorded != change.script.name:
+            return "is a script that was instrumented in place, whose original would be lost"
+        return None
+
+
+def show_diff(change: Change) -> None:
+    """Write the diff of a change to standard output: exact bytes, or on a terminal text with colours."""
+    from instrumentor.report.diff import render_diff, source_encoding, unified_diff
+    from instrumentor.report.terminal import encoding_of, uses_color
+
+    script = change.script
+    assert change.content is not None
+    diff = unified_diff(
+        script.content, change.content, from_name=_from_here(script.shown), to_name=_from_here(change.shown_target)
+    )
+    if uses_color(sys.stdout) or sys.stdout.isatty():
+        encoding = "utf-8" if is_notebook(script.shown) else source_encoding(script.content)
+        text = render_diff(diff, encoding=encoding, color=uses_color(sys.stdout))
+        diff = text.encode(encoding_of(sys.stdout), errors="backslashreplace")
+    files.write_stdout(diff)
+
+
+def _from_here(shown: str) -> str:
+    """A path as a patch applies to it: relative to the current directory where it lies in it."""
+    if not Path(shown).is_absolute():
+        return shown
+    relative = os.path.relpath(shown)
+    return shown if relative.startswith(os.pardir) else relative
