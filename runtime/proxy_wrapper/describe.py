@@ -23,7 +23,7 @@ class Describer:
     """Describes tensors by dtype and shape, and remembers the words."""
 
     def __init__(self) -> None:
-        self._words: dict[tuple[torch.dtype, torch.Size], str] = {}
+        self._words: dict[torch.dtype, dict[torch.Size, str]] = {}
 
     def describe(self, tensor: torch.Tensor) -> str:
         """The dtype and shape of any tensor, such as "float32[2, 3]", "float32[]" for a scalar.
@@ -32,17 +32,21 @@ class Describer:
         """
         if type(tensor) in _PLAIN:
             try:
-                key = (tensor.dtype, tensor.shape)
-                words = self._words.get(key)
-                if words is None:
-                    words = self._words[key] = self._spell(tensor)
-                    if len(self._words) > _CACHE_LIMIT:
-                        self._words.clear()
-                return words
+                return self._words[tensor.dtype][tensor.shape]
+            except KeyError:
+                return self._remember(tensor)
             except (RuntimeError, TypeError):  # A symbolic size has no hash, a nested tensor no shape.
                 return self._spell(tensor)
         with torch._C.DisableTorchFunctionSubclass():
             return self._spell(tensor)
+
+    def _remember(self, tensor: torch.Tensor) -> str:
+        words = self._spell(tensor)
+        known = self._words.setdefault(tensor.dtype, {})
+        if len(known) >= _CACHE_LIMIT:
+            known.clear()
+        known[tensor.shape] = words
+        return words
 
     @staticmethod
     def _spell(tensor: torch.Tensor) -> str:

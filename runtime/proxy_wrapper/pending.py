@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 import torch
 
 from proxy_wrapper.events import Statistics, as_number
 
 
-class Pending(ABC):
-    """The value of an event's field that is not known yet."""
+class Pending:
+    """The value of an event's field that is not known yet.
+
+    No abstract base class: the writer asks of each record whether it holds one, and those answer slowly.
+    """
 
     __slots__ = ()
 
-    @abstractmethod
     def resolve(self) -> Statistics | int:
         """Wait until the numbers have arrived. To be called on any thread but the training's."""
+        raise NotImplementedError
 
 
 class PendingStatistics(Pending):

@@ -178,7 +178,8 @@ class Registry:
 
     def meet(self, tensor: torch.Tensor) -> int:
         """The number of a tensor, given now if it is met for the first time; 0 for one of a proxied module's state."""
-        return 0 if self.state_entry(tensor) is not None else self.tensors.meet(tensor)
+        entry = self._by_identity.get(id(tensor))
+        return 0 if entry is not None and entry.tensor() is tensor else self.tensors.meet(tensor)
 
     def is_proxied(self, obj: object) -> bool:
         """Whether `obj` is a proxied module, of its state, or a tensor that came out of one or went into one."""

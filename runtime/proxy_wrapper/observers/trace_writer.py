@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from proxy_wrapper.events import Happening, NonFinite, Problem, RunEnd, StateTensor, Update
+from proxy_wrapper.events import Gradient, Happening, NonFinite, Problem, RunEnd, StateTensor, Update
 from proxy_wrapper.launch import is_multiprocessing_child
 from proxy_wrapper.pending import Pending
 
@@ -35,6 +35,7 @@ FIRST_RETRY_S: Final = 1.0
 _LAST_RETRY_S: Final = 60.0
 _BATCH: Final = 512
 _PENDING_FIELDS: Final = ("statistics", "count")
+_MAY_BE_PENDING: Final = (StateTensor, Gradient, Update, NonFinite)
 
 
 class TraceWriter:
@@ -245,6 +246,9 @@ class TraceWriter:
         """The events with their numbers; what was only perhaps a non-finite value, or a change, and is none, left out."""
         resolved = []
         for event in events:
+            if not isinstance(event, _MAY_BE_PENDING):
+                resolved.append(event)
+                continue
             was_pending = False
             for field in _PENDING_FIELDS:
                 value: Any = getattr(event, field, None)

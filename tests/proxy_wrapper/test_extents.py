@@ -1,0 +1,60 @@
+"""Minimum, maximum and norm of many tensors."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from proxy_wrapper.extents import Extent, extents, l2_norms
+
+SHAPES = [(), (1,), (10,), (64,), (576,), (16, 3, 3, 3), (4096,), (4097,), (64, 300), (1 << 15,), (40_000,)]
+
+
+def alone(tensor: torch.Tensor) -> Extent:
+    """The same by torch's reductions of one tensor."""
+    return Extent(tensor.min().item(), tensor.max().item(), torch._foreach_norm([tensor])[0].item())
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 9, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_many_tensors_have_to_the_bit_the_numbers_of_each_alone(count: int, dtype: torch.dtype) -> None:
+    tensors = [torch.randn(shape, dtype=dtype) * 10**i for i, shape in enumerate(SHAPES) for _ in range(count)]
+    assert extents(tensors) == [alone(tensor) for tensor in tensors]
+
+
+def test_norms_are_those_of_the_extents_whatever_else_is_asked_for() -> None:
+    tensors = [torch.randn(shape) for shape in SHAPES for _ in range(6)]
+    norms = [extent.norm for extent in extents(tensors)]
+    assert l2_norms(tensors) == norms
+    assert [norm for tensor in tensors for norm in l2_norms([tensor])] == norms
+
+
+def test_a_tensor_that_is_not_contiguous_is_reduced_as_it_lies() -> None:
+    tensors = [torch.randn(64, 16).t() for _ in range(5)]
+    assert extents(tensors) == [alone(tensor) for tensor in tensors]
+
+
+def test_half_precision_is_summed_up_in_single() -> None:
+    tensors = [torch.full((300,), 1000.0, dtype=torch.float16) for _ in range(5)]
+    assert extents(tensors) == [Extent(1000.0, 1000.0, pytest.approx(1000 * math.sqrt(300)))] * 5
+
+
+def test_infinities_stay_with_their_tensor() -> None:
+    tensors = [torch.ones(8) for _ in range(5)]
+    tensors[2][3] = -math.inf
+    found = extents(tensors)
+    assert found[2] == Extent(-math.inf, 1.0, math.inf)
+    assert found[1] == found[3] == Extent(1.0, 1.0, pytest.approx(math.sqrt(8)))
+
+
+def test_a_nan_makes_all_three_numbers_nan() -> None:
+    tensors = [torch.ones(8) for _ in range(5)]
+    tensors[4][0] = math.nan
+    assert all(math.isnan(number) for number in extents(tensors)[4])
+
+
+def test_none_gives_none() -> None:
+    assert extents([]) == []
+    assert l2_norms([]) == []
