@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Statistics
 
 _SHOWN_USES: Final = 4
+_OF_STATE: Final = frozenset({"gradient", "update", "parameter", "buffer", "non_finite"})
 _HEADER: Final = f"{'time/s':>12}  {'step':>6}  {'stage':<10}  {'kind':<14}  what"
 
 
@@ -33,7 +34,8 @@ def history_lines(entries: Iterable[HistoryEntry], palette: Palette, *, with_ran
         yield f"{start}{kind}  {entry.name}{_details(entry)}"
         indent = " " * (len(start) + 16)
         if entry.place is not None:
-            of = f", in a call of {entry.module}" if entry.module not in ("", entry.name) else ""
+            is_inside = entry.kind not in _OF_STATE and entry.module not in ("", entry.name)
+            of = f", in a call of {entry.module}" if is_inside else ""
             yield palette.paint(f"{indent}at {entry.place} in {entry.place.function}{of}", "dim")
         if entry.uses:
             yield f"{indent}-> {_uses(entry.uses, entry.more_uses)}"
@@ -41,7 +43,7 @@ def history_lines(entries: Iterable[HistoryEntry], palette: Palette, *, with_ran
 
 def _details(entry: HistoryEntry) -> str:
     cause = f" ({entry.cause})" if entry.cause else ""
-    if entry.kind in ("gradient", "update", "parameter", "buffer"):
+    if entry.kind in _OF_STATE and entry.kind != "non_finite":
         return f"{cause}: {_numbers(entry.statistics)}" if entry.statistics or entry.kind == "gradient" else cause
     if entry.kind == "non_finite":
         return f": {format_count(int(entry.value or 0), 'NaN or infinite element')} in its {entry.target}"

@@ -32,6 +32,8 @@ def as_text(folder: Path) -> bytes:
 
 
 class Net(nn.Module):
+    scale: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU())
