@@ -6,6 +6,7 @@ import random
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from unittest import mock
 
 import numpy as np
 import torch
@@ -138,7 +139,10 @@ def _unseen(trial: Trial, level: str, events: list[AnyEvent], root: int, raised:
 
 def _trials(case: Case) -> list[Trial]:
     _seed(0)
-    with warnings.catch_warnings():
+    # PyTorch seeds before each sample. `torch.manual_seed` notes a traceback for every kind of accelerator that is not
+    # there, which takes longer than to make the sample.
+    seed_cpu = mock.patch.object(torch, "manual_seed", torch.default_generator.manual_seed)
+    with warnings.catch_warnings(), seed_cpu:
         warnings.simplefilter("ignore")
         return case.make_trials()
 
@@ -165,7 +169,6 @@ def _state(model: nn.Module) -> list[torch.Tensor]:
 
 
 def _seed(seed: int) -> None:
-    # `torch.manual_seed` would also note a traceback for each kind of accelerator that is not there.
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)  # Some of PyTorch's samples draw from numpy's global generator.
