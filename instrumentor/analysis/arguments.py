@@ -28,9 +28,13 @@ class Arguments:
     keywords: dict[str, Value] = field(default_factory=dict)
     rest: Value = NOTHING
 
+    def each(self) -> list[Value]:
+        """What is passed, one value for each argument."""
+        return [*self.positional, *self.keywords.values(), self.rest]
+
     def all(self) -> Value:
         """Whatever is passed."""
-        return join([*self.positional, *self.keywords.values(), self.rest])
+        return join(self.each())
 
     def module(self) -> Value:
         """The argument that functions about modules take first."""

@@ -189,7 +189,7 @@ class Calls:
             if name in above.methods:
                 return self._invocation.invoke(above.methods[name], receiver, node, arguments)
         if name == "__init__" and self.scope.hierarchy.is_module(cls):
-            self.effects.absorb(arguments.all(), node, cls.node.name)
+            self.effects.absorb(arguments.each(), node, cls.node.name)
             return PLAIN
         return (
             receiver
@@ -207,6 +207,7 @@ class Calls:
         if name in _STORING_METHODS:
             held = arguments.positional[-1] if arguments.positional else arguments.rest
             self.facts.put(atom.site, ANY_KEY, held)
+            self._note_conditions(atom, node, held)
             self._bind_stored(node, held)
         elif name in _EXTENDING_METHODS:
             added = [self.members.elements(arguments.all()), *arguments.keywords.values()]
@@ -232,6 +233,11 @@ class Calls:
         elif name == "get" and not default:
             default = PLAIN
         return join((found, default))
+
+    def _note_conditions(self, box: Box, node: ast.expr, held: Value) -> None:
+        event = self.scope.event(node)
+        for atom in held:
+            self.facts.stored_when.setdefault((box.site, strip(atom)), set()).add(event.conditions)
 
     def _bind_stored(self, node: ast.expr, held: Value) -> None:
         written = written_arguments(node)
@@ -259,7 +265,7 @@ class Calls:
         if name in catalogue.SUBMODULE_METHODS:
             return value(Part(root(atom)))
         if name in catalogue.ADOPTING_METHODS and scope.is_adopting(base):
-            self.effects.absorb(arguments.all(), node, _receiver_text(node))
+            self.effects.absorb(arguments.each(), node, _receiver_text(node))
             return value(atom)
         if name in catalogue.HARMLESS_METHODS:
             return value(Derived(root(atom)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Function
 
 
-def note_overwritten(facts: Facts, function: Function, env: Environment, path: Path, held: Value) -> None:
+def note_overwritten(facts: Facts, function: Function | None, env: Environment, path: Path, held: Value) -> None:
     """Note the objects that nothing in `env` is sure to hold once `path` holds another value."""
     old = env.get(path)
     own = _own_objects(facts, function, old) if old else frozenset()
@@ -44,7 +44,7 @@ def note_left_behind(
         facts.dropped.update(own - given)
 
 
-def _own_objects(facts: Facts, function: Function, held: Value) -> frozenset[Made]:
+def _own_objects(facts: Facts, function: Function | None, held: Value) -> frozenset[Made]:
     found = (strip(atom) for atom in held)
     return frozenset(atom for atom in found if isinstance(atom, Made) and facts.sites[atom.site].function is function)
 

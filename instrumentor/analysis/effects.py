@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from instrumentor.analysis.blocks import always_follows, conditions_of
 from instrumentor.analysis.values import (
     NOTHING,
     PLAIN,
+    Atom,
     Box,
     FunctionRef,
     Instance,
     Made,
     Method,
+    Pack,
     Value,
     derive,
+    is_object,
     join,
     root,
+    strip,
     value,
 )
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from instrumentor.analysis.arguments import Arguments
+    from instrumentor.analysis.facts import Event
     from instrumentor.analysis.scope import Scope
 
 
@@ -94,6 +103,44 @@ class Effects:
             for method in above.methods.values():
                 self._call_unseen(method.key)
 
-    def absorb(self, held: Value, node: ast.AST, text: str) -> None:
-        """Objects become submodules of what is made or changed at `node`."""
-        self.facts.note_event(self.facts.absorbed, self.facts.reach(held), self.scope.event(node, text))
+    def absorb(self, given: Iterable[Value], node: ast.AST, text: str) -> None:
+        """Objects become submodules of what is made or changed at `node`, which is given some values."""
+        for held in given:
+            self.note(self.facts.absorbed, held, self.scope.event(node, text))
+
+    def note(self, table: dict[Atom, dict[int, Event]], held: Value, event: Event) -> None:
+        """Remember that something happens to the objects in a value."""
+        sure = self._sure_objects(held)
+        self.facts.note_event(table, sure, event)
+        self.facts.note_event(table, self.facts.reach(held) - sure, replace(event, is_sure=False))
+
+    def _sure_objects(self, held: Value) -> Value:
+        """The objects that are in a value whenever they were made."""
+        objects = frozenset(strip(atom) for atom in held if is_object(atom))
+        sure = {atom for atom in objects if len(objects) == 1 or self._is_held_alone(atom, objects)}
+        for atom in held:
+            if isinstance(atom, Pack):
+                sure.update(each for item in atom.items for each in self._sure_objects(item))
+            elif isinstance(atom, Box):
+                for item in self.facts.contents.get(atom.site, {}).values():
+                    inside = frozenset(strip(each) for each in item if is_object(each))
+                    sure.update(each for each in inside if self._is_always_put(atom, each))
+                    sure.update(each for other in item - inside for each in self._sure_objects(value(other)))
+        return frozenset(sure)
+
+    def _is_held_alone(self, atom: Atom, objects: Value) -> bool:
+        """Whether an object that several branches may have made is held by nothing but the value of `objects`."""
+        site = self.facts.sites.get(atom.site) if isinstance(atom, Made) else None
+        if site is None or site.function is not self.scope.function or atom in self.facts.dropped:
+            return False
+        others = [frozenset(strip(each) for each in held if is_object(each)) for held in self.scope.env.values()]
+        return all(other == objects for other in others if atom in other)
+
+    def _is_always_put(self, box: Box, atom: Atom) -> bool:
+        """Whether an object was put into a container whenever it was made."""
+        site = self.facts.sites.get(atom.site) if isinstance(atom, Made) else None
+        if site is None:
+            return True
+        stored = self.facts.stored_when.get((box.site, atom))
+        made = conditions_of(site.unit, site.node)
+        return stored is None or any(always_follows(each, made) for each in stored)

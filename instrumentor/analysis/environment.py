@@ -49,6 +49,10 @@ class Environment:
         """All paths that hold something."""
         return [*((name,) for name in self.names), *self.objects]
 
+    def values(self) -> list[Value]:
+        """What all paths hold."""
+        return [*self.names.values(), *self.objects.values()]
+
     def assign(self, path: Path, value: Value, number: Number = None) -> None:
         """Let `path` hold `value` and nothing else; what was under the old object is forgotten."""
         self.forget(path)
@@ -125,6 +129,18 @@ def join_environments(environments: Iterable[Environment | None], place: Hashabl
             # Named by the paths that keep together, as a number made of numbers would grow with every join.
             joined.numbers[path] = (place, groups.setdefault(incoming, path))
     return joined
+
+
+def leave_loop(environment: Environment | None, entry: Environment, place: Hashable) -> Environment | None:
+    """What holds behind a loop: the objects of its last round, which are not those of the rounds before."""
+    if environment is None:
+        return None
+    before = set(entry.numbers.values())
+    groups: dict[Number, Path] = {}
+    for path, number in sorted(environment.numbers.items()):
+        if number not in before:
+            environment.numbers[path] = (place, groups.setdefault(number, path))
+    return environment
 
 
 def path_of(expression: ast.AST) -> Path | None:

@@ -101,13 +101,18 @@ class Binding:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens to an object at an expression."""
+    """Something that happens to an object at an expression.
+
+    Attributes:
+        is_sure: it happens to the object whenever the expression is evaluated, and not to another in its place.
+    """
 
     unit: Unit
     function: Function | None
     node: ast.AST
     conditions: Conditions
     text: str = ""
+    is_sure: bool = True
 
 
 class Facts:
@@ -119,6 +124,7 @@ class Facts:
         attributes: what an object's attribute of a name was ever given.
         contents: what a container was ever given, by key; `ANY_KEY` stands for keys that are not known.
         scattered: the containers whose elements may lie under other keys by now.
+        stored_when: the conditions under which an object was put into a container after that was made.
         bound_arguments: what partial applications were given.
         scopes: what a name of a function or file was ever given, for the functions inside.
         stored_outside: the part of it that other functions stored, by `global` and `nonlocal`.
@@ -145,6 +151,7 @@ class Facts:
         self.attributes: dict[tuple[Atom, str], Value] = {}
         self.contents: dict[SiteKey, dict[str, Value]] = {}
         self.scattered: set[SiteKey] = set()
+        self.stored_when: dict[tuple[SiteKey, Atom], set[Conditions]] = {}
         self.bound_arguments: dict[SiteKey, Arguments] = {}
         self.scopes: dict[tuple[str, str], Value] = {}
         self.stored_outside: dict[tuple[str, str], Value] = {}
@@ -208,8 +215,8 @@ class Facts:
             if isinstance(key, (Made, Parameter)):
                 events = table.setdefault(key, {})
                 if id(event.node) not in events:
-                    events[id(event.node)] = event
                     self.version += 1
+                events[id(event.node)] = event  # the last visit has seen all that there is to see
 
     def note_call(self, function: str, event: Event) -> None:
         """Remember that a function is called at an expression."""

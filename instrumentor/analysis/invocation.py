@@ -62,7 +62,7 @@ class Invocation:
         if initialiser is not None:
             self._pass(initialiser, made, node, arguments)
         else:
-            self.effects.absorb(arguments.all(), node, cls.node.name)
+            self.effects.absorb(arguments.each(), node, cls.node.name)
         return made
 
     def _fill_fields(self, cls: Class, arguments: Arguments) -> None:
@@ -144,10 +144,10 @@ class Invocation:
         if parameter in self.facts.captured:
             self.effects.capture(held)
         for table in (self.facts.absorbed, self.facts.replaced):
-            certain = [each for each in table.get(parameter, {}).values() if always_follows(each.conditions, ())]
+            events = table.get(parameter, {}).values()
+            certain = [each for each in events if each.is_sure and always_follows(each.conditions, ())]
             if certain:
-                event = self.scope.event(node, certain[0].text)
-                self.facts.note_event(table, self.facts.reach(held), event)
+                self.effects.note(table, held, self.scope.event(node, certain[0].text))
 
 
 def _given_for(function: Function, atom: Atom, given: dict[str, Value]) -> Value | None:

@@ -102,7 +102,7 @@ class LibraryCalls:
             return self.effects.make(node, nature, name, arguments)
         if catalogue.is_container(name):
             nature = self._nature_of_container(arguments)
-        self.effects.absorb(arguments.all(), node, name)
+        self.effects.absorb(arguments.each(), node, name)
         return self.effects.make(node, nature, name, arguments)
 
     def apply(self, effect: Effect, node: ast.expr, arguments: Arguments, name: str) -> Value:
@@ -137,7 +137,7 @@ class LibraryCalls:
         return given[0] if len(given) == 1 else self.scope.pack(node, given)
 
     def _replaces(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
-        self.facts.note_event(self.facts.replaced, arguments.module(), self.scope.event(node))
+        self.effects.note(self.facts.replaced, arguments.module(), self.scope.event(node))
         return arguments.module()
 
     def _wraps(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
@@ -168,7 +168,7 @@ class LibraryCalls:
         return self.scope.pack(node, [_wrapped_if_object(inner), OPAQUE, OPAQUE, OPAQUE])
 
     def _wraps_replacing(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
-        self.effects.absorb(arguments.module(), node, name)
+        self.effects.absorb([arguments.module()], node, name)
         return self.effects.make(node, Nature.MODULE, name, arguments)
 
     def _unwraps(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
@@ -269,7 +269,7 @@ class LibraryCalls:
             receiver, _, held = arguments.positional
             holder, written = written_arguments(node)[:2]
             if any(isinstance(strip(atom), (Made, Part)) for atom in receiver):
-                self.effects.absorb(held, node, ast.unparse(holder))
+                self.effects.absorb([held], node, ast.unparse(holder))
             self.effects.capture(held)
             name = written.value if isinstance(written, ast.Constant) else ANY_KEY
             for given in receiver:

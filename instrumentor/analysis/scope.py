@@ -135,7 +135,7 @@ class Scope:
 
     def assign(self, path: Path, held: Value, number: Number = None) -> None:
         """Let a path hold a value, here and for the functions inside."""
-        if self.function is not None:
+        if self.env.get(path):
             note_overwritten(self.facts, self.function, self.env, path, held)
         self.env.assign(path, held, number)
         if len(path) == 1:

@@ -171,7 +171,8 @@ class SiteIndex:
         return [
             event
             for event in events.values()
-            if event.unit is site.unit
+            if event.is_sure
+            and event.unit is site.unit
             and event.function is site.function
             and always_follows(event.conditions, conditions)
         ]
@@ -179,6 +180,15 @@ class SiteIndex:
     def site_at(self, node: ast.AST) -> Site | None:
         """The site that a node is."""
         return self._site_at.get(id(node))
+
+    def absorbers(self, event: Event) -> list[Site]:
+        """The sites that make the module which an object becomes part of, as far as they are known."""
+        site = self.site_at(event.node)
+        if site is not None:
+            return [site]
+        receivers = [each.receiver for each in self.facts.bindings.values() if each.target is event.node]
+        atoms = self.facts.sources(frozenset(atom for each in receivers for atom in each))
+        return [self.facts.sites[base.site] for atom in atoms if isinstance(base := root(atom), Made)]
 
     def rebinds_argument(self, site: Site) -> bool:
         """Whether an unknown call's result takes the name of a module passed to it, as in `m = prepare(m, cfg)`.

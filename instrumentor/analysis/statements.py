@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, decorator_names
 from instrumentor.analysis.dropped import note_left_behind
-from instrumentor.analysis.environment import Environment, join_environments
+from instrumentor.analysis.environment import Environment, join_environments, leave_loop
 from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
@@ -184,10 +184,11 @@ class Pass:
             before = again
         behind = ("behind", self.scope.locate(node))
         if is_endless:
-            return join_environments(broken, behind)
+            return leave_loop(join_environments(broken, behind), entry, behind)
         # The last time `while` is tested is part of it; the last time `for` asks for an element is not.
         left = entered if isinstance(node, ast.While) else before.copy()
-        return join_environments([self._block(node.orelse, left), *broken], behind)
+        left_over = self._block(node.orelse, leave_loop(left, entry, ("last", self.scope.locate(node))))
+        return leave_loop(join_environments([left_over, *broken], behind), entry, behind)
 
     def _break(self, _node: ast.Break) -> None:
         if self._breaks:

@@ -188,7 +188,7 @@ class Stores:
                 event = self.scope.event(target, text_of(target.value))
                 stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
                 # Only modules themselves are registered; a plain list keeps its elements out of sight.
-                self.facts.note_event(self.facts.absorbed, self.facts.reach(stored), event)
+                self.evaluator.calls.effects.note(self.facts.absorbed, stored, event)
                 self.facts.add(self.facts.hidden, self.facts.reach(held - stored))
 
     def _store_element_of(self, box: Box, target: ast.Subscript, held: Value) -> None:
@@ -238,7 +238,7 @@ class Stores:
             elif isinstance(atom, Pack):
                 result.append(self.scope.box(node, *atom.items, self.members.elements(added)))
             elif self.scope.is_module(strip(atom)):
-                self.evaluator.calls.effects.absorb(added, node, text_of(node.target))
+                self.evaluator.calls.effects.absorb([added], node, text_of(node.target))
                 result.append(value(atom))
             elif isinstance(atom, Instance):
                 result.append(join((value(atom), OPAQUE)))

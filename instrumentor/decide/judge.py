@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from instrumentor.suppressions import Suppressions
 
 
+_WITHOUT_PROXY = frozenset({"temporary", "not-module", "no-params", "deselected", "suppressed", "unsure"})
+
+
 class Fate(Enum):
     """The ways in which a site can end."""
 
@@ -46,6 +49,8 @@ class Verdict(NamedTuple):
     placement: Placement | None = None
     # For HANDED_ON the calls that wrap the object; for ALIAS the sites whose object it is.
     others: tuple[SiteKey, ...] = ()
+    # For what becomes part of another module: the sites that make that one.
+    absorbers: tuple[SiteKey, ...] = ()
 
 
 class Judge:
@@ -102,12 +107,11 @@ class Judge:
 
     def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
         for event in self.index.certain_absorptions(site):
-            absorber = self.index.site_at(event.node)
-            if absorber is not None and absorber is not site:
-                verdict = self.verdict(absorber)
-                if verdict.fate is Fate.NOT_WRAPPED and verdict.code in {"temporary", "not-module", "no-params"}:
-                    continue
-            return _absorbed_by(event, placement)
+            absorbers = [each for each in self.index.absorbers(event) if each is not site]
+            verdicts = [self.verdict(each) for each in absorbers]
+            if any(each.fate is Fate.NOT_WRAPPED and each.code in _WITHOUT_PROXY for each in verdicts):
+                continue
+            return _absorbed_by(event, placement)._replace(absorbers=tuple(each.key for each in absorbers))
         return None
 
     def _covered_elsewhere(self, site: Site, placement: Placement | None) -> Verdict | None:

@@ -216,6 +216,8 @@ class Report:
             if refused:
                 self._tell_binding(binding, refused[0].code, refused[0].reason)
             return
+        absorbers = [key for each in keys for key in self._judge.verdict(self._index.facts.sites[each]).absorbers]
+        lines = sorted({*lines, *self._cover_lines(absorbers)})
         kinds = {type(atom) for atom in objects}
         relation: Relation = "unwrap" if Unwrapped in kinds else "wrapper" if Wrapper in kinds else "same"
         words = {
@@ -253,7 +255,7 @@ class Report:
             if site.nature is Nature.NOT_MODULE:
                 continue
             verdict = self._judge.verdict(site)
-            if verdict.code not in {"absorbed", "submodule"} and not self._cover_lines([base.site]):
+            if not self._cover_lines([base.site, *verdict.absorbers]):
                 return False
         return True
 
