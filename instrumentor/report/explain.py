@@ -24,9 +24,8 @@ _CONFIDENCE_STYLES = {"certain": "", "likely": "yellow", "possible": "red"}
 _MAX_CLASSES = 2
 # What people call models, and what makes or keeps them.
 _MODEL_NAME = re.compile(
-    r"model|(?<![a-z])net(?:s|work)?(?![a-z])|[a-z]Net(?![a-z])|encoder|decoder|generator|discriminator|critic|actor|backbone"
-    r"|teacher|student|policy|(?<![a-z])ema(?![a-z])|train(?:er|ee)|agent|learner",
-    re.IGNORECASE,
+    r"(?i:model|encoder|decoder|generator|discriminator|critic|actor|backbone|teacher|student|policy|train(?:er|ee))"
+    r"|(?i:agent|learner)|(?<![A-Za-z])(?:[Nn]et(?:s|work)?|ema|EMA)(?![a-z])|[a-z](?:Net|EMA)(?![a-z])"
 )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
 from instrumentor.decide import Decision
-from instrumentor.report.explain import render_decisions
+from instrumentor.report.explain import describe_object, may_pass_for_model, render_decisions
 
 WRAP = Decision(
     verdict="wrap",
@@ -45,11 +46,14 @@ def test_piped_each_decision_is_one_line(stdout: Stdout) -> None:
     header, rule, first, second = (
         render_decisions([("mnist.py", WRAP), ("mnist.py", MERGED)], stdout).decode().splitlines()
     )
-    assert header.split() == ["File", "Line", "Binding", "Object", "Verdict", "Reason", "Aliases"]
+    assert header.split() == ["File", "Line", "Binding", "Object", "Verdict", "Confidence", "Reason", "Aliases"]
     assert set(rule) <= {"─", " "}
-    assert first.startswith('mnist.py   126  models["g"]  torch.nn.Linear  wrap     makes a module')
+    assert first.startswith('mnist.py   126  models["g"]  torch.nn.Linear  wrap     certain     makes a module')
     assert first.endswith("net (line 130), self.net (line 141)")
-    assert second == "mnist.py   130  net          Net              merged   the same object as model, line 126"
+    assert (
+        second
+        == "mnist.py   130  net          Net              merged   certain     the same object as model, line 126"
+    )
 
 
 def test_piped_it_has_no_colours(stdout: Stdout) -> None:
@@ -91,3 +95,52 @@ def test_what_the_script_says_is_no_markup_and_no_command(stdout: Stdout) -> Non
     assert "a[red]" in table
     assert ":smile:" in table
     assert "\\x1b[31mred" in table
+
+
+@pytest.mark.parametrize(
+    ("decision", "text"),
+    [
+        pytest.param(
+            replace(WRAP, object="Net", class_names=("net.Net",), read_at="net.py:3"),
+            "net.Net (net.py:3)",
+            id="a class",
+        ),
+        pytest.param(
+            replace(WRAP, object="lib.build", class_names=("lib.net.A", "lib.net.B", "lib.net.C"), read_at="lib.py:1"),
+            "lib.build: lib.net.A or lib.net.B or 1 more (lib.py:1)",
+            id="a factory of several",
+        ),
+        pytest.param(
+            replace(WRAP, class_names=("torch.nn.Linear",), read_at="catalogue"),
+            "torch.nn.Linear (catalogue)",
+            id="known without reading",
+        ),
+        pytest.param(replace(WRAP, object="make()"), "make()", id="known by its use only"),
+    ],
+)
+def test_what_an_object_is(decision: Decision, text: str) -> None:
+    assert describe_object(decision) == text
+
+
+def not_wrapped(code: str, target: str, made: str) -> Decision:
+    return Decision("not wrapped", 1, 0, target, made, "because", code)
+
+
+@pytest.mark.parametrize(
+    ("decision", "is_shown"),
+    [
+        (WRAP, True),
+        (MERGED, True),
+        (not_wrapped("not-module", "optimizer", "torch.optim.SGD"), False),
+        (not_wrapped("not-module", "loader", "torch.utils.data.DataLoader"), False),
+        (not_wrapped("not-module", "internet_speed", "float"), False),
+        (not_wrapped("not-module", "trainer", "Trainer"), True),
+        (not_wrapped("not-module", "thing", "lib.ResNet"), True),
+        (not_wrapped("submodule", "self.conv1", "torch.nn.Conv2d"), False),
+        (not_wrapped("submodule", "head", "model.head"), True),
+        (not_wrapped("no-params", "criterion", "torch.nn.CrossEntropyLoss"), True),
+    ],
+    ids=lambda value: f"{value.target} {value.object}" if isinstance(value, Decision) else "",
+)
+def test_what_is_told_without_being_asked(decision: Decision, is_shown: bool) -> None:
+    assert may_pass_for_model(decision) is is_shown

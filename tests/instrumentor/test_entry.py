@@ -1,0 +1,249 @@
+"""A script with the files that it runs: what is written runs as it stands, and trains the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from instrumentor.cli import app
+
+ROOT = Path(__file__).parents[2]
+
+NET = """
+    import torch.nn as nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+        def forward(self, x):
+            return self.layer(x)
+
+    def build():
+        net = Net()
+        return net
+    """
+TRAINER = """
+    import torch
+    from {net} import Net
+
+    class Trainer:
+        def __init__(self):
+            self.model = Net()
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+        def fit(self):
+            for _ in range(3):
+                self.optimizer.zero_grad()
+                loss = self.model(torch.ones(4, 3)).pow(2).sum()
+                loss.backward()
+                self.optimizer.step()
+            return loss.item()
+
+    if __name__ == "__main__":
+        debug = Net()
+    """
+SCRIPT = '''
+    """Train."""
+    from __future__ import annotations
+    import json, pathlib
+    import torch
+    from {trainer} import Trainer
+    from {net} import build
+
+    torch.manual_seed(0)
+    trainer = Trainer()
+    first = trainer.fit()
+    other = build()
+    sizes = json.loads(pathlib.Path(__file__).with_name("sizes.json").read_text())
+    print(first, other(torch.ones(1, 3)).sum().item(), sizes)
+    '''
+
+
+def write(files: dict[str, str]) -> None:
+    for path, text in files.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(dedent(text).lstrip("\n"))
+
+
+def instrument(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["--no-cache", "--isolated", "--entry", *arguments])
+
+
+def run(script: str, *path: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "runtime"), *path])}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def traced_models() -> list[str]:
+    records = [
+        json.loads(line)
+        for path in Path("proxy_trace").rglob("*.jsonl")
+        for line in path.read_text().split("\n")
+        if line
+    ]
+    return sorted(each["name"] for each in records if each.get("kind") == "module" and "." not in each["name"])
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def flat() -> None:
+    write(
+        {
+            "net.py": NET,
+            "trainer.py": TRAINER.format(net="net"),
+            "train.py": SCRIPT.format(trainer="trainer", net="net"),
+            "sizes.json": "[1, 2]",
+        }
+    )
+
+
+@pytest.mark.usefixtures("flat")
+def test_the_tree_runs_and_computes_the_same() -> None:
+    plain = run("train.py")
+    outcome = instrument("train.py")
+    assert outcome.exit_code == 0
+    assert outcome.stderr.splitlines() == [
+        "train.py -> instrumented_train/train.py: 1 model (other, line 11)",
+        "trainer.py -> instrumented_train/trainer.py: 1 model (self.model, line 6)",
+        "run it with: python instrumented_train/train.py",
+    ]
+    assert run("instrumented_train/train.py") == plain
+    assert traced_models() == ["model", "other"]
+    assert Path("instrumented_train/net.py").read_text() == Path("net.py").read_text()
+
+
+@pytest.mark.usefixtures("flat")
+def test_what_is_imported_is_not_the_main_program() -> None:
+    instrument("train.py")
+    assert "debug = Proxy" not in Path("instrumented_train/trainer.py").read_text()
+
+
+@pytest.mark.usefixtures("flat")
+def test_a_second_run_changes_nothing() -> None:
+    instrument("train.py")
+    before = {path: path.read_bytes() for path in Path("instrumented_train").rglob("*") if path.is_file()}
+    outcome = instrument("train.py")
+    assert "up to date already" in outcome.stderr
+    assert {path: path.read_bytes() for path in Path("instrumented_train").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.usefixtures("flat")
+def test_what_somebody_edited_is_kept() -> None:
+    instrument("train.py")
+    edited = Path("instrumented_train/trainer.py")
+    edited.write_text(edited.read_text() + "# mine\n")
+    outcome = instrument("train.py")
+    assert outcome.exit_code == 2
+    assert "trainer.py: was edited after instrument wrote it" in outcome.stderr
+    assert edited.read_text().endswith("# mine\n")
+
+
+@pytest.mark.usefixtures("flat")
+def test_in_place_and_back() -> None:
+    plain = run("train.py")
+    before = {path: path.read_bytes() for path in Path().glob("*.py")}
+    assert instrument("train.py", "--in-place").exit_code == 0
+    assert run("train.py") == plain
+    assert traced_models() == ["model", "other"]
+    second = instrument("train.py", "--in-place")
+    assert second.exit_code == 0
+    assert "train.py: already instrumented" in second.stderr
+    CliRunner().invoke(app, ["--no-cache", "--isolated", "--revert", "train.py", "trainer.py"])
+    assert {path: path.read_bytes() for path in Path().glob("*.py")} == before
+
+
+@pytest.mark.usefixtures("flat")
+def test_looking_writes_nothing() -> None:
+    before = sorted(Path().rglob("*"))
+    explained = instrument("train.py", "--explain")
+    assert [line.split()[:3] for line in explained.stdout.splitlines() if " wrap " in line] == [
+        ["train.py", "11", "other"],
+        ["trainer.py", "6", "self.model"],
+    ]
+    assert "+        self.model = Proxy.Proxy(" in instrument("train.py", "--diff").stdout
+    assert instrument("train.py", "--check").exit_code == 1
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_modules_in_a_src_folder_are_found_before_the_originals() -> None:
+    write(
+        {
+            "pyproject.toml": "",
+            "src/pkg/__init__.py": "",
+            "src/pkg/net.py": NET,
+            "src/pkg/trainer.py": TRAINER.format(net=".net"),
+            "scripts/train.py": SCRIPT.format(trainer="pkg.trainer", net="pkg.net"),
+            "scripts/sizes.json": "[3]",
+        }
+    )
+    plain = run("scripts/train.py", "src")
+    outcome = instrument("scripts/train.py", "-o", "out/")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert run("out/scripts/train.py", "src") == plain
+    assert traced_models() == ["model", "other"]
+    back = CliRunner().invoke(app, ["--no-cache", "--isolated", "--revert", "out/scripts/train.py", "-o", "-"])
+    assert back.stdout_bytes == Path("scripts/train.py").read_bytes()
+
+
+def test_what_a_caller_wraps_is_not_wrapped_where_it_is_made() -> None:
+    write(
+        {
+            "net.py": NET,
+            "factory.py": """
+                from net import Net, build
+                KEPT = []
+                def make(deep):
+                    net = Net()
+                    if deep:
+                        KEPT.append(net)
+                    return net, 3
+                """,
+            "train.py": """
+                import torch
+                from factory import make
+                model, size = make(True)
+                print(model(torch.ones(1, size)).shape)
+                """,
+        }
+    )
+    assert instrument("train.py").exit_code == 0
+    assert run("instrumented_train/train.py") == "torch.Size([1, 2])\n"
+    assert traced_models() == ["model"]
+    assert Path("instrumented_train/factory.py").read_text() == Path("factory.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["a.py", "b.py"], "needs one script", id="two scripts"),
+        pytest.param(["."], "needs one script", id="a directory"),
+        pytest.param(["a.py", "--revert"], "cannot be combined with --revert", id="a revert"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], message: str) -> None:
+    outcome = instrument(*arguments)
+    assert outcome.exit_code == 2
+    assert message in " ".join(outcome.stderr.replace("│", " ").split())
+
+
+def test_a_script_that_is_no_python_is_told_by_its_name() -> None:
+    write({"bad.py": "def (:"})
+    outcome = instrument("bad.py")
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("bad.py:1:5: not Python")
+    assert not Path("instrumented_bad").exists()
