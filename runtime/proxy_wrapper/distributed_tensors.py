@@ -44,6 +44,11 @@ def placements_of(tensor: torch.Tensor) -> str:
     return ", ".join(words)
 
 
+def is_gathered(tensor: torch.Tensor, placements: str) -> bool:
+    """Whether `tensor`, in the place of a part with these placements, is the whole that FSDP gathers for a while."""
+    return "[" in placements and is_plain(tensor)
+
+
 def _is_distributed(tensor: torch.Tensor) -> bool:
     # Where nobody has imported it, there is none; and importing it takes a second.
     module = sys.modules.get("torch.distributed.tensor")

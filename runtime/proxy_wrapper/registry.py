@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from torch import nn
 
+from proxy_wrapper.distributed_tensors import is_gathered
 from proxy_wrapper.seen_tensors import SeenTensors
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class StateEntry:
         self.read: set[str] = set()
 
     def tensor(self) -> torch.Tensor | None:
-        """The tensor that has the name now; None if there is none any more."""
+        """The tensor that has the name now; None if there is none, or FSDP has put the whole in place of a part."""
         module = self.holder.module()
         if module is None:
             return None
@@ -74,6 +75,8 @@ class StateEntry:
         try:
             tensor: torch.Tensor | None = registered[self.key]
         except (KeyError, TypeError, RuntimeError):  # Taken out; never set up; TorchScript's word for taken out.
+            return None
+        if self.placements and tensor is not None and is_gathered(tensor, self.placements):
             return None
         return tensor
 

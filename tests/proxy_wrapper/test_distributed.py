@@ -1,0 +1,130 @@
+"""Distributed training: the same bits, one run, a file for each rank, and no word between them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch.distributed
+
+from proxy_trace.ranks import compare_ranks
+from proxy_trace.trace import Trace
+from proxy_wrapper.events import AnyEvent, Gradient, Module, Parameter, Problem, ReturnModule, Run, RunEnd, Update
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+
+WORKER = Path(__file__).with_name("distributed_worker.py")
+STRATEGIES = ("ddp", "fsdp", "tp")
+
+
+def torchrun(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run torchrun, which must succeed."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def events_by_rank(folder: Path) -> dict[int, list[AnyEvent]]:
+    """The events of the one run in a logdir, by rank."""
+    found: dict[int, list[AnyEvent]] = {}
+    (run,) = (path for path in folder.iterdir() if not path.name.startswith("."))
+    for path in run.iterdir():
+        records = msgspec.json.Decoder(AnyEvent).decode_lines(path.read_bytes())
+        header = records[0]
+        assert isinstance(header, Run)
+        assert header.run == run.name
+        assert path.name == f"rank{header.rank}-{header.pid}.jsonl"
+        assert header.rank not in found
+        found[header.rank] = records
+    return found
+
+
+@pytest.fixture(scope="module")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `distributed_worker.py` left, which compares the bits itself; two processes on one machine."""
+    folder = tmp_path_factory.mktemp("distributed") / "trace"
+    torchrun("--standalone", "--nproc-per-node=2", WORKER, folder)
+    return folder
+
+
+def test_all_ranks_are_one_run_and_each_ends_in_order(logdir: Path) -> None:
+    found = events_by_rank(logdir)
+    assert sorted(found) == [0, 1]
+    for records in found.values():
+        header, end = records[0], records[-1]
+        assert isinstance(header, Run)
+        assert header.world_size == 2
+        assert isinstance(end, RunEnd)
+        assert end.reason == "exit"
+        assert [event.message for event in records if isinstance(event, Problem)] == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_names_are_those_of_the_model_without_its_wrapper(strategy: str, logdir: Path) -> None:
+    for records in events_by_rank(logdir).values():
+        root = f"{strategy}_INFO"
+        names = {event.name for event in records if isinstance(event, Parameter) and event.name.startswith(f"{root}.")}
+        layers = ("up", "norm", "down")
+        assert names == {f"{root}.{layer}.{key}" for layer in layers for key in ("weight", "bias")}
+        modules = {event.name: event.id for event in records if isinstance(event, Module)}
+        assert (f"DistributedDataParallel({root})" in modules) == (strategy == "ddp")
+        called = {event.module for event in records if isinstance(event, ReturnModule)}
+        assert {modules[f"{root}.{layer}"] for layer in layers} <= called
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_step_of_every_parameter_is_recorded_in_every_rank(strategy: str, logdir: Path) -> None:
+    for records in events_by_rank(logdir).values():
+        for level in ("INFO", "DEBUG"):
+            root = f"{strategy}_{level}."
+            ids = {event.id for event in records if isinstance(event, Parameter) and event.name.startswith(root)}
+            steps = [event for event in records if isinstance(event, Update) and event.tensor in ids]
+            gradients = [event for event in records if isinstance(event, Gradient) and event.tensor in ids]
+            assert sum(event.cause == "step" for event in steps) == 3 * len(ids)
+            assert len(gradients) == 3 * len(ids)
+            assert all(event.statistics is not None for event in (*steps, *gradients))
+
+
+def placements(records: list[AnyEvent], root: str) -> dict[str, str]:
+    """How the parameters below `root` lay at last."""
+    defined = (event for event in records if isinstance(event, Parameter))
+    return {event.name.removeprefix(root): event.placements for event in defined if event.name.startswith(root)}
+
+
+def test_the_layout_of_parameters_is_in_the_trace(logdir: Path) -> None:
+    for rank, records in events_by_rank(logdir).items():
+        part = f"Shard(0)[{rank}/2]"
+        assert set(placements(records, "ddp_INFO.").values()) == {""}
+        assert set(placements(records, "fsdp_INFO.").values()) == {part}
+        split = placements(records, "tp_INFO.")
+        assert split == {
+            "up.weight": part,
+            "up.bias": part,
+            "norm.weight": "",
+            "norm.bias": "",
+            "down.weight": f"Shard(1)[{rank}/2]",
+            "down.bias": "Replicate()",
+        }
+
+
+def test_the_ranks_agree_in_what_they_replicate(logdir: Path) -> None:
+    found = compare_ranks(Trace.open(logdir))
+    assert found.agrees
+    assert found.parameters == 2 * (6 + 3)  # At two levels: all of DDP's, and three under tensor parallelism.
+    assert found.own_parts == 2 * (6 + 3)
+    assert {name.partition(".")[2] for name in (buffer.name for buffer in found.buffers)} <= {
+        "norm.running_mean",
+        "norm.running_var",
+    }
