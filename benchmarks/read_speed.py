@@ -172,9 +172,9 @@ def main() -> None:
                 seconds[task].append(spent)
         small = {task: in_a_process_of_its_own(task, short)[1] for task in TASKS}
     rows = []
-    for task, spent in seconds.items():
-        ratio = statistics.median(one / base for one, base in zip(spent, seconds["decode"], strict=True))
-        cpu = statistics.median(spent)
+    for task, of_task in seconds.items():
+        ratio = statistics.median(one / base for one, base in zip(of_task, seconds["decode"], strict=True))
+        cpu = statistics.median(of_task)
         slope = (peaks[task] - small[task]) / (records - few)
         cells = [f"{ratio:.2f}", f"{cpu:.2f} s", f"{records / cpu:,.0f}", f"{peaks[task] / 1e6:.0f} MB", f"{slope:.1f}"]
         rows.append([task, *cells])

@@ -33,6 +33,7 @@ class Finding(msgspec.Struct):
         step: the optimizer steps that had ended when it happened, if it happened at a time.
         time_us: when it happened, likewise, since the start of the first process.
         place: where, as "file:line", if that is known.
+        trail: what made a non-finite output, what made that, and so on, back to what other modules put out.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Finding(msgspec.Struct):
     step: int | None = None
     time_us: int | None = None
     place: str = ""
+    trail: list[str] = []
 
 
 def is_recorded(module: ModuleSummary) -> bool:
@@ -72,7 +74,7 @@ def collect_findings(collectors: Sequence[ProcessCollector], damaged: Sequence[D
 def _non_finite(collector: ProcessCollector, offset_us: int) -> list[Finding]:
     names, rank = collector.names, collector.process.rank
     found = []
-    for event in collector.non_finite:
+    for event, trail in zip(collector.non_finite, collector.trails, strict=True):
         module = names.modules.get(event.module)
         if event.where == "output":
             name = names.module_name(event.module)
@@ -82,7 +84,9 @@ def _non_finite(collector: ProcessCollector, offset_us: int) -> list[Finding]:
         size = f" of {event.type}" if event.type else ""
         reason = f"{what}: {event.count:,} non-finite element{'' if event.count == 1 else 's'}{size}"
         place = names.place(event.location)
-        found.append(Finding("non_finite", name, reason, [rank], 1, event.step, event.time_us + offset_us, place))
+        finding = Finding("non_finite", name, reason, [rank], 1, event.step, event.time_us + offset_us, place)
+        finding.trail = trail
+        found.append(finding)
     return found
 
 

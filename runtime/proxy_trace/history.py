@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from proxy_trace.identity import Subject, find_subjects
+from proxy_trace.origins import Origins
 from proxy_trace.selection import kind_of
 from proxy_wrapper import events
 
@@ -23,7 +23,6 @@ OPEN_ENTRIES: Final = 1024
 """How many tensors of the variable are followed at once; what takes an older one is not told any more."""
 
 _USES: Final = 64
-_ORIGINS: Final = 1 << 17
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -134,8 +133,7 @@ class _Follower:
         }
         self._open: deque[tuple[HistoryEntry, list[int]]] = deque()
         self._by_number: dict[int, HistoryEntry] = {}
-        self._origins: dict[int, str] = {}
-        self._made_by_module: dict[int, None] = {}
+        self._origins = Origins()
         self._calls: dict[int, list[_Call]] = {}
         self._places: dict[int, Place | None] = {}
         self._latest_us = 0
@@ -248,19 +246,18 @@ class _Follower:
             origins = self._inputs(event.inputs, inputs)
             entry = self._add(event, name, made, target=event.target, inputs=origins, types=event.outputs)
             entry.cause = "raised" if event.raised else "in-place" if event.in_place else ""
-        for number in made:
-            self._note_origin(number, f"{self._names.place(event.location)}:{event.target}")
+        self._origins.note_call(f"{self._names.place(event.location)}:{event.target}", inputs, made)
 
     def _get_attr(self, event: events.GetAttr) -> None:
         if not event.value_id:
             return
         if event.owner_id:
             self._use([event.owner_id], f".{event.target}", event)
+        owner = self._origins.name(event.owner_id) or event.owner
         if not event.known and self._subject.has_call(event.location, event.target, event.ordinal):
             name = self._variable(event, event.target, event.ordinal)
-            origin = self._origins.get(event.owner_id, event.owner)
-            self._add(event, name, [event.value_id], target=event.target, inputs=[origin], types=[event.value])
-        self._note_origin(event.value_id, f"{self._origins.get(event.owner_id, event.owner)}.{event.target}")
+            self._add(event, name, [event.value_id], target=event.target, inputs=[owner], types=[event.value])
+        self._origins.note_call(f"{owner}.{event.target}", [event.owner_id], [event.value_id])
 
     def _call_module(self, event: events.CallModule) -> None:
         module = self._names.module_name(event.module)
@@ -290,10 +287,7 @@ class _Follower:
                 call.entry.inputs = call.entry.inputs + inputs
                 made = [number for number in event.output_ids if number and number not in call.event.input_ids]
                 self._watch(call.entry, made)
-        for number in event.output_ids:
-            if number and number not in self._made_by_module:
-                self._made_by_module[number] = None
-                self._note_origin(number, module)
+        self._origins.note_module(module, [], event.output_ids)
 
     # Bookkeeping
 
@@ -333,15 +327,8 @@ class _Follower:
         """Where each input comes from; its description where that was not seen."""
         padded = [*numbers, *[0] * (len(descriptions) - len(numbers))]
         return [
-            self._origins.get(number, description) for description, number in zip(descriptions, padded, strict=False)
+            self._origins.name(number) or description for description, number in zip(descriptions, padded, strict=False)
         ]
-
-    def _note_origin(self, number: int, origin: str) -> None:
-        self._origins[number] = origin
-        for known in (self._origins, self._made_by_module):
-            if len(known) > _ORIGINS:
-                for old in list(islice(known, _ORIGINS // 2)):
-                    del known[old]
 
     def _variable(self, event: events.Happening, target: str, ordinal: int) -> str:
         """The name of what is made by a call of `target` where `event` is."""

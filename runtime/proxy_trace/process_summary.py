@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proxy_trace.origins import Origins
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ PROGRESS_INTERVAL: Final = 1 << 15
 """How many events lie between two reports of progress."""
 
 _PROBLEM_LIMIT: Final = 1000
+_TRAIL: Final = 5
+"""How many calls back the making of a non-finite output is told."""
 
 
 class ModuleSummary(msgspec.Struct):
@@ -137,6 +140,7 @@ class ProcessCollector:
     Attributes:
         process: the sums.
         non_finite: the non-finite values, in order.
+        trails: for each of those, what made the output, from what and so on, back to what other modules put out.
         started_us: when the process started, in microseconds of Unix time.
         problems: the distinct problems, in order; there is a limit to how many are kept.
         names: what the ids stand for, complete at the end.
@@ -154,11 +158,14 @@ class ProcessCollector:
         )
         self.started_us = file.started_us()
         self.non_finite: list[events.NonFinite] = []
+        self.trails: list[list[str]] = []
         self.problems: dict[str, ProblemSummary] = {}
         self.names: Names
         self._modules: dict[int, ModuleSummary] = {}
         self._tensors: dict[int, TensorSummary] = {}
-        self._calls_by_thread: dict[int, list[int]] = {}
+        self._calls_by_thread: dict[int, list[events.CallModule]] = {}
+        self._returned: dict[int, events.ReturnModule] = {}
+        self._origins = Origins()
         self._unfinished = ""
         self._has_other_steps = False
         self._take: dict[type[events.Event], Callable[[Any], None]] = {
@@ -173,7 +180,9 @@ class ProcessCollector:
             events.OptimizerStepEnd: self._step_end,
             events.Gradient: self._gradient,
             events.Update: self._update,
-            events.NonFinite: self.non_finite.append,
+            events.NonFinite: self._non_finite,
+            events.CallFunction: self._call_function,
+            events.CallMethod: self._call_function,
             events.Problem: self._problem,
             events.RunEnd: self._run_end,
         }
@@ -189,6 +198,7 @@ class ProcessCollector:
         take = self._take
         ignore = _ignore
         process = self.process
+        self.names = reading.names
         count = latest_us = latest_step = 0
         for event in reading:
             if period is not None and not period.has(event):
@@ -212,10 +222,9 @@ class ProcessCollector:
         process.tensors = list(self._tensors.values())
         self._judge_changes()
         process.module_calls = sum(module.calls for module in process.modules)
-        self.names = reading.names
         open_calls = [stack[-1] for stack in self._calls_by_thread.values() if stack]
         if open_calls:
-            process.ends_inside = f"a call of {self.names.module_name(open_calls[0])}"
+            process.ends_inside = f"a call of {self.names.module_name(open_calls[0].module)}"
         else:
             process.ends_inside = self._unfinished
 
@@ -280,10 +289,11 @@ class ProcessCollector:
             self._stage(event).root_calls += 1
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
         stack = self._calls_by_thread.setdefault(event.thread, [])
-        if not module.parent and event.module in stack:
+        if not module.parent:
             # A root that is being called is called again: what was left by a KeyboardInterrupt never ends.
-            del stack[stack.index(event.module) :]
-        stack.append(event.module)
+            again = next((depth for depth, call in enumerate(stack) if call.module == event.module), len(stack))
+            del stack[again:]
+        stack.append(event)
 
     def _return_module(self, event: events.ReturnModule) -> None:
         module = self._module_of(event.module)
@@ -292,9 +302,26 @@ class ProcessCollector:
         if event.raised:
             module.raised += 1
         stack = self._calls_by_thread.get(event.thread)
-        if stack and event.module in stack:
-            while stack.pop() != event.module:
+        if stack and any(call.module == event.module for call in stack):
+            while (call := stack.pop()).module != event.module:
                 pass
+            self._origins.note_module(self._module_of(event.module).name, call.input_ids, event.output_ids)
+        self._returned[event.thread] = event
+
+    def _call_function(self, event: events.CallFunction) -> None:
+        inputs = event.input_ids
+        made = [number for number in event.output_ids if number and number not in inputs]
+        if made:
+            self._origins.note_call(f"{_last(event.target)} at {self.names.place(event.location)}", inputs, made)
+
+    def _non_finite(self, event: events.NonFinite) -> None:
+        self.non_finite.append(event)
+        returned = self._returned.get(event.thread)
+        trail: list[str] = []
+        if event.where == "output" and returned is not None and returned.module == event.module:
+            for number in returned.output_ids:
+                trail += [name for name in self._origins.trail(number, _TRAIL) if name not in trail]
+        self.trails.append(trail[:_TRAIL])
 
     def _backward(self, _: events.Backward) -> None:
         self.process.backward_passes += 1
@@ -352,6 +379,11 @@ class ProcessCollector:
             known.count += 1
         elif len(self.problems) < _PROBLEM_LIMIT:
             self.problems[event.message] = ProblemSummary(event.message, event)
+
+
+def _last(target: str) -> str:
+    """The part of a dotted name behind the last dot."""
+    return target.rpartition(".")[2]
 
 
 def _ignore(_: events.Event) -> None:

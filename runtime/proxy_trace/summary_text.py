@@ -127,8 +127,11 @@ def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
         rows = [_finding_cells(finding, show_ranks) for finding in shown]
         if kind == "non_finite":
             rows = [[("first" if not i else "then"), *row] for i, row in enumerate(rows)]
-        for line in format_table([""] * len(rows[0]), rows, "l" * len(rows[0]))[1:]:
+        lines = format_table([""] * len(rows[0]), rows, "l" * len(rows[0]))[1:]
+        for finding, line in zip(shown, lines, strict=True):
             yield f"  {line}"
+            if finding.trail:
+                yield f"         made by {', from '.join(finding.trail)}"
         if len(findings) > len(shown):
             yield f"  ... and {len(findings) - len(shown):,} more; --format json lists all"
 

@@ -79,6 +79,25 @@ def test_stages_and_what_was_left_out_on_purpose_are_told(tmp_path: Path, write_
     assert "  recorded   only each 10th step after the first 5 (of 42); 1 tensor not watched" in lines
 
 
+def test_what_made_a_non_finite_output_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    words = ["float32[3]"]
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Location(1, "net.py", 13, "forward"),
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.fc", "Linear", 1, 1),
+        events.CallModule(1, module=1, inputs=words, input_ids=[1]),
+        events.CallModule(2, module=2, location=1, inputs=words, input_ids=[1]),
+        events.ReturnModule(3, module=2, outputs=words, output_ids=[2]),
+        events.CallFunction(4, 0, 1, 1, target="torch.log", inputs=words, outputs=words, input_ids=[2], output_ids=[3]),
+        events.ReturnModule(5, module=1, outputs=words, output_ids=[3]),
+        events.NonFinite(6, module=1, count=1, type="float32[3]"),
+    )
+    lines = report(path).splitlines()
+    found = next(number for number, line in enumerate(lines) if "first" in line)
+    assert lines[found + 1].strip() == "made by log at net.py:13, from model.fc"
+
+
 def test_a_part_of_a_run_is_summed_up_alone(small_trace: Path) -> None:
     summary = summarize(Trace.open(small_trace), period=Period(StepRange(1, 1)))
     text = "\n".join(summary_lines(summary, Palette(enabled=False)))
