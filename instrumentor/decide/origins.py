@@ -1,0 +1,77 @@
+"""What the objects of a script are, and where that was read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from instrumentor.resolve.classes import dotted_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from instrumentor.analysis.facts import Site
+    from instrumentor.analysis.sites import SiteIndex
+    from instrumentor.analysis.values import SiteKey
+    from instrumentor.resolve.units import Class
+
+
+class ObjectOrigin(NamedTuple):
+    """What an object is.
+
+    Attributes:
+        class_names: the classes that it may have, dotted; those of the script itself by their name.
+        read_at: where the first of them was read: a path with a line; "catalogue" or "configuration" for what only
+            these say; empty for what only its use tells.
+    """
+
+    class_names: tuple[str, ...] = ()
+    read_at: str = ""
+
+
+class Origins:
+    """Says of sites what they make."""
+
+    def __init__(self, index: SiteIndex) -> None:
+        self._index = index
+        self._by_label: dict[str, ObjectOrigin] = {}
+
+    def of(self, sites: Iterable[Site]) -> ObjectOrigin:
+        """What some sites make, those included whose objects they hand on."""
+        found: dict[str, str] = {}
+        seen: set[SiteKey] = set()
+        pending = list(sites)
+        while pending:
+            site = pending.pop(0)
+            if site.key in seen:
+                continue
+            seen.add(site.key)
+            for key in sorted(site.class_keys):
+                cls = self._class(key)
+                if cls is not None:
+                    found.setdefault(dotted_name(cls), self._place(cls))
+            if not site.class_keys and not site.origins:
+                for label in site.labels:
+                    origin = self._of_label(label)
+                    found.update((name, origin.read_at) for name in origin.class_names if name not in found)
+                    if not origin.class_names and origin.read_at:
+                        found.setdefault(label, origin.read_at)
+            pending.extend(
+                self._index.facts.sites[key] for key in sorted(site.origins) if key in self._index.facts.sites
+            )
+        return ObjectOrigin(tuple(found), next(iter(found.values()), ""))
+
+    def _of_label(self, label: str) -> ObjectOrigin:
+        if label not in self._by_label:
+            origin = self._index.hierarchy.knowledge.origin(label)
+            self._by_label[label] = (
+                ObjectOrigin() if origin is None else ObjectOrigin(origin.class_names, origin.place or origin.source)
+            )
+        return self._by_label[label]
+
+    def _class(self, key: str) -> Class | None:
+        unit = self._index.hierarchy.project.units.get(key.partition(":")[0])
+        return None if unit is None else unit.class_by_key.get(key)
+
+    def _place(self, cls: Class) -> str:
+        """A project's file, by its path from the script's folder; only the line for the script itself."""
+        return f"{cls.unit.name}:{cls.node.lineno}" if cls.unit.name else f"line {cls.node.lineno}"
