@@ -58,10 +58,8 @@ class NewerFormatError(TraceError):
     """A trace was written by a later version than this reader knows."""
 
     def __init__(self, path: Path, found: int, known: int) -> None:
-        super().__init__(
-            f"{path}: has trace format {found}, and this proxy-trace reads up to format {known}. "
-            "Upgrade the package that proxy-trace came with."
-        )
+        self.reason = f"it has trace format {found}, and this proxy-trace reads up to format {known}"
+        super().__init__(f"{path}: {self.reason}. Upgrade the package that proxy-trace came with.")
 
 
 class TextLogError(TraceError):

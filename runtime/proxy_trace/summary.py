@@ -10,14 +10,17 @@ from proxy_trace.findings import Finding, collect_findings
 from proxy_trace.process_summary import ProcessCollector, ProcessSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from proxy_trace.selection import Period
     from proxy_trace.trace import Trace
 
 
 class Summary(msgspec.Struct):
-    """What a run's trace says, with what looks wrong in it (`findings`) first."""
+    """What a run's trace says, with what looks wrong in it (`findings`) first.
+
+    `python`, `torch` and `version` are those of the processes, with commas between if they differ.
+    """
 
     path: str
     run: str
@@ -64,9 +67,9 @@ def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None, pe
         script=run.script,
         argv=run.argv,
         started=min(file.run.started for file in trace.files),
-        python=run.python,
-        torch=run.torch,
-        version=run.version,
+        python=_all(file.run.python for file in trace.files),
+        torch=_all(file.run.torch for file in trace.files),
+        version=_all(file.run.version for file in trace.files),
         world_size=run.world_size,
         ranks=trace.ranks(),
         events=sum(process.events for process in processes),
@@ -76,3 +79,8 @@ def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None, pe
         findings=collect_findings(collectors, trace.damaged),
         processes=processes,
     )
+
+
+def _all(texts: Iterable[str]) -> str:
+    """The different texts among `texts`, in order."""
+    return ", ".join(dict.fromkeys(texts))

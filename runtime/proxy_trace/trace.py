@@ -215,14 +215,15 @@ class Trace:
         path = Path(path)
         files: list[TraceFile] = []
         damaged: list[DamagedFile] = []
-        paths = find_run_files(path)
-        for file in paths:
+        refused: list[NotATraceError | NewerFormatError] = []
+        for file in find_run_files(path):
             try:
                 files.append(TraceFile.open(file))
-            except NotATraceError as error:  # noqa: PERF203  One file to a process: these are few.
+            except (NotATraceError, NewerFormatError) as error:  # noqa: PERF203  One file to a process: these are few.
+                refused.append(error)
                 damaged.append(DamagedFile(file, error.reason))
         if not files:
-            raise NotATraceError(*damaged[0])
+            raise next((error for error in refused if isinstance(error, NewerFormatError)), refused[0])
         files.sort(key=lambda file: (file.run.rank, file.run.started, file.run.pid))
         return cls(path, files, damaged)
 

@@ -79,6 +79,12 @@ def test_stages_and_what_was_left_out_on_purpose_are_told(tmp_path: Path, write_
     assert "  recorded   only each 10th step after the first 5 (of 42); 1 tensor not watched" in lines
 
 
+def test_versions_that_differ_between_processes_are_all_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    for rank, version in enumerate(("0.1.0", "0.2.0", "0.1.0")):
+        write_trace(tmp_path / f"rank{rank}-1.jsonl", rank=rank, version=version)
+    assert "torch 2.8.0, proxy_wrapper 0.1.0, 0.2.0" in report(tmp_path)
+
+
 def test_what_made_a_non_finite_output_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
     words = ["float32[3]"]
     path = write_trace(

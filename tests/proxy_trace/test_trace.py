@@ -117,6 +117,16 @@ def test_a_trace_of_a_later_format_is_refused(tmp_path: Path, write_trace: Write
         Trace.open(path)
 
 
+def test_beside_files_of_a_later_format_the_others_are_read(tmp_path: Path, write_trace: WriteTrace) -> None:
+    write_trace(tmp_path / "rank0-1.jsonl", rank=0)
+    newer = write_trace(tmp_path / "rank1-1.jsonl", rank=1, format=events.FORMAT + 1)
+    trace = Trace.open(tmp_path)
+    assert trace.ranks() == [0]
+    (damaged,) = trace.damaged
+    assert damaged.path == newer
+    assert damaged.reason == "it has trace format 2, and this proxy-trace reads up to format 1"
+
+
 def test_a_later_format_is_refused_even_if_its_header_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"kind":"run","format":99,"script":{"name":"train.py"}}\n')
