@@ -23,6 +23,12 @@ OPEN_ENTRIES: Final = 1024
 """How many tensors of the variable are followed at once; what takes an older one is not told any more."""
 
 _USES: Final = 64
+_QUESTIONS: Final = frozenset(
+    {"dim", "ndimension", "size", "stride", "numel", "nelement", "element_size", "storage_offset", "__len__", "type"}
+    | {"is_floating_point", "is_complex", "is_signed", "is_contiguous", "is_inference", "is_same_size", "get_device"}
+    | {"has_names", "untyped_storage", "data_ptr", "_has_compatible_shallow_copy_type"}
+)
+"""Calls that ask how a tensor is made and not what is in it: no use of the variable."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -57,8 +63,8 @@ class HistoryEntry(msgspec.Struct):
         step: how many optimizer steps had ended.
         stage: "train", "eval" or the program's own name for it.
         place: where.
-        module: the module that was being called, or is called, or holds the parameter or buffer. Two blocks of one
-            class make their tensors at the same place.
+        module: the module that was being called, or holds the parameter or buffer. Two blocks of one class make
+            their tensors at the same place.
         target: what was called or read.
         inputs: what went in: names, places of making, or else types.
         types: of the tensors made ("float32[64, 10]"), of the parameter or buffer, or of what was read.
@@ -179,7 +185,8 @@ class _Follower:
             self._use([event.value_id], f"{event.owner}.{event.target} =", event)
 
     def _read_value(self, event: events.ReadValue) -> None:
-        self._taking_only(event, event.target, event.value)
+        if event.target not in _QUESTIONS:
+            self._taking_only(event, event.target, event.value)
 
     def _backward(self, event: events.Backward) -> None:
         self._taking_only(event, event.function, None)
@@ -235,6 +242,8 @@ class _Follower:
 
     def _call(self, event: events.CallFunction) -> None:
         inputs = event.input_ids
+        if not event.outputs and event.target.rpartition(".")[2] in _QUESTIONS:
+            return
         self._use(inputs, event.target, event)
         made = [number for number in event.output_ids if number and number not in inputs]
         is_followed = self._subject.has_call(event.location, event.target, event.ordinal)
@@ -268,6 +277,8 @@ class _Follower:
             name = module if is_followed else self._variable(event, module, event.ordinal)
             inputs = self._inputs(event.inputs, event.input_ids)
             entry = self._add(event, name, target=module, inputs=inputs)
+            around = self._calls.get(event.thread)
+            entry.module = self._names.module_name(around[-1].event.module) if around else ""
         self._calls.setdefault(event.thread, []).append(_Call(event, entry))
 
     def _return_module(self, event: events.ReturnModule) -> None:

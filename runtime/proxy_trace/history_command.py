@@ -57,7 +57,7 @@ def history(
     rank: RankOption = None,
 ) -> None:
     """Follow one variable; the text of `--help` is `HISTORY_HELP`."""
-    from itertools import islice
+    from itertools import chain, islice
 
     import msgspec
 
@@ -82,7 +82,10 @@ def history(
         and (is_stage is None or is_stage(entry.stage))
         and (is_module is None or is_module(entry.module))
     )
-    entries = islice(chosen, limit)
+    first = list(islice(chosen, 1))
+    if not first:
+        print(f"proxy-trace: nothing of '{what}' is in this trace that these options choose", file=sys.stderr)
+    entries = islice(chain(first, chosen), limit)
     if output is Format.JSON:
         encode = msgspec.json.Encoder().encode
         print_lines(encode(entry).decode() for entry in entries)

@@ -267,6 +267,29 @@ def test_the_command_narrows_down(
     assert [json.loads(line)["step"] for line in capsys.readouterr().out.splitlines()] == steps
 
 
+def test_questions_about_a_tensor_are_no_uses(tmp_path: Path, write_trace: WriteTrace) -> None:
+    run = [
+        events.Location(1, "net.py", 5, "forward"),
+        events.CallFunction(1, 0, 0, 1, target="torch.zeros", outputs=["float32[2]"], output_ids=[1]),
+        events.CallMethod(2, 0, 0, 1, target="dim", inputs=["float32[2]"], input_ids=[1]),
+        events.ReadValue(3, 0, 0, 1, target="__len__", inputs=["float32[2]"], input_ids=[1], value=2),
+        events.ReadValue(4, 0, 0, 1, target="item", inputs=["float32[2]"], input_ids=[1], value=0.0),
+    ]
+    made, read = open_trace(write_trace(tmp_path / "r" / "rank0-1.jsonl", *run)).history("net.py:5")
+    assert [use.by for use in made.uses] == ["item"]
+    assert (read.target, read.value, read.inputs) == ("item", 0.0, ["net.py:5:torch.zeros"])
+
+
+def test_the_module_of_a_call_is_the_one_around_it(trace_path: Path) -> None:
+    (first, *_) = open_trace(trace_path).history("model.fc")
+    assert first.module == "model"
+
+
+def test_the_command_says_if_nothing_is_left(trace_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["history", str(trace_path), "train.py:20:tanh"]) == 0
+    assert "nothing of 'train.py:20:tanh' is in this trace" in capsys.readouterr().err
+
+
 def test_the_command_says_what_is_wrong(trace_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["history", str(trace_path), "model.fc.wight"]) == 2
     assert "Did you mean model.fc.weight" in capsys.readouterr().err
