@@ -23,7 +23,6 @@ from instrumentor.analysis.values import (
     join,
     root,
     strip,
-    unwrap,
     wrap,
 )
 from instrumentor.resolve.nature import Nature
@@ -295,7 +294,7 @@ class Facts:
                 found.add(atom)
                 continue
             passed = self.reach(self.passed.get((base.function, base.name), NOTHING))
-            if not passed or base.function in self.called_unseen:
+            if base.function in self.called_unseen or (not passed and base.function in self.calls):
                 found.add(atom)
             pending.extend(_in_place_of(atom, new) for new in passed)
         return frozenset(found)
@@ -313,4 +312,4 @@ def _in_place_of(atom: Atom, new: Atom) -> Atom:
         return type(atom)(root(new))
     if isinstance(atom, Wrapper):
         return wrap(_in_place_of(atom.inner, new))
-    return unwrap(_in_place_of(atom.inner, new)) if isinstance(atom, Unwrapped) else new
+    return Unwrapped(strip(_in_place_of(atom.inner, new)), atom.is_sure) if isinstance(atom, Unwrapped) else new

@@ -92,10 +92,12 @@ class Invocation:
     def _returned(
         self, function: Function, atom: Atom, node: ast.expr, given: dict[str, Value], arguments: Arguments
     ) -> Value:
+        starred = {each.arg for each in (function.node.args.vararg, function.node.args.kwarg) if each is not None}
+
         def change(path: tuple[int, ...]) -> Callable[[Atom], Value | None]:
             def changed(inner: Atom) -> Value | None:
                 if isinstance(inner, Parameter) and inner.function == function.key:
-                    return given.get(inner.name, OPAQUE)
+                    return given.get(inner.name, NOTHING if inner.name in starred else OPAQUE)
                 if isinstance(inner, Made):
                     return self._handed_on(function, inner, node, path, arguments)
                 return None

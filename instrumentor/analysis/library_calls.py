@@ -19,6 +19,7 @@ from instrumentor.analysis.values import (
     Made,
     Method,
     Named,
+    Pack,
     Parameter,
     Part,
     Partial,
@@ -75,6 +76,9 @@ class LibraryCalls:
             "builtins.getattr": self._getattr,
             "builtins.setattr": self._setattr,
             "builtins.super": self._super,
+            "random.choice": lambda _, arguments: self.members.elements(arguments.at(0)),
+            "random.sample": lambda node, arguments: self.scope.box(node, self.members.elements(arguments.at(0))),
+            "random.choices": lambda node, arguments: self.scope.box(node, self.members.elements(arguments.at(0))),
             "builtins.next": lambda _, arguments: join((self.members.elements(arguments.at(0)), arguments.at(1))),
         }
 
@@ -221,14 +225,19 @@ class LibraryCalls:
             return self.scope.box(node, self.scope.pack(node, elements))
         if name == "builtins.enumerate":
             return self.scope.box(node, self.scope.pack(node, [PLAIN, *elements[:1]]))
+        if name in {"builtins.dict", "collections.OrderedDict"}:
+            elements = [self._values_of_pairs(held) for held in elements]
         (box,) = self.scope.box(node, *elements, *([arguments.rest] if arguments.rest else []))
         assert isinstance(box, Box)
-        if name in {"builtins.dict", "collections.OrderedDict"}:
-            for held in elements:  # pairs are keys with values
-                self.facts.put(box.site, ANY_KEY, members.unpacked(held, 1, 2))
         for key, held in arguments.keywords.items():
             self.facts.put(box.site, repr(key), held)
         return value(box)
+
+    def _values_of_pairs(self, held: Value) -> Value:
+        """What a dict keeps that is made from another dict, or from pairs."""
+        return join(
+            self.members.unpacked(value(atom), 1, 2) if isinstance(atom, (Pack, Box)) else value(atom) for atom in held
+        )
 
     def _reads(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
         return derive(self.facts.reach(arguments.all()))

@@ -11,6 +11,7 @@ from instrumentor.analysis.facts import ANY_KEY
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
+    PLAIN,
     Atom,
     Box,
     ClassRef,
@@ -23,6 +24,7 @@ from instrumentor.analysis.values import (
     Pack,
     Parameter,
     Part,
+    Plain,
     Scripted,
     UnitRef,
     Unwrapped,
@@ -74,7 +76,7 @@ class Members:
             return value(Derived(root(atom)))
         if is_object(atom):
             return self._object_attribute(atom, name)
-        return OPAQUE
+        return PLAIN if isinstance(atom, Plain) else OPAQUE
 
     def _stored(self, base: Atom, name: str) -> Value:
         """What stores gave an attribute; those under a computed name may have been any."""
@@ -162,7 +164,7 @@ class Members:
                 return atom.items[position]
             return join(atom.items)
         if isinstance(atom, Box):
-            return self.facts.elements(atom.site, constant_key(node.slice))
+            return self.facts.elements(atom.site, self._key(atom, node.slice))
         if isinstance(atom, Named):
             return value(Named(f"{atom.name.removesuffix('.__dict__')}.{ANY_KEY}"))
         if isinstance(atom, UnitRef):
@@ -171,7 +173,15 @@ class Members:
             return value(Derived(root(atom)))
         if is_object(atom):
             return value(Part(root(atom)))
-        return OPAQUE
+        return PLAIN if isinstance(atom, Plain) else OPAQUE
+
+    def _key(self, box: Box, index: ast.expr) -> str | None:
+        """The key that an index finds; from the end only where the container never changes its length."""
+        position = _constant_position(index)
+        keys = self.facts.contents.get(box.site, {})
+        if position is not None and position < 0 and set(keys) == {repr(i) for i in range(len(keys))}:
+            return repr(position + len(keys))
+        return constant_key(index)
 
     def _slice(self, node: ast.Subscript, atom: Atom) -> Value:
         if isinstance(atom, Pack):
@@ -195,7 +205,7 @@ class Members:
             elif is_object(atom):
                 found.append(value(Part(root(atom))))
             else:
-                found.append(OPAQUE)
+                found.append(PLAIN if isinstance(atom, Plain) else OPAQUE)
         return join(found)
 
     def unpacked(self, held: Value, position: int, count: int) -> Value:

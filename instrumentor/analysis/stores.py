@@ -131,7 +131,7 @@ class Stores:
         else:
             number = ("stored", self.scope.locate(target))
             receiver = self._store_quietly(target, held, number)
-            if any(is_object(atom) and not isinstance(strip(atom), (Part, Parameter)) for atom in held):
+            if any(is_object(atom) and not isinstance(strip(atom), Part) for atom in held):
                 self.scope.bind(statement, target, text_of(target), held, receiver=receiver, number=number)
 
     def _store_quietly(self, target: ast.expr, held: Value, number: Number = None) -> Value:
@@ -301,9 +301,9 @@ class Stores:
 
     def _match_mapping(self, pattern: ast.MatchMapping, held: Value) -> None:
         for key, each in zip(pattern.keys, pattern.patterns, strict=True):
+            known = self._resolved(held) - PLAIN
             found = [
-                self.facts.elements(atom.site, constant_key(key)) if isinstance(atom, Box) else OPAQUE
-                for atom in self._resolved(held)
+                self.facts.elements(atom.site, constant_key(key)) if isinstance(atom, Box) else OPAQUE for atom in known
             ]
             self.match(each, join(found))
         if pattern.rest is not None:

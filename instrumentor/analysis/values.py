@@ -117,9 +117,10 @@ class Wrapper(Atom):
 
 @dataclass(frozen=True)
 class Unwrapped(Atom):
-    """A module as it is taken out of what holds it."""
+    """A module as it is taken out of what holds it; `is_sure` where that is known to be a wrapper."""
 
     inner: Atom
+    is_sure: bool = False
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ def wrap(atom: Atom) -> Atom:
 
 def unwrap(atom: Atom) -> Atom:
     """What is found in `atom`, or `atom` itself where it holds nothing."""
-    return Unwrapped(strip(atom))
+    return Unwrapped(strip(atom), isinstance(atom, Wrapper) or (isinstance(atom, Unwrapped) and atom.is_sure))
 
 
 def strip(atom: Atom) -> Atom:
@@ -253,7 +254,10 @@ def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value:
     if isinstance(atom, Wrapper):
         return frozenset(wrap(inner) if is_object(inner) else inner for inner in _replace(atom.inner, change))
     if isinstance(atom, Unwrapped):
-        return frozenset(unwrap(inner) if is_object(inner) else inner for inner in _replace(atom.inner, change))
+        return frozenset(
+            Unwrapped(strip(inner), atom.is_sure) if is_object(inner) else inner
+            for inner in _replace(atom.inner, change)
+        )
     if isinstance(atom, Part):
         return frozenset(Part(root(inner)) for inner in _replace(atom.whole, change))
     if isinstance(atom, (Derived, Scripted)):

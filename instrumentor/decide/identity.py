@@ -45,7 +45,11 @@ class Identities:
 
     def objects_of(self, binding: Binding) -> list[Atom]:
         """What a binding may hold, as far as it may be a module."""
-        return [atom for atom in self._facts.sources(binding.value) if not isinstance(atom, _NO_OBJECTS)]
+        held = (
+            atom.inner if isinstance(atom, Unwrapped) and atom.is_sure else atom
+            for atom in self._facts.sources(binding.value)
+        )
+        return [atom for atom in dict.fromkeys(held) if not isinstance(atom, _NO_OBJECTS)]
 
     def of_binding(self, binding: Binding) -> Hashable:
         """The object that a binding stores; None where that is not known for sure."""

@@ -32,7 +32,8 @@ PARAMETER = Parameter("f", "x")
 
 def test_a_wrapper_of_a_wrapper_holds_the_object() -> None:
     assert wrap(wrap(MADE)) == Wrapper(MADE)
-    assert unwrap(wrap(MADE)) == Unwrapped(MADE)
+    assert unwrap(wrap(MADE)) == Unwrapped(MADE, is_sure=True)
+    assert unwrap(MADE) == Unwrapped(MADE)
     assert wrap(unwrap(MADE)) == Wrapper(MADE)
     assert strip(wrap(MADE)) == MADE
 
