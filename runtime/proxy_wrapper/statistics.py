@@ -35,13 +35,15 @@ class unobserved:  # noqa: N801  A context manager is called as a function is.
     Written out rather than composed, since every step and every module call enters one.
     """
 
-    __slots__ = ("_functions", "_had_gradients", "_modes")
+    __slots__ = ("_functions", "_had_forward_gradients", "_had_gradients", "_modes")
 
     def __enter__(self) -> bool:
         self._functions = torch._C.DisableTorchFunction()
         self._functions.__enter__()
         self._had_gradients = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
+        self._had_forward_gradients = torch._C._is_fwd_grad_enabled()
+        torch._C._set_fwd_grad_enabled(False)  # Else what is computed of a dual number is one too.
         self._modes: AbstractContextManager[Any] | None = None
         if torch._C._len_torch_dispatch_stack():
             self._modes = _disable_current_modes()
@@ -51,6 +53,7 @@ class unobserved:  # noqa: N801  A context manager is called as a function is.
     def __exit__(self, *exception: object) -> None:
         if self._modes is not None:
             self._modes.__exit__(None, None, None)
+        torch._C._set_fwd_grad_enabled(self._had_forward_gradients)
         torch._C._set_grad_enabled(self._had_gradients)
         self._functions.__exit__(None, None, None)
 
