@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MEETING_FOLDER: Final = ".launches"
 """The folder in a `logdir` through which the processes of a launch find each other."""
 
+_DATA_LOADERS: Final = ("torch.utils.data.", "torchdata.")
 _CONFIGURATION_KEY: Final = "proxy_wrapper"
 _TORCHRUN_WINDOW_S: Final = 60.0  # Its workers start together, once all nodes are there; clocks may differ.
 _WINDOW_S: Final = 600.0  # Ranks started by hand: how long NCCL waits for the others by default.
@@ -131,11 +132,23 @@ def new_run_name(started_s: float) -> str:
     return f"{datetime.fromtimestamp(started_s, timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
-def current_rank() -> Rank:
-    """The rank of this process: what `torch.distributed` says, or what a launcher has put into the environment."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return Rank(torch.distributed.get_rank(), torch.distributed.get_world_size())
-    return _rank_in(os.environ)
+class RankFinder:
+    """Knows the rank of this process as soon as anybody does, and from then on."""
+
+    def __init__(self) -> None:
+        self._known: Rank | None = None
+
+    def look(self) -> Rank:
+        """The rank: what `torch.distributed` says or has said, or what a launcher has put into the environment."""
+        if self._known is None and torch.distributed.is_available() and torch.distributed.is_initialized():
+            self._known = Rank(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return self._known or _rank_in(os.environ)
+
+
+def is_data_worker() -> bool:
+    """Whether `multiprocessing` started this process to load data, which is nobody's model."""
+    target = vars(process.current_process()).get("_target")
+    return str(getattr(target, "__module__", "")).startswith(_DATA_LOADERS)
 
 
 def is_multiprocessing_child() -> bool:

@@ -17,7 +17,7 @@ from proxy_wrapper.channel import Channel
 from proxy_wrapper.definitions import Definitions
 from proxy_wrapper.describe import Describer
 from proxy_wrapper.events import EVAL, TRAIN, Problem, RunEnd
-from proxy_wrapper.launch import Launch
+from proxy_wrapper.launch import Launch, RankFinder, is_data_worker
 from proxy_wrapper.levels import DEBUG, WARNING
 from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
@@ -77,6 +77,7 @@ class Tracer:
         self._tree = ProxiedTree(self.registry, self.definitions, self.channel)
         self._reported: set[str] = set()
         self._parent_pid = 0
+        self.ranks = RankFinder()
         self.is_sampling = False
         self._is_debugging = False
         self._watches: set[Watch] = set()
@@ -95,7 +96,9 @@ class Tracer:
         if channel is None:
             channel = self.channels[logdir] = Channel(logdir, self._locations, self.report)
             path = str(Path(logdir).absolute())  # Now: the program may change its folder before the first write.
-            writer = TraceWriter(lambda: self._open_sink(path), lambda message: self._report_loss(logdir, message))
+            writer = TraceWriter(
+                lambda: self._open_sink(path), lambda message: self._report_loss(logdir, message), self._may_begin
+            )
             self._writers.append(writer)
             channel.add(writer)
             for observer in self._observers:
@@ -292,12 +295,13 @@ class Tracer:
         for channel in self.channels.values():
             channel.restart(lambda channel=channel: self.definitions.define_all(channel))  # type: ignore[misc]
 
-    def silence(self) -> None:
-        """See and write nothing in this process: it is a worker that loads data, which is nobody's model."""
+    def _may_begin(self) -> bool:
+        """Whether this process is to be seen; one that loads data is not, and sees nothing any more."""
+        if not is_data_worker():
+            return True
         self.active = False
         self.remove_interceptors()
-        for writer in self._writers:
-            writer.abandon()
+        return False
 
     # How traces begin.
 
@@ -305,7 +309,7 @@ class Tracer:
         self._locations[location.id] = location
 
     def _open_sink(self, logdir: str) -> Sink:
-        return open_sink(logdir, Launch.of_this_process().announce(), self._started, self._parent_pid)
+        return open_sink(logdir, Launch.of_this_process().announce(), self._started, self._parent_pid, self.ranks)
 
     def _report_loss(self, logdir: str, message: str) -> None:
         self.report(f"{logdir}: {message}")

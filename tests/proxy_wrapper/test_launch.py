@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy_wrapper.launch import MEETING_FOLDER, Launch, Rank, _configuration, current_rank, new_run_name
+from proxy_wrapper.launch import MEETING_FOLDER, Launch, Rank, RankFinder, _configuration, new_run_name
 from proxy_wrapper.operating_system import has_ended, machine, process_identity, process_start
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def test_the_rank_is_what_the_launcher_says(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert current_rank() == rank
+    assert RankFinder().look() == rank
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="this system has no /proc")  # noqa: PTH110

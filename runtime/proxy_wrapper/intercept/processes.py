@@ -8,7 +8,6 @@ running `atexit`, so that their end is seen here too.
 from __future__ import annotations
 
 import copyreg
-import multiprocessing
 import os
 import pickle
 import sys
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from proxy_wrapper.launch import is_multiprocessing_child
 from proxy_wrapper.registry import named_modules
@@ -27,10 +27,11 @@ from proxy_wrapper.registry import named_modules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch.utils.hooks import RemovableHandle
+
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
 
-_DATA_LOADERS: Final = ("torch.utils.data.", "torchdata.")
 _LAST: Final = -100
 """The priority of what ends tracing among what `multiprocessing` does at the end of a process: after all else."""
 
@@ -43,28 +44,35 @@ class Processes:
         self._tracer = weakref.ref(tracer)  # Python keeps what was registered for forks for ever.
         self._take_down = take_down
         self._is_registered = False
+        self._handle: RemovableHandle | None = None
 
     def install(self) -> None:
         """Ask to be told of forks and ends. Python offers no way to take that back, so it is asked for once."""
+        if self._handle is None:  # A short program may have left its process group again before the next write.
+            self._handle = register_optimizer_step_pre_hook(self._look_for_rank)
         if self._is_registered:
             return
         self._is_registered = True
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork_in_child)
         # A process of `multiprocessing` forgets what was registered before its start, and calls this instead.
-        util.register_after_fork(self, Processes._begin_child)
+        util.register_after_fork(self, Processes._take_down_at_end)
         if is_multiprocessing_child():
-            self._begin_child()
+            self._take_down_at_end()
 
     def remove(self) -> None:
-        """Do nothing: a tracer that sees nothing has no writer to pause."""
+        """See no step any more. To be told of forks does no harm: there is no writer to pause."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
 
-    def _begin_child(self) -> None:
+    def _take_down_at_end(self) -> None:
+        util.Finalize(None, self._take_down, exitpriority=_LAST)
+
+    def _look_for_rank(self, *_: object) -> None:
         tracer = self._tracer()
-        if tracer is not None and _is_data_worker():
-            tracer.silence()
-        else:
-            util.Finalize(None, self._take_down, exitpriority=_LAST)
+        if tracer is not None:
+            tracer.ranks.look()
 
     def _before_fork(self) -> None:
         tracer = self._tracer()
@@ -179,12 +187,6 @@ def _set_state(module: nn.Module, state: Any) -> None:
     vars(module).update(plain or {})
     for name, value in (slots or {}).items():
         setattr(module, name, value)
-
-
-def _is_data_worker() -> bool:
-    """Whether this process is a worker that loads data: that is what it was started for."""
-    target = vars(multiprocessing.current_process()).get("_target")
-    return str(getattr(target, "__module__", "")).startswith(_DATA_LOADERS)
 
 
 def reason_of_end() -> tuple[str, str]:

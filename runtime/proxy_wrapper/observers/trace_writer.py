@@ -49,7 +49,17 @@ class TraceWriter:
     missing. Anything else that goes wrong ends the trace.
     """
 
-    def __init__(self, open_sink: Callable[[], Sink], report: Callable[[str], None]) -> None:
+    def __init__(
+        self, open_sink: Callable[[], Sink], report: Callable[[str], None], may_begin: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Start without a thread and without a file.
+
+        Args:
+            open_sink: makes the sink.
+            report: called with a sentence when something was lost.
+            may_begin: asked when the first event happens; False keeps this process from writing at all.
+        """
+        self._may_begin = may_begin
         self._open_sink = open_sink
         self._report = report
         self._queue: deque[AnyEvent] = deque()
@@ -103,7 +113,7 @@ class TraceWriter:
         if self._sink is not None:
             with contextlib.suppress(OSError):  # Nothing is buffered: this closes the child's copy of the file.
                 self._sink.close()
-        self.__init__(self._open_sink, self._report)  # type: ignore[misc]
+        self.__init__(self._open_sink, self._report, self._may_begin)  # type: ignore[misc]
 
     def pause(self) -> None:
         """Write everything and end the thread, until the next event: around a fork, which copies no thread."""
@@ -112,6 +122,10 @@ class TraceWriter:
     # The thread, and waiting for it.
 
     def _start(self) -> None:
+        if not self._has_begun and not self._may_begin():
+            self._has_ended = True
+            self._queue.clear()
+            return
         self._has_begun = True
         self._wake.clear()
         self._thread = threading.Thread(target=self._run, name="proxy-trace-writer", daemon=True)
@@ -264,7 +278,6 @@ class TraceWriter:
                 self._seen_nonfinite.add(place)
             resolved.append(event)
         return resolved
-
 
     def _is_news(self, event: Update | StateTensor) -> bool:
         """Whether numbers that have now arrived tell of a change, where nothing else did."""

@@ -13,15 +13,14 @@ import torch
 
 from proxy_wrapper import __version__
 from proxy_wrapper.events import FORMAT, Run
-from proxy_wrapper.launch import current_rank
 from proxy_wrapper.sinks.json_lines import JsonLinesSink
 
 if TYPE_CHECKING:
-    from proxy_wrapper.launch import Launch
+    from proxy_wrapper.launch import Launch, RankFinder
     from proxy_wrapper.sinks.sink import Sink
 
 
-def open_sink(logdir: str, launch: Launch, started: str, forked_from: int) -> Sink:
+def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks: RankFinder) -> Sink:
     """A new trace, with its header written.
 
     Args:
@@ -29,13 +28,14 @@ def open_sink(logdir: str, launch: Launch, started: str, forked_from: int) -> Si
         launch: what this process belongs to.
         started: what the times of events count from: UTC, ISO 8601.
         forked_from: the process that this one was forked from with its tracing under way; 0 if none was.
+        ranks: asked for the rank, now and before each write.
 
     Raises:
         OSError: if the file system refuses.
     """
     is_text = logdir.endswith(".log")
     parent = parent_process()
-    rank, world_size = current_rank()
+    rank, world_size = ranks.look()
     run = Run(
         format=FORMAT,
         run=launch.run if is_text else launch.join(Path(logdir)),
@@ -54,4 +54,4 @@ def open_sink(logdir: str, launch: Launch, started: str, forked_from: int) -> Si
         from proxy_wrapper.sinks.text_log import TextLogSink  # Few runs need the text form.
 
         return TextLogSink(logdir, run)
-    return JsonLinesSink(logdir, run, current_rank)
+    return JsonLinesSink(logdir, run, ranks.look)

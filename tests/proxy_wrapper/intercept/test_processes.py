@@ -1,20 +1,27 @@
-"""Forks: a child goes on in a file of its own; a worker that loads data stays silent."""
+"""Other processes: each goes on in a file of its own, whatever started it; one that loads data stays silent."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import AnyEvent, CallModule, Module, Run
+from proxy_wrapper.events import AnyEvent, CallModule, Module, OptimizerStep, Run, RunEnd
 from tests.proxy_wrapper.programs import Plain, images
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -82,30 +89,148 @@ class Doubled(TensorDataset):
         return tuple(torch.relu(tensor[index]) * 2 for tensor in self.tensors)
 
 
-SPAWNS = """
-import multiprocessing, sys, torch
-from torch import nn
-import proxy_wrapper.proxy as Proxy
-
-model = Proxy.Proxy(nn.Linear(2, 2), name="net", logdir=sys.argv[1])
-
-def work():
-    pass
-
-if __name__ == "__main__":
-    process = multiprocessing.get_context("spawn").Process(target=work)
-    process.start()
-    process.join()
-    model(torch.ones(1, 2))
-"""
+PROGRAM = Path(__file__).parents[1] / "processes_program.py"
 
 
-def test_a_spawned_child_that_only_defines_a_model_leaves_no_file(logdir: str, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SPAWNS)
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """`processes_program.py`, run once: processes of every kind, one after another."""
+    logdir, found = tmp_path_factory.mktemp("trace"), tmp_path_factory.mktemp("found")
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    subprocess.run([sys.executable, script, logdir], check=True, env={**os.environ, "PYTHONPATH": path})
-    assert len(traces(logdir)) == 1
+    done = subprocess.run(
+        [sys.executable, PROGRAM, logdir, found, "fork", "spawn", "forkserver"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return Program(traces(str(logdir)), {path.stem: torch.load(path) for path in found.glob("*.pt")}, done.stderr)
+
+
+class Program(NamedTuple):
+    """What a program left: its traces by process id, what its processes noted by name, and its errors."""
+
+    traces: dict[int, list[AnyEvent]]
+    noted: dict[str, dict[str, Any]]
+    stderr: str
+
+    def trace(self, name: str) -> list[AnyEvent]:
+        return self.traces[self.noted[name]["pid"]]
+
+    def header(self, name: str) -> Run:
+        header = self.trace(name)[0]
+        assert isinstance(header, Run)
+        return header
+
+
+def names(events: list[AnyEvent]) -> set[str]:
+    """The roots in a trace."""
+    return {event.name for event in events if isinstance(event, Module) and not event.parent}
+
+
+def test_all_processes_of_a_program_are_one_run_and_those_of_another_are_not(program: Program) -> None:
+    others = {"fork", "spawn", "forkserver", "failed", "pool", "rank0", "rank1"}
+    parent = program.header("parent")
+    assert {program.header(name).run for name in others} == {parent.run}
+    assert {program.header(name).parent_pid for name in others} == {parent.pid}
+    assert parent.parent_pid == 0
+    assert program.header("other").run != parent.run
+    assert set(program.traces) == {noted["pid"] for noted in program.noted.values()}  # No worker that loads data.
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_model_that_is_sent_is_proxied_where_it_arrives(method: str, program: Program) -> None:
+    assert program.noted[method]["is_proxied"]
+    events = program.trace(method)
+    modules = {event.name: event for event in events if isinstance(event, Module)}
+    assert names(events) == {"net", "own"}
+    assert modules["net.inner"].level == "WARNING"
+    assert modules["net"].level == modules["net.head"].level == "INFO"
+    called = [event.module for event in events if isinstance(event, CallModule)]
+    assert [called.count(modules[name].id) for name in ("net", "net.head", "net.inner", "own")] == [2, 2, 0, 1]
+    assert sum(isinstance(event, OptimizerStep) for event in events) == 3
+
+
+def test_a_model_in_shared_memory_is_trained_by_all_as_without_tracing(program: Program) -> None:
+    assert all(program.noted[method]["is_shared"] for method in ("fork", "spawn", "forkserver"))
+    assert program.noted["parent"]["changed"]
+
+
+def test_a_model_that_comes_back_is_proxied_too(program: Program) -> None:
+    assert program.noted["pool"]["is_proxied"]
+    assert names(program.trace("parent")) == {"net", "net_1"}
+
+
+def test_every_process_ends_in_order_and_says_how(program: Program) -> None:
+    ends = {name: program.trace(name)[-1] for name in program.noted}
+    assert {name: (end.reason, end.error) for name, end in ends.items() if isinstance(end, RunEnd)} == {
+        **dict.fromkeys(program.noted, ("exit", "")),
+        "failed": ("exception", "ValueError"),
+    }
+    assert program.noted["failed"]["code"] == 1
+    assert program.stderr.endswith("ValueError: mine\n")
+    assert "proxy_wrapper: " not in program.stderr
+
+
+def test_a_rank_that_becomes_known_only_later_is_in_the_header_and_the_name(program: Program) -> None:
+    for rank in range(2):
+        header = program.header(f"rank{rank}")
+        assert (header.rank, header.world_size) == (rank, 2)
+        assert "replica" in names(program.trace(f"rank{rank}"))
+
+
+def test_pickle_does_not_know_of_proxies(logdir: str) -> None:
+    model = Plain()
+    before = pickle.dumps(model)
+    Proxy.Proxy(model, recurse=True, logdir=logdir)
+    assert pickle.dumps(model) == before
+    sent = bytes(ForkingPickler.dumps(model))
+    assert b"restore_proxied" in sent
+    assert b"restore_proxied" not in before
+    Proxy.unproxy(model)
+    assert b"restore_proxied" not in bytes(ForkingPickler.dumps(model))
+    assert "reducer_override" not in vars(ForkingPickler)
+
+
+class Peculiar(nn.Module):
+    """Says itself how it is pickled."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.inner = nn.Linear(size, size)
+
+    def __reduce__(self) -> Any:
+        return Peculiar, (self.size,)
+
+
+class Stateful(nn.Linear):
+    """Says itself what its state is."""
+
+    def __getstate__(self) -> Any:
+        return {"weight": self.weight.detach()}
+
+    def __setstate__(self, state: Any) -> None:
+        nn.Linear.__init__(self, 2, 2)
+        self.weight = nn.Parameter(state["weight"] * 2)
+
+
+@pytest.mark.parametrize("make", [lambda: Peculiar(2), lambda: Stateful(2, 2)], ids=["__reduce__", "__setstate__"])
+def test_what_a_class_says_of_its_pickles_holds(make: Callable[[], nn.Module], logdir: str) -> None:
+    model = make()
+    plain = pickle.loads(pickle.dumps(model))
+    Proxy.Proxy(model, recurse=True, name="net", logdir=logdir)
+    sent = pickle.loads(ForkingPickler.dumps([model, model]))
+    assert sent[0] is sent[1]
+    assert type(sent[0]) is type(model)
+    assert Proxy.is_proxied(sent[0])
+    assert [value.shape for value in sent[0].state_dict().values()] == [
+        value.shape for value in plain.state_dict().values()
+    ]
+    if isinstance(model, Stateful):
+        assert torch.equal(sent[0].weight, plain.weight)
 
 
 def test_a_trace_stays_where_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
