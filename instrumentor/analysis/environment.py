@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.values import join
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.values import Value
 
+_K = TypeVar("_K")
 # `model` is ("model",), `self.net` is ("self", ".net"), `nets["g"]` is ("nets", "['g']").
 Path = tuple[str, ...]
 # Equal for paths that hold the very same object; None where that is not known.
@@ -114,21 +115,41 @@ def join_environments(environments: Iterable[Environment | None], place: Hashabl
     if len(ways) < 2:
         return ways[0].copy() if ways else None
     # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
-    names = dict.fromkeys(name for way in ways for name in way.names)
-    objects = [path for path in ways[0].objects if all(path in way.objects for way in ways[1:])]
-    joined = Environment(
-        {name: join([way.names[name] for way in ways if name in way.names]) for name in names},
-        {path: join([way.objects[path] for way in ways]) for path in objects},
-    )
+    joined = ways[0].copy()
+    for way in ways[1:]:
+        _join_into(joined.names, way.names, keep_missing=True)
+        _join_into(joined.objects, way.objects, keep_missing=False)
     groups: dict[tuple[Number, ...], Path] = {}
-    for path in sorted(path for path in ways[0].numbers if all(path in way.numbers for way in ways[1:])):
-        incoming = tuple(way.numbers[path] for way in ways)
-        if all(number == incoming[0] for number in incoming):
-            joined.numbers[path] = incoming[0]
-        elif place is not None:
+    numbers = joined.numbers
+    rest = [way.numbers for way in ways[1:]]
+    differing: list[Path] = []
+    for path, number in ways[0].numbers.items():
+        if any(path not in other for other in rest):
+            del numbers[path]
+        elif any(other[path] != number for other in rest):
+            differing.append(path)
+    for path in sorted(differing):
+        if place is None:
+            del numbers[path]
+        else:
             # Named by the paths that keep together, as a number made of numbers would grow with every join.
-            joined.numbers[path] = (place, groups.setdefault(incoming, path))
+            incoming = (ways[0].numbers[path], *(other[path] for other in rest))
+            numbers[path] = (place, groups.setdefault(incoming, path))
     return joined
+
+
+def _join_into(held: dict[_K, Value], other: dict[_K, Value], *, keep_missing: bool) -> None:
+    """Join another way's values into those held; most are the very same, as ways differ in a few names."""
+    for key, value in other.items():
+        old = held.get(key)
+        if old is None:
+            if keep_missing:
+                held[key] = value
+        elif old is not value:
+            held[key] = join((old, value))
+    if not keep_missing:
+        for key in [key for key in held if key not in other]:
+            del held[key]
 
 
 def leave_loop(environment: Environment | None, entry: Environment, place: Hashable) -> Environment | None:

@@ -173,7 +173,10 @@ def value(*atoms: Atom) -> Value:
 
 def join(values: Iterable[Value]) -> Value:
     """What a name holds that may hold any of `values`; tuples of one length are joined by element."""
-    together: Value = frozenset().union(*values)
+    first, *rest = values = list(values) or [NOTHING]
+    if all(each is first for each in rest):
+        return first
+    together: Value = first.union(*rest)
     if not any(type(atom) is Pack for atom in together):
         return together
     packs: dict[int, list[Pack]] = {}
