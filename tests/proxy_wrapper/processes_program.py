@@ -6,6 +6,7 @@ Whoever has a model here got it from the parent, by whatever way, unless it says
 from __future__ import annotations
 
 import concurrent.futures
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -14,8 +15,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
+from torch.multiprocessing.spawn import start_processes
 from torch.utils.data import DataLoader, Dataset
 
 import proxy_wrapper.proxy as Proxy
@@ -97,23 +98,25 @@ def main() -> None:
     model.share_memory()
     before = model.head.weight.detach().clone()
     for method in sys.argv[3:]:
-        process = mp.get_context(method).Process(target=work, args=(method, {"models": [model]}))
+        process = multiprocessing.get_context(method).Process(  # type: ignore[attr-defined]
+            target=work, args=(method, {"models": [model]})
+        )
         process.start()
         process.join()
         assert process.exitcode == 0
     changed = not torch.equal(before, model.head.weight)
     note("parent", pid=os.getpid(), changed=changed)
 
-    process = mp.get_context("fork").Process(target=fail, args=(model,))
+    process = multiprocessing.get_context("fork").Process(target=fail, args=(model,))
     process.start()
     process.join()
     note("failed", pid=process.pid, code=process.exitcode)
 
-    with concurrent.futures.ProcessPoolExecutor(1, mp.get_context("spawn")) as pool:
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         pid, back = pool.submit(train_in_pool, model).result()
         note("pool", pid=pid, is_proxied=Proxy.is_proxied(back))
 
-    mp.start_processes(train_as_rank, args=(str(FOUND / "rendezvous"),), nprocs=2, start_method="fork")
+    start_processes(train_as_rank, args=(str(FOUND / "rendezvous"),), nprocs=2, start_method="fork")
 
     for method in ("fork", "spawn"):
         list(DataLoader(Reader(model), num_workers=1, multiprocessing_context=method))

@@ -90,11 +90,12 @@ def test_every_step_of_every_parameter_is_recorded_in_every_rank(strategy: str, 
         for level in ("INFO", "DEBUG"):
             root = f"{strategy}_{level}."
             ids = {event.id for event in records if isinstance(event, Parameter) and event.name.startswith(root)}
-            steps = [event for event in records if isinstance(event, Update) and event.tensor in ids]
+            steps: list[Update] = [event for event in records if isinstance(event, Update) and event.tensor in ids]
             gradients = [event for event in records if isinstance(event, Gradient) and event.tensor in ids]
             assert sum(event.cause == "step" for event in steps) == 3 * len(ids)
             assert len(gradients) == 3 * len(ids)
-            assert all(event.statistics is not None for event in (*steps, *gradients))
+            assert all(event.statistics is not None for event in steps)
+            assert all(event.statistics is not None for event in gradients)
 
 
 def placements(records: list[AnyEvent], root: str) -> dict[str, str]:

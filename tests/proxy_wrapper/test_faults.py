@@ -52,7 +52,7 @@ def run_in_child(function: Callable[[], object]) -> int:
         try:
             function()
             code = 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001  A test's own failure too.
             traceback.print_exc()
         finally:
             os._exit(code)

@@ -258,7 +258,7 @@ class TraceWriter:
 
     def _resolved(self, events: list[AnyEvent]) -> list[AnyEvent]:
         """The events with their numbers; what was only perhaps a non-finite value, or a change, and is none, left out."""
-        resolved = []
+        resolved: list[AnyEvent] = []
         for event in events:
             if not isinstance(event, _MAY_BE_PENDING):
                 resolved.append(event)

@@ -147,8 +147,8 @@ def test_a_disk_that_can_be_written_again_gets_the_rest_and_what_is_missing(quic
     sink.error = disk_full()
     defined, wrong = Module(1, "net", "Net", 1), NonFinite(6, 6, where="gradient", tensor=1, count=2)
     meanwhile: list[AnyEvent] = [*numbered(2, 3), defined, wrong, *numbered(1, 7)]
-    for event in meanwhile:
-        writer.observe(event)
+    for each in meanwhile:
+        writer.observe(each)
     wait_until(lambda: not any(isinstance(event, Backward) for event in writer._queue))
     sink.error = None
     for event in numbered(3, 8):
