@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_Call: TypeAlias = "tuple[str, Sequence[int]]"
+"""The name of a call, and the numbers of what it was given."""
+
+_UNSEEN: Final[_Call] = ("", ())
+
 _REMEMBERED: Final = 1 << 15
 """How many tensors are remembered; the oldest are forgotten first."""
-
-
-class _Call(NamedTuple):
-    name: str
-    inputs: Sequence[int]
 
 
 class Origins:
@@ -26,23 +26,26 @@ class Origins:
 
     def note_call(self, name: str, inputs: Sequence[int], made: Sequence[int]) -> None:
         """A call of a function or method, or the read of an attribute, made tensors that it was not given."""
-        call = _Call(name, inputs)
+        calls = self._calls
+        call = (name, inputs)
         for number in made:
-            self._calls[number] = call
-        _forget_oldest(self._calls)
+            calls[number] = call
+        if len(calls) > _REMEMBERED:
+            _forget_oldest(calls)
 
     def note_module(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """A module put tensors out."""
         for number in outputs:
             if number and number not in inputs:
                 self._modules.setdefault(number, name)
-                self._calls.setdefault(number, _Call(name, inputs))
-        _forget_oldest(self._modules)
+                self._calls.setdefault(number, (name, inputs))
+        for known in (self._modules, self._calls):
+            if len(known) > _REMEMBERED:
+                _forget_oldest(known)
 
     def name(self, number: int) -> str:
         """The module that put a tensor out, or the call that made it; "" if that was not seen."""
-        call = self._calls.get(number)
-        return self._modules.get(number) or (call.name if call is not None else "")
+        return self._modules.get(number) or self._calls.get(number, _UNSEEN)[0]
 
     def trail(self, number: int, limit: int) -> list[str]:
         """What a tensor was made by, from what, and so on back to what modules put out: at most `limit` names."""
@@ -52,17 +55,14 @@ class Origins:
         while pending and len(names) < limit:
             current = pending.pop(0)
             module = self._modules.get(current) if current != number else None
-            call = self._calls.get(current)
-            if module is None and call is None:
-                continue
-            names.append(module or (call.name if call is not None else ""))
-            if module is None and call is not None:
-                pending += [each for each in dict.fromkeys(call.inputs) if each and each not in seen]
-                seen.update(pending)
+            name, inputs = (module, ()) if module is not None else self._calls.get(current, _UNSEEN)
+            if name:
+                names.append(name)
+            pending += [each for each in dict.fromkeys(inputs) if each and each not in seen]
+            seen.update(pending)
         return names
 
 
-def _forget_oldest(known: dict[int, Any]) -> None:
-    if len(known) > _REMEMBERED:
-        for number in list(islice(known, _REMEMBERED // 2)):
-            del known[number]
+def _forget_oldest(known: dict[int, str] | dict[int, _Call]) -> None:
+    for number in list(islice(known, _REMEMBERED // 2)):
+        del known[number]

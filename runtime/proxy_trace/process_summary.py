@@ -166,6 +166,7 @@ class ProcessCollector:
         self._calls_by_thread: dict[int, list[events.CallModule]] = {}
         self._returned: dict[int, events.ReturnModule] = {}
         self._origins = Origins()
+        self._call_names: dict[tuple[str, int], str] = {}
         self._unfinished = ""
         self._has_other_steps = False
         self._take: dict[type[events.Event], Callable[[Any], None]] = {
@@ -312,7 +313,11 @@ class ProcessCollector:
         inputs = event.input_ids
         made = [number for number in event.output_ids if number and number not in inputs]
         if made:
-            self._origins.note_call(f"{_last(event.target)} at {self.names.place(event.location)}", inputs, made)
+            key = (event.target, event.location)
+            name = self._call_names.get(key)
+            if name is None:
+                name = self._call_names[key] = f"{_last(event.target)} at {self.names.place(event.location)}"
+            self._origins.note_call(name, inputs, made)
 
     def _non_finite(self, event: events.NonFinite) -> None:
         self.non_finite.append(event)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 
 _FIRST_SWEEP: Final = 1024
+_WeakTensorRef: Final = torch._C._WeakTensorRef  # type: ignore[attr-defined]
 
 
 class SeenTensors:
@@ -37,12 +38,12 @@ class SeenTensors:
 
     def meet(self, tensor: torch.Tensor) -> int:
         """The number of `tensor`, which is given one if it has not been met."""
-        refs = self._refs
-        known = refs.get(id(tensor))
+        refs, key = self._refs, id(tensor)
+        known = refs.get(key)
         if known is not None and not known[0].expired():
             return known[1]
         number = next(self._next)
-        refs[id(tensor)] = (torch._C._WeakTensorRef(tensor), number)  # type: ignore[attr-defined]
+        refs[key] = (_WeakTensorRef(tensor), number)
         if len(refs) >= self._sweep_at:
             self._sweep()
         return number

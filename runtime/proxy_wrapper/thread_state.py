@@ -39,8 +39,9 @@ class ThreadState(threading.local):
 
     def ordinal(self, location: int, target: str, step: int) -> int:
         """How often `target` was called at `location` before, in the same call of the enclosing module."""
-        if self.stack:
-            counts = self.stack[-1].ordinals
+        stack = self.stack  # Once: each look-up here asks which thread it is.
+        if stack:
+            counts = stack[-1].ordinals
         else:
             if step != self._ordinals_step:
                 self._ordinals_step = step

@@ -154,9 +154,11 @@ class TorchCallMode(TorchFunctionMode):
             return ReadValue(now, step, module, location, number, stage, name, inputs, _scalar(result), input_ids)
         outputs: list[str] = []
         output_ids: list[int] = []
-        if not isinstance(result, torch.Size):
-            self._collect(result, outputs, output_ids)
         in_place = bool(args) and result is args[0]
+        if in_place and isinstance(result, torch.Tensor):
+            outputs, output_ids = inputs[:1], input_ids[:1]
+        elif not isinstance(result, torch.Size):
+            self._collect(result, outputs, output_ids)
         ordinal = thread.ordinal(location, name, step) if outputs else 0
         make = CallMethod if kind == "call_method" else CallFunction
         return make(
