@@ -74,6 +74,38 @@ def test_log_prints_any_trace_as_text(tmp_path: Path, small_trace: Path, capsys:
     assert capsys.readouterr().out == text
 
 
+@pytest.fixture
+def two_stages(tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]) -> Path:
+    """Training, then one call of the model under another name of the stage."""
+    calls = [
+        events.CallModule(9000, 2, 1, inputs=["float32[7]"], stage="validation"),
+        events.ReturnModule(9100, 2, 1, outputs=["float32[8]"], duration_us=100, stage="validation"),
+    ]
+    return write_trace(tmp_path / "r" / "rank0-1.jsonl", *small_run, *calls)
+
+
+@pytest.mark.parametrize("glob", ["validation", "valid*", "none,validation"])
+def test_a_stage_is_looked_at_alone(glob: str, two_stages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["show", str(two_stages), "--stage", glob]) == 0
+    assert [line.split()[2:4] for line in capsys.readouterr().out.splitlines()[1:]] == [
+        ["validation", "call_module"],
+        ["validation", "return_module"],
+    ]
+    assert run_command(["log", str(two_stages), "--stage", glob]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "INFO:root:Go to __call__ for object 'Net'",
+        "INFO:root:Go to __init__ for object 'Tensor'",
+    ]
+    assert run_command(["summary", str(two_stages), "--stage", glob]) == 0
+    assert "stages     validation (1 call)" in capsys.readouterr().out
+
+
+def test_a_step_is_summed_up_alone(two_stages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["summary", str(two_stages), "--step", "1", "--format", "json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["steps"], summary["period"]) == (1, "step 1")
+
+
 def test_without_a_run_it_is_the_newest_one_here(
     small_trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +127,9 @@ def test_without_a_run_it_is_the_newest_one_here(
         pytest.param(["show", "x", "--frob"], "No such option", id="an unknown option"),
         pytest.param(["frob"], "No such command 'frob'. Try 'proxy-trace --help'.", id="an unknown command"),
         pytest.param(["summary", "a", "b"], "unexpected extra argument", id="two runs"),
+        pytest.param(["log", "run.txt", "--stage", "eval"], "is a text log", id="a text log has no stages"),
+        pytest.param(["history", "x"], "Missing argument 'WHAT'", id="a history of nothing"),
+        pytest.param(["export", "x", "-f", "excel"], "Invalid value for '--format'", id="an unknown format"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_with_exit_code_2(
@@ -114,7 +149,10 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(
     assert message in error
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["summary", "-h"], ["show", "-h"], ["log", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--help"], ["-h"], ["summary", "-h"], ["show", "-h"], ["log", "--help"], ["history", "-h"], ["export", "-h"]],
+)
 def test_help_teaches_with_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(arguments) == 0
     assert f"proxy-trace {arguments[0] if len(arguments) == 2 else 'summary'}" in capsys.readouterr().out
