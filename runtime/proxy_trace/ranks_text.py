@@ -33,9 +33,7 @@ def ranks_lines(found: Comparison, palette: Palette) -> Iterator[str]:
     yield from _section(
         "Parameters that never agreed (initialised differently, or split by hand)", "red", found.never_agreed, palette
     )
-    yield from _section(
-        "Gradients that differ, of parameters that agree", "yellow", found.gradients, palette
-    )
+    yield from _section("Gradients that differ, of parameters that agree", "yellow", found.gradients, palette)
     yield from _section("Buffers that differ (as those of batch norm may)", "cyan", found.buffers, palette)
     yield from _rank_lines(found, palette)
 
