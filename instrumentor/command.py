@@ -198,7 +198,6 @@ class _Run:
         task, outcome, was_known = done
         if self.cache is not None and task.path and not was_known:
             self.cache.add(task, outcome)
-        self.counts[outcome.status] = self.counts.get(outcome.status, 0) + 1
         written_to = None
         try:
             script = self._script_of(task, outcome)
@@ -212,6 +211,9 @@ class _Run:
             self._fail(str(error))
             failure = Failure(str(error), error.message, error.line, error.column)
             outcome = replace(outcome, status="failed", failure=failure)
+        self.counts[outcome.status] = self.counts.get(outcome.status, 0) + 1
+        if outcome.status == "changed":
+            self.models += sum(decision.verdict == "wrap" for decision in outcome.decisions)
         if self.journal is not None:
             from instrumentor.report.record import record_file
 
@@ -274,7 +276,6 @@ class _Run:
             return None
         if outcome.status != "changed":
             return self._handle_unchanged(script, task, outcome)
-        self.models += sum(decision.verdict == "wrap" for decision in outcome.decisions)
         self.would_change = True
         change = self.writer.change_of(script, task, outcome)
         if request.diff:
@@ -292,7 +293,7 @@ class _Run:
             self.tell(self.writer.write(change, task))
             return None if change.target is None else str(change.target)
         # What a directory holds beside models needs no word for each file.
-        if not task.was_found or self.request.verbose:
+        if not task.was_found or self.request.verbose or self.request.entry:
             reason = messages.describe_nothing(outcome)
             known = outcome.status == "already instrumented"
             self.tell(f"{script.shown}: {reason}" if known else f"{reason} in {script.shown}")
@@ -412,6 +413,7 @@ def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:
     is_moved = request.writes and not request.in_place
     for task in run.tasks(found):
         program = process_program(task, is_moved=is_moved)
+        is_moved = is_moved and all(outcome.failure is None for _, outcome in program.parts)
         if is_moved:
             output = request.output or str(Path(task.shown).with_name(files.OUTPUT_PREFIX + Path(task.shown).stem))
             run.mirror = Mirror(output, [program.root], force=request.force)

@@ -192,7 +192,7 @@ def _line_of(text: str, key: str) -> int | None:
     inside = f"[{TABLE}]" not in text
     for number, line in enumerate(text.splitlines(), start=1):
         if (found := header.match(line)) is not None:
-            inside = found[1] == TABLE
+            inside = f"{TABLE}.".startswith(f"{found[1]}.")
         elif inside and assignment.match(line):
             return number
     return None

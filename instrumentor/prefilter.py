@@ -18,7 +18,7 @@ _SIGNS = re.compile(
     + rb")\b|# instrument: "
 )
 # An import statement, or what looks like one; what follows a line continuation is not looked at but taken.
-_IMPORT = re.compile(rb"(?:^|[;:\s])(?:from|import)[ \t]+([^\r\n;#]*)", re.MULTILINE)
+_IMPORT = re.compile(rb"\b(?:from|import)\b[ \t\f]*([^\r\n;#]*)")
 _ROOT = re.compile(rb"\s*([A-Za-z_]\w*)")
 # What in torch itself makes modules: the layers, whole models by name, scripted modules and averaged copies.
 _TORCH_MODULES = re.compile(rb"\b(?:nn|hub|ScriptModule|AveragedModel|swa_utils|fully_shard|fsdp|parallel)\b")

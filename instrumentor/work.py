@@ -34,6 +34,7 @@ Status = Literal["changed", "unchanged", "already instrumented", "not instrument
 
 # Source bytes whose trees may lie about before the cyclic garbage is collected; a tree takes some 60 times its source.
 _COLLECT_AFTER_BYTES = 400_000
+_BYTES_PER_LINE = 40
 # File systems keep time in steps of up to two seconds: a file written just now may be written again within one.
 _SETTLED_NS = 2_000_000_000
 
@@ -169,7 +170,8 @@ def process_batch(tasks: Sequence[Task]) -> list[Outcome]:
         for task in tasks:
             outcome = process(task, libraries)
             outcomes.append(outcome)
-            uncollected += len(outcome.original or b"") + 40 * outcome.lines
+            # Its neighbours were parsed too, as far as they are its project's.
+            uncollected += _BYTES_PER_LINE * outcome.lines + sum(max(each.size, 0) for each in outcome.dependencies)
             if uncollected > _COLLECT_AFTER_BYTES:
                 gc.collect()
                 uncollected = 0

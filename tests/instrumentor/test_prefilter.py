@@ -1,0 +1,72 @@
+"""What the bytes of a script show: never that there is no site where there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from instrumentor.instrument import instrument_source
+from instrumentor.prefilter import may_hold_site
+from instrumentor.settings import Settings
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(b"import os\nimport numpy as np, json\nprint(np.zeros(3))\n", id="plain libraries"),
+        pytest.param(b"import torch\nprint(torch.zeros(3) + torch.rand(2))\n", id="torch without modules"),
+        pytest.param(b"from __future__ import annotations\nx = 1\n", id="the future"),
+        pytest.param(b"'''nothing at all'''\n", id="no import"),
+    ],
+)
+def test_is_passed_over(source: bytes) -> None:
+    assert not may_hold_site(source, Settings())
+    assert instrument_source(source, Settings(), source_name="a.py").decisions == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(b"\xef\xbb\xbfimport torch.nn as nn\nm = nn.Linear(1, 1)\n", id="behind a byte order mark"),
+        pytest.param(b"x = 1; import torch.nn\n", id="behind a semicolon"),
+        pytest.param(b"if x: from torch import nn\n", id="behind a colon"),
+        pytest.param(b"import os, \\\n  torchvision\n", id="on the next line"),
+        pytest.param(b"import \\\n  net\n", id="behind a continuation"),
+        pytest.param(b"from.net import Net\n", id="relative, without a blank"),
+        pytest.param(b"from .. import net\n", id="relative"),
+        pytest.param(b"import numpy, net\n", id="second in a list"),
+        pytest.param(b"import\tnet\r", id="with a tab, ended by CR"),
+        pytest.param(b"def f(make):\n    m = make()\n    m.eval()\n    return m.parameters()\n", id="by its use"),
+        pytest.param(b"import torch\nm = torch.hub.load('a', 'b')\n", id="a hub"),
+        pytest.param(b'x = 1\n# instrument: format=1 source="a" sha256=0 added=+1\n', id="instrumented"),
+    ],
+)
+def test_is_looked_at(source: bytes) -> None:
+    assert may_hold_site(source, Settings())
+
+
+def test_users_own_factories_may_come_from_anywhere() -> None:
+    assert may_hold_site(b"x = 1\n", Settings(factories=("numpy.build",)))
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*/before.py")), ids=lambda path: path.parent.name)
+def test_no_fixture_with_a_site_is_passed_over(path: Path) -> None:
+    source = path.read_bytes()
+    if not may_hold_site(source, Settings()):
+        assert instrument_source(source, Settings(), source_name="before.py").decisions == ()
+
+
+def test_nothing_of_an_installed_library_is_passed_over_wrongly() -> None:
+    """Every twelfth file of torch's own sources below 20 kB: what is passed over holds no module indeed."""
+    import torch
+
+    root = Path(torch.__file__).parent
+    paths = sorted(path for path in root.rglob("*.py") if path.stat().st_size < 20_000)[::12]
+    passed = [path for path in paths if not may_hold_site(path.read_bytes(), Settings())]
+    assert len(passed) > len(paths) / 20
+    for path in passed:
+        result = instrument_source(path.read_bytes(), Settings(), source_name=path.name)
+        assert {decision.reason_code for decision in result.decisions} <= {"not-module"}, path

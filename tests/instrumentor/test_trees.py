@@ -1,0 +1,342 @@
+"""Whole trees: into a mirror, in place and back, as a patch, in parts, and after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+from instrumentor import command
+from instrumentor.cli import app
+
+NET = (
+    b"import torch.nn as nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
+    b"        super().__init__()\n        self.fc = nn.Linear(2, 2)\n\n"
+    b"    def forward(self, x):\n        return self.fc(x)\n"
+)
+FACTORY = b"from zoo.net import Net\n\n\ndef make():\n    return Net()\n\n\nSHARED = Net()\n"
+TRAIN = (
+    b"from zoo.factory import SHARED, make\nfrom zoo.data import load\n\nmodel = make()\nmodel.train()\nprint(load())\n"
+)
+DATA = b"from pathlib import Path\n\n\ndef load():\n    return Path(__file__).with_name('data.txt').read_text()\n"
+
+
+class Outcome:
+    def __init__(self, code: int, out: bytes, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture(autouse=True)
+def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("INSTRUMENT_CACHE_DIR", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*arguments: str, stdin: bytes = b"") -> Outcome:
+    result = CliRunner().invoke(app, ["--jobs", "1", *arguments], input=stdin, prog_name="instrument")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Outcome(result.exit_code, result.stdout_bytes, result.stderr)
+
+
+def write(name: str, content: bytes) -> None:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def zoo() -> None:
+    write("src/train.py", TRAIN)
+    write("src/zoo/__init__.py", b"")
+    write("src/zoo/net.py", NET)
+    write("src/zoo/factory.py", FACTORY)
+    write("src/zoo/data.py", DATA)
+    write("src/zoo/data.txt", b"some text")
+    write("src/weights/a.bin", b"\0" * 10)
+    write("src/.git/config", b"")
+
+
+def snapshot(directory: str = ".") -> dict[str, bytes]:
+    root = Path(directory)
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.usefixtures("zoo")
+class TestBeside:
+    def test_each_script(self) -> None:
+        before = snapshot()
+        outcome = run("src")
+        assert outcome.code == 0
+        assert set(snapshot()) - set(before) == {"src/instrumented_train.py", "src/zoo/instrumented_factory.py"}
+        assert outcome.err.splitlines() == [
+            "src/train.py -> src/instrumented_train.py: 1 model (model, line 4)",
+            "src/zoo/factory.py -> src/zoo/instrumented_factory.py: 1 model (SHARED, line 8)",
+            "5 files: 2 instrumented (2 models)",
+        ]
+
+    @pytest.mark.parametrize("option", ["--cache", "--no-cache"])
+    def test_a_second_run_writes_nothing(self, option: str) -> None:
+        run("src", option)
+        before = {path: path.stat().st_mtime_ns for path in Path("src").rglob("*")}
+        outcome = run("src", option)
+        assert outcome.err.splitlines()[0].endswith("1 model (model, line 4), up to date already")
+        assert "2 already instrumented" in outcome.err.splitlines()[-1]
+        assert {path: path.stat().st_mtime_ns for path in Path("src").rglob("*")} == before
+
+    def test_failures_come_at_the_end_and_stop_nothing(self) -> None:
+        write("src/a_bad.py", b"import torch.nn\nx = (\n")
+        write("src/zoo/instrumented_factory.py", b"mine\n")
+        outcome = run("src")
+        assert outcome.code == 2
+        assert outcome.err.splitlines()[-3] == "7 files: 1 instrumented (1 model), 2 failed:"
+        assert [line.split(":")[0] for line in outcome.err.splitlines()[-2:]] == [
+            "src/a_bad.py",
+            "src/zoo/instrumented_factory.py",
+        ]
+        assert Path("src/instrumented_train.py").exists()
+        assert Path("src/zoo/instrumented_factory.py").read_bytes() == b"mine\n"
+
+
+@pytest.mark.usefixtures("zoo")
+class TestMirror:
+    def test_runs_as_it_stands(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert run("src", "-o", "traced").code == 0
+        shutil.move("src", "gone")  # nothing of the original is needed but what is linked
+        for link in (Path("traced/weights"), Path("traced/zoo/data.txt")):
+            target = link.readlink()
+            assert target.is_absolute()
+            link.unlink()
+            link.symlink_to(str(target).replace("/src/", "/gone/"))
+        done = subprocess.run(
+            [sys.executable, "train.py"],
+            cwd="traced",
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)},
+        )
+        assert (done.returncode, done.stdout) == (0, "some text\n"), done.stderr
+        trace = b"".join(path.read_bytes() for path in Path("traced/proxy_trace").rglob("*.jsonl"))
+        assert b'"model"' in trace
+        assert b'"SHARED"' in trace  # the imports found the instrumented files
+
+    def test_has_what_the_tree_has(self) -> None:
+        before = snapshot("src")
+        run("src", "-o", "traced", "--copy-all")
+        assert not [path for path in Path("traced").rglob("*") if path.is_symlink()]
+        after = snapshot("traced")
+        assert set(after) == {name for name in before if not name.startswith(".git")} | {".instrument-mirror.json"}
+        changed = {name for name in before if after.get(name, before[name]) != before[name]}
+        assert changed == {"train.py", "zoo/factory.py"}
+        assert snapshot("src") == before
+
+    def test_of_what_changes_only(self) -> None:
+        run("src", "-o", "traced", "--changed-only")
+        assert set(snapshot("traced")) == {"train.py", "zoo/factory.py", ".instrument-mirror.json"}
+
+    def test_of_several_directories(self) -> None:
+        write("other/src2/a.py", NET)
+        run("src/zoo", "other/src2", "-o", "traced")
+        assert {"zoo/net.py", "src2/a.py"} <= set(snapshot("traced"))
+
+    def test_in_the_tree_itself_is_no_part_of_it(self) -> None:
+        run("src", "-o", "src/traced")
+        assert run("src", "-o", "src/traced").code == 0
+        assert not Path("src/traced/traced").exists()
+
+    def test_follows_the_tree_and_spares_what_was_edited(self) -> None:
+        run("src", "-o", "traced")
+        write("src/zoo/data.py", DATA + b"# new\n")
+        write("src/zoo/factory.py", FACTORY + b"# new\n")
+        assert run("src", "-o", "traced").code == 0
+        assert Path("traced/zoo/data.py").read_bytes().endswith(b"# new\n")
+        write("traced/zoo/data.py", b"edited\n")
+        write("src/zoo/data.py", DATA + b"# newer\n")
+        outcome = run("src", "-o", "traced")
+        assert outcome.code == 2
+        assert "traced/zoo/data.py: exists and was not written by instrument" in outcome.err
+        assert Path("traced/zoo/data.py").read_bytes() == b"edited\n"
+        assert run("src", "-o", "traced", "--force").code == 0
+        assert Path("traced/zoo/data.py").read_bytes().endswith(b"# newer\n")
+
+    def test_a_file_of_the_user_stays(self) -> None:
+        write("traced/train.py", b"mine\n")
+        assert run("src", "-o", "traced").code == 2
+        assert Path("traced/train.py").read_bytes() == b"mine\n"
+
+    def test_is_never_the_tree_itself(self) -> None:
+        before = snapshot()
+        outcome = run("src", "-o", "./src/")
+        assert (outcome.code, snapshot()) == (2, before)
+        assert "the output is the directory itself" in outcome.err
+
+
+@pytest.fixture
+def odd_zoo(zoo: None) -> None:
+    write("src/crlf.py", TRAIN.replace(b"\n", b"\r\n"))
+    write("src/mixed.py", NET.replace(b"\n\n", b"\r\n\n") + b"net = Net()\r\n")
+    write("src/no_newline.py", NET + b"net = Net()")
+    write("src/latin.py", b"# coding: latin-1\nname = '\xe9'\n" + NET + b"net = Net()\n")
+    write("src/bom.py", b"\xef\xbb\xbf" + NET + b"net = Net()\n")
+    write("src/form_feed.py", NET + b"\x0c\nnet = Net()\n")
+    write("src/with blank/\xc3\xa4 \xe2\x98\x83.py".encode("latin-1").decode("utf-8"), NET + b"net = Net()\n")
+    write('src/quo"te.py', NET + b"net = Net()\n")
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(NET.decode()), nbformat.v4.new_code_cell("net = Net()\nnet")]
+    write("src/book.ipynb", nbformat.writes(notebook).encode())
+
+
+@pytest.mark.usefixtures("odd_zoo")
+class TestInPlace:
+    def test_and_back_to_the_byte(self) -> None:
+        before = snapshot()
+        assert run("src", "--in-place").code == 0
+        after = snapshot()
+        assert sum(before[name] != after[name] for name in before) == 11
+        assert run("src", "--in-place").code == 0
+        assert snapshot() == after
+        outcome = run("--revert", "src")
+        assert outcome.code == 0
+        assert outcome.err.splitlines()[-1] == "14 files: 11 reverted"
+        assert snapshot() == before
+
+    def test_a_patch_does_what_it_does(self) -> None:
+        before = snapshot()
+        patch = run("src", "--diff")
+        assert patch.code == 0
+        assert snapshot() == before
+        Path("instrument.patch").write_bytes(patch.out)
+        subprocess.run(["git", "init", "-q"], check=True)
+        for options in (("--check",), ()):
+            subprocess.run(["git", "apply", *options, "instrument.patch"], check=True, capture_output=True)
+        shutil.rmtree(".git")
+        Path("instrument.patch").unlink()
+        applied = snapshot()
+        for name, content in before.items():
+            write(name, content)
+        run("src", "--in-place")
+        assert snapshot() == applied
+
+    def test_a_patch_of_an_absolute_path_applies_here(self) -> None:
+        assert b"--- a/src/bom.py\n" in run(str(Path("src").resolve()), "--diff").out
+
+
+@pytest.mark.usefixtures("zoo")
+class TestConfiguration:
+    def test_of_each_file_is_the_nearest(self) -> None:
+        write("src/pyproject.toml", b'[tool.instrumentor]\nlogdir = "outer"\n')
+        write("src/zoo/pyproject.toml", b'[tool.instrumentor]\nlogdir = "inner"\n')
+        run("src", "--in-place")
+        assert b'logdir="outer"' in Path("src/train.py").read_bytes()
+        assert b'logdir="inner"' in Path("src/zoo/factory.py").read_bytes()
+
+    def test_a_mistake_in_it_is_one_line(self) -> None:
+        write("src/pyproject.toml", b"[tool.instrumentor]\nlog-levl = 1\n")
+        outcome = run("src")
+        assert outcome.code == 2
+        assert outcome.err.endswith("pyproject.toml:2: log-levl is no setting of this tool; did you mean log-level?\n")
+        assert run("src", "--isolated").code == 0
+
+    def test_show_files(self) -> None:
+        outcome = run("src", "--show-files", "--extend-exclude", "src/zoo/d*")
+        assert outcome.out.decode().splitlines() == [
+            "src/train.py",
+            "src/zoo/__init__.py",
+            "src/zoo/factory.py",
+            "src/zoo/net.py",
+        ]
+
+    @pytest.mark.parametrize("separator", [b"\n", b"\0", b"\r\n"])
+    def test_files_from(self, separator: bytes) -> None:
+        listed = separator.join((b"src/train.py", b"src/zoo/net.py")) + separator
+        write("list", listed)
+        for source, stdin in (("list", b""), ("-", listed)):
+            outcome = run("--files-from", source, "--show-files", stdin=stdin)
+            assert outcome.out.decode().splitlines() == ["src/train.py", "src/zoo/net.py"]
+
+
+@pytest.mark.usefixtures("zoo")
+class TestParts:
+    def test_shards_merge_to_the_whole(self) -> None:
+        assert run("src", "--check", "--report", "whole.json").code == 1
+        for index in (1, 2, 3):
+            run("src", "--check", "--shard", f"{index}/3", "--report", f"part{index}.json")
+        outcome = run("--merge-reports", "part3.json", "part1.json", "part2.json", "--report", "merged.json")
+        assert outcome.code == 0
+        assert Path("merged.json").read_bytes() == Path("whole.json").read_bytes()
+
+    def test_reports_of_the_same_files_do_not_merge(self) -> None:
+        run("src", "--check", "--report", "a.json")
+        outcome = run("--merge-reports", "a.json", "./a.json", "--report", "b.json")
+        assert outcome.code == 2
+        assert "speaks of src/train.py, as a.json does" in outcome.err
+
+    def test_what_is_no_report_does_not_merge(self) -> None:
+        write("a.json", b'{"version": 2}')
+        outcome = run("--merge-reports", "a.json", "--report", "b.json")
+        assert outcome.code == 2
+        assert outcome.err.startswith("a.json: is no report that this version reads")
+
+
+@pytest.mark.usefixtures("zoo")
+class TestResume:
+    def test_goes_on_where_it_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        run("src", "--in-place", "--report", "whole.json", "--no-cache")
+        whole = Path("whole.json").read_bytes()
+        run("--revert", "src")
+        handle = command._Run.handle
+        handled: list[str] = []
+
+        def interrupt_after_two(self: Any, done: Any) -> None:
+            if len(handled) == 2:
+                raise KeyboardInterrupt
+            handled.append(done.task.shown)
+            handle(self, done)
+
+        monkeypatch.setattr(command._Run, "handle", interrupt_after_two)
+        assert run("src", "--in-place", "--report", "r.json", "--no-cache").code == 130
+        assert not Path("r.json").exists()
+        with Path("r.json.partial").open("ab") as file:
+            file.write(b'{"path": "src/zoo/net.py", "sta')  # the end of a killed run
+        monkeypatch.setattr(command._Run, "handle", handle)
+        assert run("src", "--in-place", "--report", "r.json", "--no-cache", "--resume").code == 0
+        assert Path("r.json").read_bytes() == whole
+        assert not Path("r.json.partial").exists()
+
+    def test_but_not_with_other_options(self) -> None:
+        write("r.json.partial", json.dumps("another run").encode() + b"\n")
+        outcome = run("src", "--in-place", "--report", "r.json", "--resume")
+        assert outcome.code == 2
+        assert "was left by a run with other options" in outcome.err
+
+
+@pytest.mark.usefixtures("zoo")
+class TestMachineOutput:
+    def test_json(self) -> None:
+        outcome = run("src", "--check", "--format", "json")
+        document = json.loads(outcome.out)
+        assert (outcome.code, document["version"], document["summary"]["decisions"]["wrap"]) == (1, 1, 2)
+
+    def test_github(self) -> None:
+        write("src/bad, or: worse.py", b"import torch.nn\nx = (\n")
+        lines = run("src", "--check", "--format", "github").out.decode().splitlines()
+        assert lines[0].startswith("::error file=src/bad%2C or%3A worse.py,line=2,col=5,title=instrument::not Python")
+        assert lines[1].startswith("::notice file=src/train.py,line=4,col=")
+
+    def test_statistics(self) -> None:
+        before = snapshot()
+        outcome = run("src", "--statistics")
+        assert (outcome.code, snapshot()) == (0, before)
+        assert "sites in 5 files: 2 wrap" in outcome.out.decode()
