@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.blocks import always_follows, conditions_of, is_in_loop
+from instrumentor.analysis.blocks import always_follows, conditions_of, is_in_loop, statement_of
 from instrumentor.analysis.placement import Place, Placement, place
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
@@ -74,6 +74,9 @@ class SiteIndex:
     def _find_nature(self, site: Site) -> Nature:
         if site.nature is not Nature.UNKNOWN:
             return site.nature
+        made_inside = [self.nature(self.facts.sites[key]) for key in site.origins if key in self.facts.sites]
+        if Nature.MODULE in made_inside:
+            return Nature.MODULE
         if site.is_copy and any(self.is_module(root(atom)) for atom in self._copied(site)):
             return Nature.MODULE
         if site.key.path and site.key._replace(path=()) in self.facts.sites and not site.origins:
@@ -172,6 +175,7 @@ class SiteIndex:
             event
             for event in events.values()
             if event.is_sure
+            and _ends_behind(event, site)
             and event.unit is site.unit
             and event.function is site.function
             and always_follows(event.conditions, conditions)
@@ -234,3 +238,12 @@ class SiteIndex:
 def is_usable(placement: Placement | None) -> bool:
     """Whether a proxy can be written there."""
     return placement is not None and placement.place in (Place.LINE, Place.INLINE)
+
+
+def _ends_behind(event: Event, site: Site) -> bool:
+    """Whether something happens after an object was made, and not, as in a loop, to that of the round before."""
+    node = event.node
+    if isinstance(node, (ast.Attribute, ast.Subscript)):  # a store, which is done when its statement is
+        node = statement_of(event.unit, node)
+    ends = [(each.end_lineno, each.end_col_offset) for each in (node, site.node)]  # type: ignore[attr-defined]
+    return node is not site.node and ends[0] >= ends[1]

@@ -216,8 +216,7 @@ class Report:
             if refused:
                 self._tell_binding(binding, refused[0].code, refused[0].reason)
             return
-        absorbers = [key for each in keys for key in self._judge.verdict(self._index.facts.sites[each]).absorbers]
-        lines = sorted({*lines, *self._cover_lines(absorbers)})
+        lines = sorted({*lines, *self._cover_lines(self._absorbers(keys))})
         kinds = {type(atom) for atom in objects}
         relation: Relation = "unwrap" if Unwrapped in kinds else "wrapper" if Wrapper in kinds else "same"
         words = {
@@ -254,8 +253,7 @@ class Report:
             site = self._index.facts.sites[base.site]
             if site.nature is Nature.NOT_MODULE:
                 continue
-            verdict = self._judge.verdict(site)
-            if not self._cover_lines([base.site, *verdict.absorbers]):
+            if not self._cover_lines([base.site, *self._absorbers([base.site])]):
                 return False
         return True
 
@@ -346,20 +344,27 @@ class Report:
 
     def _cover_lines(self, keys: Iterable[SiteKey]) -> set[int]:
         """The lines of the proxies that cover what was made at some sites."""
-        found: set[int] = set()
-        seen: set[SiteKey] = set()
+        return {
+            verdict.placement.statement.lineno
+            for site, verdict in self._verdicts_behind(keys)
+            if verdict.fate is Fate.WRAP and verdict.placement is not None and site.unit is self._index.script
+        }
+
+    def _absorbers(self, keys: Iterable[SiteKey]) -> list[SiteKey]:
+        """The sites of the modules that what was made at some sites becomes part of."""
+        return [key for _, verdict in self._verdicts_behind(keys) for key in verdict.absorbers]
+
+    def _verdicts_behind(self, keys: Iterable[SiteKey]) -> list[tuple[Site, Verdict]]:
+        """The verdicts on some sites, and on those whose verdict theirs refers to."""
+        found: dict[SiteKey, tuple[Site, Verdict]] = {}
         pending = list(keys)
         while pending:
             key = pending.pop()
             site = self._index.facts.sites.get(key)
-            if key in seen or site is None:
-                continue
-            seen.add(key)
-            verdict = self._judge.verdict(site)
-            if verdict.fate is Fate.WRAP and verdict.placement is not None and site.unit is self._index.script:
-                found.add(verdict.placement.statement.lineno)
-            pending.extend(verdict.others)
-        return found
+            if site is not None and key not in found:
+                found[key] = site, self._judge.verdict(site)
+                pending.extend(found[key][1].others)
+        return list(found.values())
 
     def _is_in_module_class(self, binding: Binding) -> bool:
         node: ast.AST | None = binding.statement
