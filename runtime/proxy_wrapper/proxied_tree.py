@@ -144,7 +144,7 @@ class ProxiedTree:
         self, entry: ModuleEntry, *, logdir: str | None, level: int | None, watch: Mapping[str, Any], recurse: bool
     ) -> None:
         """Set what is given on `entry`, and on all below it that have no setting of their own."""
-        changed = [entry]
+        before = {entry: settings_of(entry)}
         if level is not None:
             entry.configured_level, entry.own_level = level, True
         if logdir is not None:
@@ -155,18 +155,18 @@ class ProxiedTree:
         for found in named_modules(module, "")[1:] if module is not None and recurse else ():
             below = self._registry.module_entry(found.module)
             if below is not None and below.parent is not None:
+                before[below] = settings_of(below)
                 if not below.own_level:
                     below.configured_level = below.parent.configured_level
                 if not below.own_channel:
                     below.channel = below.parent.channel
                 if not below.own_watch:
                     below.watch = below.parent.watch
-                changed.append(below)
+        changed = [each for each, settings in before.items() if settings != settings_of(each)]
         for each in changed:
             for state in each.state:
                 state.watched = each.watch.chooses(state.name)
-        if logdir is not None or level is not None or watch:
-            self._definitions.define(changed)
+        self._definitions.define(changed)
 
 
 def settings_of(entry: ModuleEntry) -> Settings:

@@ -30,7 +30,7 @@ def deep_with_optimizer(model: nn.Module) -> Any:
 
 
 def pickled_bytes(model: nn.Module) -> Any:
-    """What is pickled is the same, but for storage keys, which are addresses: the tracer leaves nothing on the model."""
+    """What is pickled is the same, storage keys (addresses) aside: the tracer leaves nothing on the model."""
     words = [arg for _, arg, _ in pickletools.genops(pickle.dumps(model)) if isinstance(arg, str)]
     return [word for word in words if not word.isdigit()], sorted(vars(model))
 

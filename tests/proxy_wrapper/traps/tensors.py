@@ -32,7 +32,7 @@ class Units(torch.Tensor):
 class Scaled(torch.Tensor):
     """A wrapper subclass: holds half of its values, and works below `__torch_dispatch__`."""
 
-    inner: torch.Tensor
+    inner: torch.Tensor  # type: ignore[assignment]
 
     @staticmethod
     def __new__(cls, half: torch.Tensor) -> Scaled:
