@@ -66,11 +66,27 @@ def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:
         counted = "1 process" if processes == 1 else f"{processes} processes"
         yield f"  processes  {counted}, {ranks}"
     yield f"  training   {_training_words(summary)}"
+    yield from _end_lines(summary)
     yield from _recording_lines(summary)
     if summary.period:
         yield f"  period     {summary.period}: all below is about it alone"
     size = sum(process.size_bytes for process in summary.processes)
     yield f"  trace      {format_count(summary.events, 'event')}, {format_size(size)}"
+
+
+def _end_lines(summary: Summary) -> Iterator[str]:
+    """The exceptions that ended processes, each with the ranks and the step; nothing where all went to their end."""
+    ranks_by_end: dict[str, list[int]] = {}
+    for process in summary.processes:
+        reason, _, error = process.end.partition(" ")
+        if error:
+            words = f"{error}, after {format_count(process.end_step, 'step')}"
+            ranks_by_end.setdefault(words, []).append(process.rank)
+        elif reason == "failed":
+            ranks_by_end.setdefault("a mistake of the tracing itself", []).append(process.rank)
+    for words, ranks in ranks_by_end.items():
+        of = f" ({format_ranks(sorted(set(ranks)))})" if len(summary.processes) > 1 else ""
+        yield f"  ended by   {words}{of}"
 
 
 def _recording_lines(summary: Summary) -> Iterator[str]:

@@ -183,6 +183,8 @@ class Tracer:
 
     def close(self, reason: str, error: str = "") -> None:
         """Stop seeing, write everything and at last why it ends (see `RunEnd`), close every file."""
+        if not self.active:
+            reason, error = "failed", ""
         self.remove_interceptors()
         for channel in list(self.channels.values()):
             channel.emit(RunEnd(self.now_us(), self.step, stage=self.thread.stage, reason=reason, error=error))

@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from proxy_trace.colour import Palette
@@ -209,3 +210,19 @@ def test_buffers_aliases_and_exceptions_have_their_place(tmp_path: Path, write_t
     assert "  model.w (= model.v)  float32[1]        0  0        1           1              -\n" in text
     assert "1 (1 raised)" in text
     assert "Buffers\n  name     type        updates  minimum  maximum  norm\n" in text
+
+
+def test_exceptions_that_ended_processes_are_told_with_their_ranks(tmp_path: Path, write_trace: WriteTrace) -> None:
+    interrupt = events.RunEnd(9, 3, reason="exception", error="KeyboardInterrupt")
+    for rank in range(3):
+        path = tmp_path / f"rank{rank}-{rank}.jsonl"
+        tail = msgspec.json.encode(events.RunEnd(9, 7) if rank == 1 else interrupt) + b"\n"
+        write_trace(path, tail=tail, rank=rank, pid=rank, world_size=3)
+    assert "\n  ended by   KeyboardInterrupt, after 3 steps (ranks 0, 2)\n" in report(tmp_path)
+
+
+def test_an_exception_that_ended_the_only_process_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    tail = msgspec.json.encode(events.RunEnd(9, 1, reason="exception", error="ValueError")) + b"\n"
+    assert "\n  ended by   ValueError, after 1 step\n" in report(write_trace(tmp_path / "a.jsonl", tail=tail))
+    tail = msgspec.json.encode(events.RunEnd(9, 1, reason="failed")) + b"\n"
+    assert "\n  ended by   a mistake of the tracing itself\n" in report(write_trace(tmp_path / "b.jsonl", tail=tail))

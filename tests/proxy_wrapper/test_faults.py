@@ -451,6 +451,20 @@ def test_no_thread_is_left_when_tracing_ends(logdir: str) -> None:
     assert last.reason == "unproxied"
 
 
+def test_a_mistake_of_ours_ends_the_trace_and_says_so(logdir: str, capfd: pytest.CaptureFixture[str]) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir)
+    model(images())
+    Proxy._installed.get().fail(ZeroDivisionError("ours"))
+    model(images())
+    Proxy._installed.take_down("exit")
+    assert capfd.readouterr().err.count("tracing failed with ZeroDivisionError: ours") == 1
+    problem, end = events_in(logdir)[-2:]
+    assert isinstance(problem, Problem)
+    assert isinstance(end, RunEnd)
+    assert end.reason == "failed"
+    assert calls_in(logdir) == 5
+
+
 def test_images_and_secrets_are_not_in_the_trace(logdir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trace holds what is needed to read it, never contents of tensors or the environment."""
     monkeypatch.setenv("A_SECRET_TOKEN", "hunter2")
