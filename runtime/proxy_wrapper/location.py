@@ -25,6 +25,11 @@ _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
 _MAX_FRAMES: Final = 200
 _MAX_USER_FRAMES: Final = 12
 
+# What a code object is to the walk.
+_PASSED_OVER: Final = 0
+_USER: Final = 1
+_BOUNDARY: Final = 2
+
 
 class Locator:
     """Gives places in user code small numbers, and tells `define` of each new one before its first use."""
@@ -40,7 +45,7 @@ class Locator:
         self._boundary = boundary
         # By id, since the hash of a code object reads all its instructions, each time; `_codes` keeps the ids true.
         self._codes: list[CodeType] = []
-        self._is_user: dict[int, bool] = {}
+        self._kinds: dict[int, int] = {}
         self._ids: dict[tuple[int, int, int], int] = {}
         self._by_line: dict[tuple[int, int, int], int] = {}
         self._maps: dict[str, SourceMap | None] = {}
@@ -50,36 +55,39 @@ class Locator:
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         self._main = str(main) if main else None
 
-    def locate(self, depth: int = 1) -> int:
+    def locate(self, depth: int = 1, known_frame: int = 0, known_location: int = 0) -> int:
         """The id of the place in user code that led to the caller's caller; 0 if there is none.
 
         Args:
             depth: how many frames above this function's caller to begin.
+            known_frame: the `id` of a frame that is running and is not user code; there is no need to look beyond it.
+            known_location: the place that led to that frame.
         """
-        frame: FrameType | None
         try:
             frame = sys._getframe(depth + 1)
         except ValueError:
             return 0
-        is_user = self._is_user
-        boundary = self._boundary
+        kinds = self._kinds
         found: list[FrameType] = []
-        frames = 0
-        while frame is not None and frames < _MAX_FRAMES:
-            code = frame.f_code
-            user = is_user.get(id(code))
-            if user is None:
-                user = is_user[id(code)] = self._is_user_code(code)
-                self._codes.append(code)
-            if user:
-                found.append(frame)
-                if len(found) == _MAX_USER_FRAMES:
-                    break
-            elif code is boundary and found:
-                break
-            frames += 1
-            frame = frame.f_back
         location = 0
+        for _ in range(_MAX_FRAMES):
+            kind = kinds.get(id(frame.f_code))
+            if kind is None:
+                kind = self._classify(frame.f_code)
+            if kind:
+                if kind == _USER:
+                    found.append(frame)
+                    if len(found) == _MAX_USER_FRAMES:
+                        break
+                elif found:
+                    break
+            elif known_frame and id(frame) == known_frame:
+                location = known_location
+                break
+            caller = frame.f_back
+            if caller is None:
+                break
+            frame = caller
         ids = self._ids
         for user_frame in reversed(found):
             key = (id(user_frame.f_code), user_frame.f_lasti, location)
@@ -110,6 +118,12 @@ class Locator:
         self._define(Location(number, file, line, function, caller))
         self._ids[key] = self._by_line[place] = number
         return number
+
+    def _classify(self, code: CodeType) -> int:
+        kind = _BOUNDARY if code is self._boundary else _USER if self._is_user_code(code) else _PASSED_OVER
+        self._kinds[id(code)] = kind
+        self._codes.append(code)
+        return kind
 
     def _is_user_code(self, code: CodeType) -> bool:
         file = code.co_filename

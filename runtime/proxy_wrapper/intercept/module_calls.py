@@ -75,6 +75,11 @@ class ModuleCalls:
     def enter(self, module: nn.Module, args: Any) -> None:
         """Begin a call of `module` with the positional arguments `args`."""
         try:
+            # What follows asks tensors for nothing that a function mode sees, but for the look at the model's state
+            # before the outermost call.
+            if self._tracer.thread.stack and not torch._C._len_torch_function_stack():
+                self._begin(module, args)
+                return
             with torch._C.DisableTorchFunction():
                 self._begin(module, args)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
@@ -83,6 +88,9 @@ class ModuleCalls:
     def leave(self, module: nn.Module, args: Any, *rest: Any) -> None:  # noqa: ARG002  torch's signature.
         """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised."""
         try:
+            if not torch._C._len_torch_function_stack():
+                self._end(module, rest)
+                return
             with torch._C.DisableTorchFunction():
                 self._end(module, rest)
         except Exception as error:  # noqa: BLE001

@@ -6,9 +6,10 @@ PyTorch's global optimizer hooks say when an optimizer steps; `StateChanges` fin
 
 from __future__ import annotations
 
+import sys
 import weakref
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -20,10 +21,15 @@ from proxy_wrapper.intercept.state_records import StateRecords
 from proxy_wrapper.levels import INFO
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torch.utils.hooks import RemovableHandle
 
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
+
+_STEP: Final = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
+"""The code of torch's wrapper around the `step` of every optimizer, which calls the hooks."""
 
 
 class Updates:
@@ -89,6 +95,7 @@ class Updates:
             self._tracer.fail(error)
 
     def _begin(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
+        self._tracer.thread.optimizer_frame = 0
         states = self._states(optimizer)
         if states:
             self._known.add(optimizer)
@@ -102,6 +109,7 @@ class Updates:
         began = tracer.thread.optimizer_began_us = tracer.now_us()
         location = tracer.locator.locate(3)
         tracer.thread.optimizer_location = location
+        tracer.thread.optimizer_frame = _frame_of_step(sys._getframe(2))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         self._emit(OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states)), recorded)
         self._changes.look()
@@ -127,7 +135,7 @@ class Updates:
     ) -> None:
         tracer = self._tracer
         location = tracer.thread.optimizer_location
-        tracer.thread.optimizer_location = 0
+        tracer.thread.optimizer_location = tracer.thread.optimizer_frame = 0
         if has_closure:  # Only now: it is the closure that made the gradients.
             self._records.send_gradients(self._records.gradients(recorded, location))
         for state, _ in recorded:
@@ -182,6 +190,11 @@ class IterationCount:
             self._leader = weakref.ref(optimizer)
         self._followers.clear()
         return True
+
+
+def _frame_of_step(frame: FrameType) -> int:
+    """The `id` of the frame that called a hook, if it is torch's around `step`: that runs until the step has ended."""
+    return id(frame) if frame.f_code is _STEP else 0
 
 
 def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
