@@ -148,19 +148,20 @@ def _section(record: FileRecord, number: int) -> Iterator[str]:
         place = "" if record.error.line is None else f"line {record.error.line}: "
         yield f'<p class="error">{escape(place + record.error.message)}</p>\n'
     shown = [addition.site for addition in record.additions if addition.site is not None]
-    if record.diff:
-        yield from _diff_table(record, number)
+    rows = rows_of(record) if record.diff else []
+    lines = {row.old for row in rows if row.old is not None}
+    if rows:
+        yield from _diff_table(record, rows, lines, number)
     rest = [(position, site) for position, site in enumerate(record.sites) if position not in shown]
     if rest:
         yield '<table class="sites"><tbody>\n'
         for _, site in rest:
-            yield _site_row(site, number, anchored=bool(record.diff))
+            yield _site_row(site, number, lines)
         yield "</tbody></table>\n"
     yield "</details></section>\n"
 
 
-def _diff_table(record: FileRecord, number: int) -> Iterator[str]:
-    rows = rows_of(record)
+def _diff_table(record: FileRecord, rows: list[Row], lines: set[int], number: int) -> Iterator[str]:
     by_line: dict[int, list[Addition]] = {}
     for addition in record.additions:
         by_line.setdefault(addition.line, []).append(addition)
@@ -171,7 +172,7 @@ def _diff_table(record: FileRecord, number: int) -> Iterator[str]:
         yield _diff_row(row, old, new, number)
         for addition in by_line.get(row.new or 0, []):
             if addition.site is not None:
-                yield _reason_row(record.sites[addition.site], number)
+                yield _reason_row(record.sites[addition.site], number, lines)
     yield "</tbody></table>\n"
 
 
@@ -185,18 +186,18 @@ def _diff_row(row: Row, old: str, new: str, number: int) -> str:
     )
 
 
-def _reason_row(site: Site, number: int) -> str:
+def _reason_row(site: Site, number: int, lines: set[int]) -> str:
     return (
         f'<tr class="why site" tabindex="-1" {_data(site)}><td colspan="2"></td><td class="n"></td>'
-        f"<td>{_explanation(site, number, anchored=True)}</td></tr>\n"
+        f"<td>{_explanation(site, number, lines)}</td></tr>\n"
     )
 
 
-def _site_row(site: Site, number: int, *, anchored: bool) -> str:
-    line = f"cell {site.cell}, line {site.line}" if site.cell is not None else _line_link(site.line, number, anchored)
+def _site_row(site: Site, number: int, lines: set[int]) -> str:
+    line = f"cell {site.cell}, line {site.line}" if site.cell is not None else _line_link(site.line, number, lines)
     return (
         f'<tr class="site" tabindex="-1" {_data(site)}><td class="place">{line}</td>'
-        f"<td><code>{escape(site.target)}</code></td><td>{_explanation(site, number, anchored=anchored)}</td></tr>\n"
+        f"<td><code>{escape(site.target)}</code></td><td>{_explanation(site, number, lines)}</td></tr>\n"
     )
 
 
@@ -204,22 +205,22 @@ def _data(site: Site) -> str:
     return f'data-decision="{site.decision}" data-confidence="{site.confidence}"'
 
 
-def _explanation(site: Site, number: int, *, anchored: bool) -> str:
+def _explanation(site: Site, number: int, lines: set[int]) -> str:
     badge = f'<span class="badge {site.confidence}">{site.confidence}</span> '
-    verdict = f'<span class="decision">{site.decision}</span> {badge}<code>{escape(site.object)}</code>'
+    verdict = f'<span class="decision">{site.decision}</span> {badge}<code>{escape(site.object)}</code>:'
     parts = [verdict, f' <span class="reason">{escape(site.reason)}</span>']
     if site.wrapped_at is not None:
-        parts.append(f' <span class="alias">proxy: {_line_link(site.wrapped_at, number, anchored)}</span>')
+        parts.append(f' <span class="alias">proxy: {_line_link(site.wrapped_at, number, lines)}</span>')
     if site.aliases:
         links = ", ".join(
-            f"<code>{escape(alias.name)}</code> {_line_link(alias.line, number, anchored)}" for alias in site.aliases
+            f"<code>{escape(alias.name)}</code> {_line_link(alias.line, number, lines)}" for alias in site.aliases
         )
         parts.append(f' <span class="alias">also {links}</span>')
     return "".join(parts)
 
 
-def _line_link(line: int, number: int, anchored: bool) -> str:
-    return f'<a href="#f{number}-l{line}">line {line}</a>' if anchored else f"line {line}"
+def _line_link(line: int, number: int, lines: set[int]) -> str:
+    return f'<a href="#f{number}-l{line}">line {line}</a>' if line in lines else f"line {line}"
 
 
 def _highlight(lines: list[str], path: str) -> list[str]:

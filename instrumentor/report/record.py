@@ -119,7 +119,8 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         sites: every decision, in the order of their lines.
         additions: what was added; empty for notebooks.
         diff: what changes, as a unified diff.
-        quotes: the lines that sites and aliases stand on, which the diff may not show; empty for notebooks.
+        quotes: the lines that wrapped and merged models and their aliases stand on, which the diff may not show; empty
+            for notebooks.
         error: what went wrong.
     """
 
@@ -287,7 +288,8 @@ def _record_quotes(task: Task, outcome: Outcome, sites: tuple[Site, ...]) -> tup
     if outcome.original is None or task.goal == "revert" or is_notebook(task.shown):
         return ()
     lines = decode(outcome.original, source_name=task.name).lines
-    wanted = {line for site in sites for line in (site.line, *(alias.line for alias in site.aliases))}
+    told = [site for site in sites if site.decision != "not wrapped"]
+    wanted = {line for site in told for line in (site.line, *(alias.line for alias in site.aliases))}
     return tuple(Quote(line, lines[line - 1].rstrip("\r\n")) for line in sorted(wanted) if line <= len(lines))
 
 

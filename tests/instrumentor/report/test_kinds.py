@@ -1,0 +1,160 @@
+"""Reports for programs and for comments: what they say, and that their formats' own readers take them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from markdown_it import MarkdownIt
+from sarif_pydantic import Sarif
+
+from instrumentor.report import json_report, markdown, sarif
+from instrumentor.report.kinds import KINDS, write_reports
+from instrumentor.report.record import FileRecord, Site, summarize
+
+if TYPE_CHECKING:
+
+    from instrumentor.report.kinds import Render
+
+ROOT = Path(__file__).parents[3]
+
+
+def render(kind: Render, records: list[FileRecord]) -> bytes:
+    out = io.BytesIO()
+    kind(lambda: iter(records), summarize(records), out)
+    return out.getvalue()
+
+
+class TestRecord:
+    def test_each_addition_names_its_site(self, records: list[FileRecord]) -> None:
+        gan = records[0]
+        lines = gan.diff.splitlines()
+        named = {
+            addition.text: None if addition.site is None else gan.sites[addition.site].target
+            for addition in gan.additions
+        }
+        assert {text.strip().partition(" = ")[0]: target for text, target in named.items() if " = " in text} == {
+            "netG": "netG",
+            "net": "net",
+        }
+        assert named["import proxy_wrapper.proxy as Proxy"] is None
+        assert all(f"+{addition.text}" in lines for addition in gan.additions if addition.column is None)
+
+    def test_aliases_are_quoted(self, records: list[FileRecord]) -> None:
+        site = next(site for site in records[0].sites if site.target == "netG")
+        quoted = {quote.line: quote.text for quote in records[0].quotes}
+        assert {alias.name for alias in site.aliases} == {"other", "late"}
+        for alias in site.aliases:
+            assert quoted[alias.line].strip().startswith(f"{alias.name} = ")
+
+    def test_a_failure_has_its_place(self, records: list[FileRecord]) -> None:
+        assert records[3].status == "failed"
+        assert records[3].error is not None
+        assert (records[3].error.line, records[3].error.column) == (2, 5)
+
+
+class TestJson:
+    def test_fits_its_documented_schema(self, records: list[FileRecord]) -> None:
+        schema = json.loads((ROOT / "docs" / "report.schema.json").read_bytes())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.Draft202012Validator(schema).validate(json.loads(render(json_report.render, records)))
+
+    def test_the_documented_schema_is_that_of_the_code(self) -> None:
+        assert (ROOT / "docs" / "report.schema.json").read_bytes() == json_report.schema()
+
+    def test_can_be_read_back(self, records: list[FileRecord], tmp_path: Path) -> None:
+        (tmp_path / "r.json").write_bytes(render(json_report.render, records))
+        document = json_report.read(str(tmp_path / "r.json"))
+        assert list(document.files) == records
+        assert document.summary == summarize(records)
+
+
+class TestSarif:
+    def read(self, records: list[FileRecord]) -> Any:
+        text = render(sarif.render, records)
+        Sarif.model_validate_json(text)  # what the standard requires and allows, as others have written it down
+        (run,) = json.loads(text)["runs"]
+        return run
+
+    def test_shows_each_site_at_its_place(self, records: list[FileRecord]) -> None:
+        run = self.read(records)
+        assert len(run["results"]) == sum(len(record.sites) for record in records)
+        shown = [result for result in run["results"] if result["level"] == "note"]
+        places = [result["locations"][0]["physicalLocation"] for result in shown]
+        assert [(place["artifactLocation"]["uri"], place["region"]["startLine"]) for place in places] == [
+            (record.path.replace(" ", "%20").replace("ä", "%C3%A4"), site.line)
+            for record in records
+            for site in record.sites
+            if site.decision == "wrap"
+        ]
+        assert {result["kind"] for result in shown} == {"fail"}  # the one kind that may have a level
+        assert {result["kind"] for result in run["results"] if result not in shown} == {"informational"}
+
+    def test_rules_are_those_of_the_results(self, records: list[FileRecord]) -> None:
+        run = self.read(records)
+        rules = run["tool"]["driver"]["rules"]
+        assert {rule["id"] for rule in rules} == {result["ruleId"] for result in run["results"]}
+        assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
+
+    def test_failures_are_notifications(self, records: list[FileRecord]) -> None:
+        (invocation,) = self.read(records)["invocations"]
+        (notification,) = invocation["toolExecutionNotifications"]
+        assert not invocation["executionSuccessful"]
+        assert notification["locations"][0]["physicalLocation"]["region"] == {"startLine": 2, "startColumn": 5}
+
+    def test_a_site_keeps_its_fingerprint_when_it_moves(self, records: list[FileRecord]) -> None:
+        def fingerprints(found: list[FileRecord]) -> list[str]:
+            return [result["partialFingerprints"]["site/v1"] for result in self.read(found)["results"]]
+
+        def moved(site: Site) -> Site:
+            return type(site)(
+                **{**{name: getattr(site, name) for name in site.__struct_fields__}, "line": site.line + 7}
+            )
+
+        first = records[0]
+        after = FileRecord(path=first.path, status=first.status, sites=tuple(map(moved, first.sites)))
+        assert fingerprints([after]) == fingerprints([first])
+        assert len(set(fingerprints(records))) == len(fingerprints(records))
+
+
+class TestMarkdown:
+    def test_shows_each_model_with_its_reason_and_the_diff(self, records: list[FileRecord]) -> None:
+        text = render(markdown.render, records).decode()
+        shown = MarkdownIt("commonmark").enable("table").render(text)
+        for record in records:
+            for site in record.sites:
+                if site.decision == "wrap":
+                    assert f"<td><code>{site.target}</code></td>" in shown
+        fences = re.findall(r'<code class="language-diff">(.*?)</code>', shown, re.DOTALL)
+        assert len(fences) == sum(bool(record.diff) for record in records)
+        assert "<b>&amp;" not in shown  # what a script says is no markup
+
+    def test_fits_into_a_comment(self, records: list[FileRecord]) -> None:
+        many = [
+            FileRecord(path=f"zoo/f{number}.py", status="changed", sites=records[0].sites, diff=records[0].diff)
+            for number in range(400)
+        ]
+        text = render(markdown.render, many).decode()
+        assert len(text) < 65_536
+        assert text.endswith("more files do not fit into a comment; the other kinds of reports have them.\n")
+
+
+def test_a_report_is_written_whole_or_not_at_all(
+    records: list[FileRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    target = tmp_path / "deep" / "r.json"
+    write_reports(lambda: iter(records), [str(target)])
+    before = target.read_bytes()
+    monkeypatch.setitem(KINDS, ".json", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_reports(lambda: iter(records), [str(target)])
+    assert target.read_bytes() == before
+    assert [path.name for path in target.parent.iterdir()] == ["r.json"]
