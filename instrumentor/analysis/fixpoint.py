@@ -9,7 +9,7 @@ from instrumentor.analysis.statements import Pass
 from instrumentor.resolve.classes import Hierarchy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from instrumentor.resolve.units import Function, Project, Unit
 
@@ -27,21 +27,28 @@ def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierar
     facts.demanded_units.update((unit.name, unit) for unit in units)
     hierarchy = Hierarchy(project)
     script = project.script
-    for function in script.function_of.values():
-        facts.demanded_functions[function.key] = function
-    version = -1
+    facts.demanded_functions.update((each.key, each) for each in script.function_of.values())
+    version, is_forward = -1, True
     while facts.version != version:
         version = facts.version
         facts.dropped.clear()
-        Pass(facts, hierarchy, script, None).run()
-        for unit in list(facts.demanded_units.values()):
-            if unit is not script:
-                Pass(facts, hierarchy, unit, None).run()
-        for function in list(facts.demanded_functions.values()):
-            if _is_overriding(hierarchy, function):
+        # Callers before callees carries arguments down, the other way round carries what is returned up.
+        for unit, function in _scopes(facts, script) if is_forward else reversed(list(_scopes(facts, script))):
+            if function is not None and _is_overriding(hierarchy, function):
                 facts.add(facts.called_unseen, [function.key])
-            Pass(facts, hierarchy, function.unit, function).run()
+            Pass(facts, hierarchy, unit, function).run()
+        is_forward = not is_forward
     return facts, hierarchy
+
+
+def _scopes(facts: Facts, script: Unit) -> Iterator[tuple[Unit, Function | None]]:
+    """The scopes to look at: the tops of files, then the functions, those called first before those called later."""
+    yield script, None
+    for unit in list(facts.demanded_units.values()):
+        if unit is not script:
+            yield unit, None
+    for function in list(facts.demanded_functions.values()):
+        yield function.unit, function
 
 
 def _is_overriding(hierarchy: Hierarchy, function: Function) -> bool:
