@@ -30,9 +30,10 @@ An export appears when it is whole; nothing is replaced without --force.
 
 [bold]Examples[/bold]
 
-  [cyan]proxy-trace export[/cyan]                      the newest run to proxy_trace.parquet
+  [cyan]proxy-trace export[/cyan]                       the newest run, as Parquet
   [cyan]proxy-trace export RUN -o steps.json.gz[/cyan]  the name says the format
-  [cyan]duckdb -c "SELECT kind, count(*) FROM 'proxy_trace.parquet/*/*/*' GROUP BY ALL"[/cyan]
+  [cyan]proxy-trace export RUN -f csv --rank 0[/cyan]   one process alone
+  [cyan]duckdb -c "FROM 'proxy_trace.parquet/**/*.parquet' SELECT kind, step"[/cyan]
 """
 
 
