@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COLUMNS: Final = ("task", "ratio", "CPU", "records/s", "peak memory", "bytes more per record")
-_SHORT: Final = 10
+_SHORT: Final = 4
 """The short trace, for the slope of memory, is the long one's length divided by this."""
 
 
