@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -188,3 +190,32 @@ def test_the_reader_follows_a_variable_by_its_place(logdir: str) -> None:
     assert [entry.types for entry in middle] == [["float32[2, 3]"]] * 3
     updates = [entry for entry in trace.history("model.first.weight") if entry.kind in ("gradient", "update")]
     assert [entry.kind for entry in updates] == ["gradient", "update"] * 3
+
+
+def test_no_tensor_is_kept_alive_or_seen_to_be_watched(logdir: str, level: str) -> None:
+    model = Proxy.Proxy(TwoLayers(), recurse=True, logdir=logdir, log_level=level, name="model")
+    x = torch.ones(2, 3)
+    out = model(x)
+    total = out.sum()
+    assert [weakref.getweakrefs(tensor) for tensor in (x, out, total)] == [[], [], []]
+    assert [vars(tensor) for tensor in (x, out, total)] == [{}, {}, {}]
+    dead = [weakref.ref(tensor) for tensor in (x, out, total)]
+    del x, out, total
+    assert [reference() for reference in dead] == [None, None, None]
+
+
+def test_a_batch_at_the_address_of_the_last_one_is_another_tensor(
+    seen: MemoryObserver, logdir: str, level: str
+) -> None:
+    """As a loader makes them: where tracing does not see it."""
+    model = Proxy.Proxy(nn.Linear(2, 2), logdir=logdir, log_level=level, name="model")
+    addresses, source = set(), np.ones((4, 2), dtype=np.float32)
+    for _ in range(20):
+        with torch._C.DisableTorchFunction():
+            batch = torch.from_numpy(source)
+        addresses.add((id(batch), batch.data_ptr()))
+        model(batch)
+        del batch
+    numbers = [event.input_ids[0] for event in seen.events if isinstance(event, events.CallModule)]
+    assert len(set(numbers)) == 20
+    assert len(addresses) < 20, "no address was used twice, so this shows nothing"
