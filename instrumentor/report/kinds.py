@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from instrumentor import files
 from instrumentor.errors import ReportError
-from instrumentor.report import github, html_report, json_report, markdown, sarif, statistics
 from instrumentor.report.record import summarize
 
 if TYPE_CHECKING:
@@ -27,12 +27,9 @@ class Render(Protocol):
         ...
 
 
-KINDS: dict[str, Render] = {
-    ".json": json_report.render,
-    ".sarif": sarif.render,
-    ".md": markdown.render,
-    ".html": html_report.render,
-}
+# The module for each suffix; loaded when it is asked for, since colouring and laying out take time to import.
+KINDS = {".json": "json_report", ".sarif": "sarif", ".md": "markdown", ".html": "html_report"}
+_FORMATS = {"json": "json_report", "github": "github"}
 
 
 def kind_of(path: str) -> Render:
@@ -41,11 +38,16 @@ def kind_of(path: str) -> Render:
     Raises:
         ReportError: there is no such kind.
     """
-    render = KINDS.get(Path(path).suffix.lower())
-    if render is None:
+    name = KINDS.get(Path(path).suffix.lower())
+    if name is None:
         raise ReportError(
             f"is of no kind of report that there is; name it {', '.join('*' + each for each in KINDS)}", path=path
         )
+    return _load(name)
+
+
+def _load(name: str) -> Render:
+    render: Render = import_module(f"instrumentor.report.{name}").render
     return render
 
 
@@ -62,10 +64,9 @@ def write_reports(records: Records, paths: Sequence[str], *, format_: str = "tex
         with files.open_whole(Path(path)) as out:
             render(records, summary, out)
     if statistics_ and format_ == "text":
-        files.write_stdout(statistics.render_statistics(summary, sys.stdout))
-    if format_ == "json":
-        json_report.render(records, summary, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-    elif format_ == "github":
-        github.render(records, summary, sys.stdout.buffer)
+        from instrumentor.report.statistics import render_statistics
+
+        files.write_stdout(render_statistics(summary, sys.stdout))
+    if format_ != "text":
+        _load(_FORMATS[format_])(records, summary, sys.stdout.buffer)
         sys.stdout.buffer.flush()

@@ -452,9 +452,9 @@ class TestReview:
         outcome = run("--explain", "gan.py", "plain.py", "--skip", "ema")
         assert outcome.code == 0
         header, _, first, second = outcome.out.decode().splitlines()
-        assert header.split() == ["File", "Line", "Binding", "Object", "Verdict", "Reason", "Aliases"]
-        assert re.match(r"gan.py +3 +net +torch.nn.Linear +wrap +\w", first)
-        assert re.match(r"gan.py +4 +ema +torch.nn.Linear +not wrapped +\w", second)
+        assert header.split() == ["File", "Line", "Binding", "Object", "Verdict", "Confidence", "Reason", "Aliases"]
+        assert re.match(r"gan.py +3 +net +torch.nn.Linear \(catalogue\) +wrap +certain +\w", first)
+        assert re.match(r"gan.py +4 +ema +torch.nn.Linear \(catalogue\) +not wrapped +certain +\w", second)
         assert outcome.err == "no model found in plain.py\n"
         assert listing() == ["gan.py", "plain.py"]
 

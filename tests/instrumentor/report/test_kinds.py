@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from sarif_pydantic import Sarif
 
 from instrumentor.report import json_report, markdown, sarif
-from instrumentor.report.kinds import KINDS, write_reports
+from instrumentor.report.kinds import write_reports
 from instrumentor.report.record import FileRecord, Site, summarize
 
 if TYPE_CHECKING:
@@ -147,13 +147,13 @@ class TestMarkdown:
 def test_a_report_is_written_whole_or_not_at_all(
     records: list[FileRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(records: object, summary: object, out: object) -> None:
         raise KeyboardInterrupt
 
     target = tmp_path / "deep" / "r.json"
     write_reports(lambda: iter(records), [str(target)])
     before = target.read_bytes()
-    monkeypatch.setitem(KINDS, ".json", fail)
+    monkeypatch.setattr(json_report, "render", fail)
     with pytest.raises(KeyboardInterrupt):
         write_reports(lambda: iter(records), [str(target)])
     assert target.read_bytes() == before
