@@ -102,7 +102,3 @@ class ReportError(InstrumentError):
 
 class EngineError(InstrumentError):
     """An engine that is not installed, or that does not start."""
-
-
-class WorkerLostError(InstrumentError):
-    """The process that worked on a script died over it."""

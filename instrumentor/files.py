@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from instrumentor.errors import (
+    ChangedMeanwhileError,
     DirectoryGivenError,
     MissingFileError,
     OutputClashError,
@@ -62,12 +63,14 @@ class Writing:
         content: the bytes.
         in_place: the user means to replace the script itself.
         force: the user means to replace whatever is there.
+        replaces: with `in_place`, what the script held when it was read.
     """
 
     target: Path | None
     content: bytes
     in_place: bool = False
     force: bool = False
+    replaces: bytes | None = None
 
 
 def read_script(argument: str, *, stdin_name: str | None = None, shown: str | None = None) -> Script:
@@ -253,6 +256,7 @@ def write_script(
         OutputIsSourceError: the target is the script, and that is not asked for.
         OutputExistsError: the target is there and not to be replaced.
         OutputClashError: another script of this run was written there.
+        ChangedMeanwhileError: the target is the script, which somebody has changed since it was read.
         UnwritableOutputError: the operating system refuses.
     """
     target = writing.target
@@ -290,6 +294,10 @@ def _refuse_to_replace(
     if not writing.in_place:
         if (reason := reason_to_keep(existing)) is not None:
             raise OutputExistsError(f"{reason}; choose another -o, or overwrite it with --force", path=str(target))
+    elif writing.replaces not in (None, existing):
+        raise ChangedMeanwhileError(
+            "was changed while it was worked on, and is left as it is; run the command again", path=str(target)
+        )
     # Replacing a file asks for rights on its directory only; a write-protected script is to stay as it is.
     elif not os.access(target, os.W_OK):
         raise UnwritableOutputError(

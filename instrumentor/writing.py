@@ -143,7 +143,13 @@ class Writer:
             return f"{change.where()}: {change.there_already}"
         is_new = files.write_script(
             change.script,
-            files.Writing(change.target, change.content, in_place=change.in_place, force=self._force),
+            files.Writing(
+                change.target,
+                change.content,
+                in_place=change.in_place,
+                force=self._force,
+                replaces=change.script.content if change.in_place else None,
+            ),
             taken=self._written,
             reason_to_keep=lambda existing: self._reason_to_keep(existing, change, task),
         )

@@ -8,14 +8,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from instrumentor import command
+from instrumentor import command, work
 from instrumentor.cli import app
+
+if TYPE_CHECKING:
+    from instrumentor.work import Task
 
 NET = (
     b"import torch.nn as nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
@@ -228,6 +231,21 @@ class TestInPlace:
             write(name, content)
         run("src", "--in-place")
         assert snapshot() == applied
+
+    def test_what_is_edited_meanwhile_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        process = work.process
+
+        def edit_after(task: Task, *more: Any) -> Any:
+            outcome = process(task, *more)
+            if task.shown == "src/bom.py":
+                write("src/bom.py", b"edited\n")
+            return outcome
+
+        monkeypatch.setattr(work, "process", edit_after)
+        outcome = run("src", "--in-place")
+        assert outcome.code == 2
+        assert outcome.err.splitlines()[-1].startswith("src/bom.py: was changed while it was worked on")
+        assert Path("src/bom.py").read_bytes() == b"edited\n"
 
     def test_a_patch_of_an_absolute_path_applies_here(self) -> None:
         assert b"--- a/src/bom.py\n" in run(str(Path("src").resolve()), "--diff").out
