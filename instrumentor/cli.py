@@ -5,16 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from instrumentor import __version__
-
-if TYPE_CHECKING:
-    from instrumentor.command import Request
-    from instrumentor.configuration import Section
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells count
 _READER_GONE = 141  # 128 + SIGPIPE
@@ -443,8 +438,9 @@ def instrument(
 ) -> None:
     """Instrument scripts; the text of `--help` is `_HELP`."""
     from instrumentor.command import Request, execute
+    from instrumentor.usage import make_overrides, parse_shard, read_paths, refuse_nonsense
 
-    overrides = _make_overrides(
+    overrides = make_overrides(
         logdir=logdir,
         log_level=log_level.value if log_level else None,
         recurse=recurse,
@@ -457,7 +453,7 @@ def instrument(
         respect_gitignore=respect_gitignore,
         force_exclude=force_exclude,
     )
-    arguments = (*(paths or ()), *(_read_paths(files_from) if files_from is not None else ()))
+    arguments = (*(paths or ()), *(read_paths(files_from) if files_from is not None else ()))
     if not arguments and not (clear_cache or files_from is not None):
         raise typer.BadParameter("missing; name files or directories, . for the current one", param_hint="PATH")
     request = Request(
@@ -481,7 +477,7 @@ def instrument(
         format=format_.value,
         merge_reports=merge_reports,
         resume=resume,
-        shard=_parse_shard(shard) if shard is not None else None,
+        shard=parse_shard(shard) if shard is not None else None,
         jobs=jobs,
         engine=engine,
         python_path=tuple(python_path or ()),
@@ -491,7 +487,7 @@ def instrument(
         quiet=quiet,
         verbose=verbose,
     )
-    _refuse_nonsense(request)
+    refuse_nonsense(request)
     if copy_all and changed_only:
         raise typer.BadParameter("cannot be combined with --changed-only", param_hint="--copy-all")
     try:
@@ -504,120 +500,6 @@ def instrument(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = _READER_GONE
     raise typer.Exit(code)
-
-
-def _make_overrides(**stated: object) -> Section:
-    """The settings that were given as options."""
-    from instrumentor.configuration import Section
-
-    held = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
-    return Section(**{name: value for name, value in held.items() if value is not None})  # type: ignore[arg-type]
-
-
-def _read_paths(source: str) -> list[str]:
-    """Read the paths that a file lists, one to a line, or divided by NULs as `find -print0` does.
-
-    Raises:
-        typer.BadParameter: it cannot be read.
-    """
-    try:
-        listed = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except OSError as error:
-        raise typer.BadParameter(f"{source} cannot be read ({error.strerror})", param_hint="--files-from") from None
-    separator = b"\0" if b"\0" in listed else b"\n"
-    return [os.fsdecode(each.rstrip(b"\r")) for each in listed.split(separator) if each.strip()]
-
-
-def _parse_shard(text: str) -> tuple[int, int]:
-    """Read `I/N`.
-
-    Raises:
-        typer.BadParameter: it is something else.
-    """
-    index, _, count = text.partition("/")
-    if index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count):
-        return int(index), int(count)
-    raise typer.BadParameter(f"{text!r} is no part of a whole; write 1/8, 2/8, ... 8/8", param_hint="--shard")
-
-
-def _refuse_nonsense(request: Request) -> None:
-    """Check what no single option can check.
-
-    Raises:
-        typer.BadParameter: options that contradict one another, or a value that means nothing.
-    """
-    from instrumentor.files import STANDARD_STREAM, is_directory_output
-    from instrumentor.report.kinds import KINDS
-
-    arguments = request.arguments
-    has_stdin = STANDARD_STREAM in arguments
-    is_several = len(set(arguments)) > 1
-    output = request.output
-    has_tree = any(Path(each).is_dir() for each in arguments if each != STANDARD_STREAM)
-    strange = [each for each in request.reports if Path(each).suffix.lower() not in KINDS]
-    only_looks = request.explain or request.statistics
-    for is_wrong, option, message in (
-        (request.in_place and output is not None, "--in-place", "cannot be combined with -o; leave one of them out"),
-        (request.in_place and has_stdin, "--in-place", "needs files; standard input has no place to write back to"),
-        (request.explain and request.diff, "--explain", "cannot be combined with --diff; ask for one after the other"),
-        (only_looks and request.revert, "--explain", "cannot be combined with --revert; leave one of them out"),
-        (
-            request.entry and (has_stdin or has_tree or len(arguments) != 1),
-            "--entry",
-            "needs one script, the one that Python is to run",
-        ),
-        (
-            request.entry and request.revert,
-            "--entry",
-            "cannot be combined with --revert; name the directory that holds the instrumented files instead",
-        ),
-        (
-            request.entry and output is not None and Path(output).is_file(),
-            "--entry",
-            "writes a tree of files; give a directory with -o",
-        ),
-        (request.quiet and request.verbose, "--quiet", "cannot be combined with --verbose; leave one of them out"),
-        (request.overrides.logdir == "", "--logdir", "is empty; name a directory such as proxy_trace"),
-        (output == "", "--output", "is empty; name a file, a directory, or - for standard output"),
-        (
-            request.stdin_name is not None and not has_stdin,
-            "--stdin-filename",
-            "names standard input, which is read only where a script is given as -",
-        ),
-        (
-            is_several and output is not None and not has_tree and not is_directory_output(output),
-            "--output",
-            f"is one file for several scripts; give a directory, {output or ''}/ for a new one",
-        ),
-        (
-            has_tree and output == STANDARD_STREAM,
-            "--output",
-            "cannot be standard output for a directory; name a directory, or ask for --diff",
-        ),
-        (
-            bool(strange),
-            "--report",
-            f"{', '.join(strange)} is of no kind that there is; name it *{', *'.join(KINDS)}",
-        ),
-        (
-            request.merge_reports and not request.reports,
-            "--merge-reports",
-            "needs --report FILE for what the reports become",
-        ),
-        (
-            request.resume and not request.reports,
-            "--resume",
-            "needs --report FILE: beside it lies the list of what is done",
-        ),
-        (
-            request.format != "text" and (request.diff or request.explain or output == STANDARD_STREAM or has_stdin),
-            "--format",
-            "needs standard output for itself; leave out --diff, --explain, - and -o -, or use --report",
-        ),
-        (request.config is not None and request.isolated, "--isolated", "cannot be combined with --config"),
-    ):
-        if is_wrong:
-            raise typer.BadParameter(message, param_hint=option)
 
 
 def main() -> None:
