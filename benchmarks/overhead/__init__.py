@@ -1,0 +1,1 @@
+"""Measures what is attached to a training step, in processes that take turns. For the scripts beside."""
