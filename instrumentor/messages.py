@@ -44,7 +44,11 @@ def describe_nothing(outcome: Outcome) -> str:
     counts = Counter(decision.reason_code for decision in outcome.decisions)
     chosen = [
         f"{counts[code]} {words}"
-        for code, words in (("deselected", "left out by --select or --skip"), ("suppressed", "suppressed by a comment"))
+        for code, words in (
+            ("deselected", "left out by --select or --skip"),
+            ("suppressed", "suppressed by a comment"),
+            ("unsure", "below --min-confidence"),
+        )
         if counts[code]
     ]
     return f"no model to wrap ({', '.join(chosen)})" if chosen else "no model found"

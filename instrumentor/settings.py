@@ -7,6 +7,7 @@ from typing import Literal
 
 LogLevel = Literal["WARNING", "INFO", "DEBUG"]
 Confidence = Literal["certain", "likely", "possible"]
+CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Settings:
         log_level: how much the runtime records.
         recurse: whether the proxies reach the submodules of a wrapped model.
         select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
-        skip: name globs of the bindings to leave alone; wins over `select`.
+        skip: name globs of the bindings to leave alone, or dotted-name globs of what makes them; wins over `select`.
         min_confidence: how sure it must be that an object is a module for it to be put under a proxy.
         factories: dotted-name globs of functions that make a module, such as `mylib.models.build_*`.
         wrappers: dotted-name globs of callables whose result holds the module passed to them.

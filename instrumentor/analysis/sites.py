@@ -12,6 +12,7 @@ from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,
+    Derived,
     Made,
     Pack,
     Parameter,
@@ -24,11 +25,13 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
+from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
     from instrumentor.analysis.facts import Event, Facts, Site
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Unit
+    from instrumentor.settings import Confidence
 
 # What people call things that are called like models and moved like models, but are none.
 _NO_MODEL_NAME = re.compile(r"loss|criterion|metric|crit\b|optim|schedul|token|transform|augment", re.IGNORECASE)
@@ -45,6 +48,7 @@ class SiteIndex:
         self._site_at = {id(site.node): site for site in self.own_sites if not site.key.path}
         self._words = self._evidence()
         self._natures: dict[SiteKey, Nature] = {}
+        self._confidences: dict[SiteKey, Confidence] = {}
         self._placements: dict[SiteKey, Placement | None] = {}
         self._callers: dict[SiteKey, list[Site]] = {}
         for site in facts.sites.values():
@@ -60,7 +64,21 @@ class SiteIndex:
                 made = root(source) if isinstance(atom, Parameter) and strip(source) == root(source) else source
                 if isinstance(made, Made):
                     found.setdefault(made.site, set()).update(words)
+        self._add_training(found)
         return found
+
+    def _add_training(self, found: dict[SiteKey, set[str]]) -> None:
+        """Where a backward pass starts from what an object gave: a loss if it was given outputs, a model if data."""
+        for key in [key for key, words in found.items() if catalogue.BACKWARD in words]:
+            site = self.facts.sites[key]
+            inputs = self.facts.sources(site.arguments)
+            is_loss = any(isinstance(atom, Derived) or self._is_output(atom) for atom in inputs - site.callee)
+            for atom in self.facts.sources(site.callee):
+                if isinstance(atom, Made):
+                    found.setdefault(atom.site, set()).add(catalogue.AS_LOSS if is_loss else catalogue.TRAINED)
+
+    def _is_output(self, atom: Atom) -> bool:
+        return isinstance(atom, Made) and bool(self.facts.sites[atom.site].callee)
 
     # ---- what a site makes ----
 
@@ -83,18 +101,36 @@ class SiteIndex:
             whole = self.facts.sites[site.key._replace(path=())]
             if whole.nature is not Nature.UNKNOWN:
                 return Nature.NOT_MODULE
-        return Nature.MODULE if self._is_used_as_module(site) else Nature.NOT_MODULE
+        if self._evidence_of(site) is not None:
+            return Nature.MODULE
+        return Nature.NO_PARAMS if catalogue.AS_LOSS in self._words.get(site.key, set()) else Nature.NOT_MODULE
 
     def _copied(self, site: Site) -> Value:
         return self.facts.sources(frozenset(atom for atom in site.arguments if is_object(atom)))
 
-    def _is_used_as_module(self, site: Site) -> bool:
+    def confidence(self, site: Site) -> Confidence:
+        """How sure it is that a site that makes a module by what is known of it does make one."""
+        if site.nature is not Nature.UNKNOWN or site.is_copy:
+            return "certain"
+        if site.key not in self._confidences:
+            self._confidences[site.key] = "possible"  # what a site that depends on itself counts as
+            inside = [self.facts.sites[key] for key in site.origins if key in self.facts.sites]
+            made = [self.confidence(each) for each in inside if self.nature(each) is Nature.MODULE]
+            found = min(made, key=CONFIDENCES.index) if made else self._evidence_of(site)
+            self._confidences[site.key] = found or "possible"
+        return self._confidences[site.key]
+
+    def _evidence_of(self, site: Site) -> Confidence | None:
+        """How sure the use of an object says that it is a module; None where it does not say so."""
         words = self._words.get(site.key, set())
-        if catalogue.WRAPPED in words or words & catalogue.MODULE_EVIDENCE:
-            return True
+        if words & {catalogue.WRAPPED, catalogue.TRAINED} or words & catalogue.MODULE_EVIDENCE:
+            return "likely"
         placement = self.placement(site)
-        named_otherwise = placement is not None and _NO_MODEL_NAME.search(placement.text)
-        return bool(catalogue.CALLED in words and words & catalogue.WEAK_EVIDENCE and not named_otherwise)
+        if catalogue.CALLED not in words or (placement is not None and _NO_MODEL_NAME.search(placement.text)):
+            return None
+        if words & catalogue.WEAK_EVIDENCE - catalogue.MOVES:
+            return "likely"
+        return "possible" if words & catalogue.MOVES else None
 
     def is_module(self, atom: Atom) -> bool:
         """Whether an object is a module, with parameters or without."""
@@ -140,7 +176,13 @@ class SiteIndex:
         return Made(site.key) in returned | flat
 
     def is_in_module_class(self, site: Site) -> bool:
-        """Whether a site stands in the class of a module, so that what it makes becomes part of one."""
+        """Whether a site stands in the class of a module, so that what it makes becomes part of one.
+
+        What a module keeps in a plain list is out of its sight: neither registered, nor reached by recursion.
+        """
+        made = Made(site.key)
+        if made in self.facts.hidden and made not in self.facts.absorbed:
+            return False
         node: ast.AST = site.node
         while node in site.unit.parents:
             node = site.unit.parents[node]

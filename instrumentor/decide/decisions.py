@@ -29,7 +29,7 @@ class Decision:
         reason: why, in plain words.
         reason_code: why, as a word: `constructed`, `copied` or `used-as-module` for wraps; `merged`; for the rest one
             of `submodule`, `no-params`, `not-module`, `temporary`, `derived`, `absorbed`, `returned`, `proxied`,
-            `deselected`, `suppressed`, `unsure`.
+            `deselected`, `unsure`, `suppressed`.
         wrapped_at: for `merged`, the line of the site whose proxy covers this object.
         alternatives: for `merged`, further lines, where the script's branches decide whose proxy covers it.
         relation: for `merged`, how this object relates to the proxied one.

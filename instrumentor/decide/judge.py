@@ -18,6 +18,7 @@ from instrumentor.analysis.values import (
     strip,
 )
 from instrumentor.resolve.nature import Nature
+from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +83,8 @@ class Judge:
         placement = self._final_placement(site, placement)
         if placement is None or not is_usable(placement):
             return _not_wrapped("temporary", "used once in its expression and dropped, never trained", placement)
-        return self._deselected(placement) or Verdict(Fate.WRAP, *self._why(site), placement)
+        refused = self._deselected(site, placement) or self._unsure(site, placement)
+        return refused or Verdict(Fate.WRAP, *self._why(site), placement)
 
     def _not_a_root(self, site: Site, placement: Placement | None) -> Verdict | None:
         nature = self.index.nature(site)
@@ -169,15 +171,26 @@ class Judge:
             return placement
         return replace(placement, statement=statement, can_inline=False)
 
-    def _deselected(self, placement: Placement) -> Verdict | None:
+    def _deselected(self, site: Site, placement: Placement) -> Verdict | None:
         names = (placement.text, name_of(placement.target) if placement.target is not None else placement.text)
         if self._settings.select and not _matches(names, self._settings.select):
             return _not_wrapped(
                 "deselected", f"not among the selected names ({', '.join(self._settings.select)})", placement
             )
-        if _matches(names, self._settings.skip):
+        if _matches((*names, *site.labels), self._settings.skip):
             return _not_wrapped("deselected", f"among the names to skip ({', '.join(self._settings.skip)})", placement)
         return None
+
+    def _unsure(self, site: Site, placement: Placement) -> Verdict | None:
+        confidence, wanted = self.index.confidence(site), self._settings.min_confidence
+        if CONFIDENCES.index(confidence) <= CONFIDENCES.index(wanted):
+            return None
+        return _not_wrapped(
+            "unsure",
+            f"its class cannot be seen, and its use makes it only {confidence} that it is a module"
+            f" (--min-confidence {confidence} wraps it)",
+            placement,
+        )
 
     def _why(self, site: Site) -> tuple[str, str]:
         if site.is_copy:

@@ -38,6 +38,7 @@ class Origins:
     def of(self, sites: Iterable[Site]) -> ObjectOrigin:
         """What some sites make, those included whose objects they hand on."""
         found: dict[str, str] = {}
+        read_at = ""
         seen: set[SiteKey] = set()
         pending = list(sites)
         while pending:
@@ -53,12 +54,11 @@ class Origins:
                 for label in site.labels:
                     origin = self._of_label(label)
                     found.update((name, origin.read_at) for name in origin.class_names if name not in found)
-                    if not origin.class_names and origin.read_at:
-                        found.setdefault(label, origin.read_at)
+                    read_at = read_at or origin.read_at
             pending.extend(
                 self._index.facts.sites[key] for key in sorted(site.origins) if key in self._index.facts.sites
             )
-        return ObjectOrigin(tuple(found), next(iter(found.values()), ""))
+        return ObjectOrigin(tuple(found), next(iter(found.values()), read_at))
 
     def _of_label(self, label: str) -> ObjectOrigin:
         if label not in self._by_label:

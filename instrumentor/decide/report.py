@@ -29,6 +29,7 @@ from instrumentor.decide.origins import Origins
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function
+from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from instrumentor.analysis.facts import Binding, Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.source_text import SourceText
+
+# How the members of a container of modules are read.
+_CONTAINERS = {"torch.nn.ModuleList": "list({})", "torch.nn.ModuleDict": "list({}.values())"}
 
 
 class Report:
@@ -97,9 +101,39 @@ class Report:
                 verdict.reason,
                 verdict.code,
                 aliases=aliases,
+                confidence=min((self._index.confidence(each) for each, _ in members), key=CONFIDENCES.index),
             ),
             self._identity_at(placement) or (self._identities.of_site(site) if len(members) == 1 else None),
             [each for each, _ in members],
+        )
+        self._add_members(site, placement)
+
+    def _add_members(self, site: Site, placement: Placement) -> None:
+        """Tell of what a container of modules is made of, which nothing binds."""
+        reader = _CONTAINERS.get(catalogue.canonical_name(site.labels[0])) if site.labels else None
+        unbound = [self._index.facts.sites[atom.site] for atom in site.arguments if isinstance(atom, Made)]
+        if (
+            reader is None
+            or placement.place is not Place.LINE
+            or not any(self._is_absorbed_by(each, site) for each in unbound)
+        ):
+            return
+        self._tell(
+            Decision(
+                "not wrapped",
+                placement.statement.lineno,
+                self._column(placement.expression),
+                reader.format(placement.text),
+                " or ".join(dict.fromkeys(label for each in unbound for label in each.labels)),
+                f"submodules of {placement.text}, which recursion covers",
+                "submodule",
+            )
+        )
+
+    def _is_absorbed_by(self, site: Site, container: Site) -> bool:
+        """Whether what a site makes goes straight into a container."""
+        return id(container.node) in self._index.facts.absorbed.get(Made(site.key), {}) and not any(
+            Made(site.key) in binding.value for binding in self._index.facts.bindings.values()
         )
 
     def _identity_at(self, placement: Placement) -> Hashable:
@@ -139,7 +173,14 @@ class Report:
         if verdict.fate is Fate.NOT_WRAPPED:
             self._tell(
                 Decision(
-                    "not wrapped", line, self._column(placement.expression), text, label, verdict.reason, verdict.code
+                    "not wrapped",
+                    line,
+                    self._column(placement.expression),
+                    text,
+                    label,
+                    verdict.reason,
+                    verdict.code,
+                    confidence=self._index.confidence(site) if verdict.code == "unsure" else "certain",
                 ),
                 self._identity_at(placement) or self._identities.of_site(site),
                 [site],

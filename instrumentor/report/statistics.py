@@ -30,6 +30,7 @@ MEANINGS = {
     "proxied": "models that the script itself puts under a proxy",
     "deselected": "models left out by --select or --skip",
     "suppressed": "models that a comment excludes",
+    "unsure": "what may be a model, below --min-confidence",
 }
 _VERDICTS = ("wrap", "merged", "not wrapped")
 

@@ -333,8 +333,15 @@ WEAK_EVIDENCE = frozenset(
         "apply",
     ]
 )
+# Of the weak ones these are what tensors and data loaders have not.
+TRAINING_EVIDENCE = frozenset({"train", "zero_grad", "state_dict", "load_state_dict", "apply", "requires_grad_"})
 CALLED = "()"
 WRAPPED = "a wrapper for modules"
+BACKWARD = "backward"
+TRAINED = "a backward pass starts from what it gives"
+AS_LOSS = "a backward pass starts from what it makes of outputs"
+# Moving objects is nothing that only modules do.
+MOVES = frozenset({"to", "cuda", "cpu", "half", "float", "double"})
 
 # Decorators that hand a function's source or bytecode to a compiler, which may not know the proxy.
 _COMPILING_DECORATORS = ("torch.jit.*", "torch.compile", "torch.compiler.*", "torch._dynamo.*", "numba.*", "triton.*")

@@ -32,7 +32,9 @@ FIRST = HEAD.count("\n")
 def decide(body: str, settings: Settings | None = None, **files: str) -> tuple[Decision, ...]:
     siblings = {f"{name}.py": dedent(text).encode() for name, text in files.items()}
     source = (HEAD + dedent(body).lstrip("\n")).encode()
-    return instrument_source(source, settings or Settings(), source_name="x.py", sources=Sources(siblings.get)).decisions
+    return instrument_source(
+        source, settings or Settings(), source_name="x.py", sources=Sources(siblings.get)
+    ).decisions
 
 
 def wraps(body: str, settings: Settings | None = None, **files: str) -> list[tuple[int, str]]:
@@ -209,3 +211,62 @@ def test_neighbours_that_import_each_other_do_not_matter() -> None:
     b = "from a import Own\nfrom torch.nn import Module\nclass Net(Module):\n    pass\n"
     assert wraps("from a import Own\nm = Own()\n", a=a, b=b) == [(2, "m")]
     assert wraps("from a import X\nm = X()\n", a="from b import X\n", b="from a import X\n") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "confidence"),
+    [
+        pytest.param("m = Net()\n", "certain", id="a class"),
+        pytest.param("m = copy.deepcopy(Net())\n", "certain", id="a copy of one"),
+        pytest.param("import lib\nm = lib.make()\nm.parameters()\n", "likely", id="its parameters are asked for"),
+        pytest.param("import lib\nm = lib.make()\nm.train()\nm(1)\n", "likely", id="it is trained and called"),
+        pytest.param("import lib\nm = lib.make()\nm.to(1)\nm(1)\n", "possible", id="it is moved and called"),
+    ],
+)
+def test_how_sure_it_is(body: str, confidence: str) -> None:
+    (decision,) = [
+        each
+        for each in decide(body, Settings(min_confidence="possible"))
+        if each.verdict == "wrap" and each.target == "m"
+    ]
+    assert decision.confidence == confidence
+
+
+def test_only_what_is_sure_enough_is_wrapped() -> None:
+    body = "import lib\na = Net()\nb = lib.make()\nb.parameters()\nc = lib.make()\nc.to(1)\nc(1)\n"
+    assert wraps(body) == [(2, "a"), (3, "b")]
+    assert wraps(body, Settings(min_confidence="certain")) == [(2, "a")]
+    assert wraps(body, Settings(min_confidence="possible")) == [(2, "a"), (3, "b"), (5, "c")]
+    (refused,) = [each for each in decide(body) if each.target == "c" and each.line == FIRST + 5]
+    assert (refused.reason_code, refused.confidence) == ("unsure", "possible")
+    assert "--min-confidence possible" in refused.reason
+
+
+class TestUserCatalogue:
+    """`[tool.instrumentor]` says what neither a source nor the use of an object tells."""
+
+    def test_factories(self) -> None:
+        body = "import lib\nm = lib.zoo.pick(3)\n"
+        assert wraps(body) == []
+        assert wraps(body, Settings(factories=("lib.zoo.*",))) == [(2, "m")]
+
+    def test_wrappers(self) -> None:
+        body = "import lib\nm = Net()\nw = lib.shard(m)\n"
+        (merged,) = [each for each in decide(body, Settings(wrappers=("lib.shard",))) if each.target == "w"]
+        assert (merged.verdict, merged.relation) == ("merged", "wrapper")
+
+    def test_identity_methods(self) -> None:
+        body = "m = Net()\nn = m.to_fast()\n"
+        (merged,) = [each for each in decide(body, Settings(identity_methods=("to_fast",))) if each.target == "n"]
+        assert (merged.verdict, merged.relation) == ("merged", "same")
+
+    def test_classes_of_the_project(self) -> None:
+        files = {"odd": "class Odd:\n    pass\n"}
+        body = "from odd import Odd\nm = Odd()\n"
+        assert wraps(body, None, **files) == []
+        assert wraps(body, Settings(module_classes=("odd.Odd",)), **files) == [(2, "m")]
+
+    def test_skip_takes_names_of_objects_too(self) -> None:
+        body = "import torchvision\nm = torchvision.models.resnet18()\n"
+        assert wraps(body) == [(2, "m")]
+        assert wraps(body, Settings(skip=("torchvision.models.*",))) == []
