@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy_trace.history import follow
+from proxy_trace.ranks import compare_ranks
 from proxy_trace.summary import summarize
 from proxy_trace.trace import Trace
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy_trace.history import HistoryEntry
+    from proxy_trace.ranks import Comparison
     from proxy_trace.summary import Summary
 
 
@@ -47,6 +49,15 @@ class OpenTrace(Trace):
             UnreadableFileError: if the file system refuses.
         """
         return summarize(self)
+
+    def ranks(self) -> Comparison:
+        """Which parameters differ between ranks that should agree, and since when: reads the whole run once.
+
+        Raises:
+            OneRankError: if there is only one rank.
+            UnreadableFileError: if the file system refuses.
+        """
+        return compare_ranks(self)
 
 
 def open_trace(path: Path | str) -> OpenTrace:

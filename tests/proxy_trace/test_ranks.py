@@ -10,6 +10,7 @@ import pytest
 from proxy_trace.cli import run_command
 from proxy_trace.colour import Palette
 from proxy_trace.errors import OneRankError
+from proxy_trace.open_trace import open_trace
 from proxy_trace.ranks import compare_ranks, is_same
 from proxy_trace.ranks_text import ranks_lines
 from proxy_trace.selection import StepRange
@@ -283,6 +284,12 @@ def test_steps_and_names_narrow_down(write_rank: Callable[..., Path]) -> None:
 def test_statistics_are_the_same_where(first: Statistics | None, second: Statistics | None, is_equal: bool) -> None:
     assert is_same(first, second) is is_equal
     assert is_same(second, first) is is_equal
+
+
+def test_an_open_trace_compares_its_ranks(write_rank: Callable[..., Path]) -> None:
+    for rank in range(2):
+        path = write_rank(rank, WEIGHT, *steps_of(rank, range(2), {1: same}, {}))
+    assert open_trace(path).ranks() == compare(path)
 
 
 def test_one_rank_is_an_error_that_says_what_to_give(small_trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

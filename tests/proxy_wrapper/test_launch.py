@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -168,6 +169,17 @@ def test_processes_of_mpirun_meet(launched: Callable[..., Launch], tmp_path: Pat
     first = {launched(pid=1 + rank, **mpirun(rank, "a")).join(tmp_path) for rank in range(2)}
     second = {launched(pid=1 + rank, **mpirun(rank, "b")).join(tmp_path) for rank in range(2)}
     assert (len(first), len(second), len(first | second)) == (1, 1, 2)
+
+
+def test_children_of_a_process_that_does_not_trace_meet(
+    launched: Callable[..., Launch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `torch.multiprocessing.spawn`, where only the function that is spawned makes a model."""
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: SimpleNamespace(pid=os.getppid()))
+    runs = {launched(pid=1 + child, started=NOW + child).join(tmp_path) for child in range(3)}
+    assert len(runs) == 1
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: SimpleNamespace(pid=os.getpid()))
+    assert launched(pid=9).join(tmp_path) not in runs
 
 
 def test_a_program_that_a_rank_starts_has_a_run_of_its_own(launched: Callable[..., Launch], tmp_path: Path) -> None:
