@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch import nn
 
 from proxy_wrapper.errors import SettingsTypeError, SettingsValueError
@@ -145,7 +146,8 @@ class ProxyType(type):
         if isinstance(obj, nn.Module):
             tracer = _installed.get()
             try:
-                tracer.attach(obj, recurse=bool(recurse), logdir=folder, level=level, name=name, watch=watch)
+                with torch._C.DisableTorchFunction():  # A function mode of the program's must not see what we read.
+                    tracer.attach(obj, recurse=bool(recurse), logdir=folder, level=level, name=name, watch=watch)
             except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
                 tracer.fail(error)
         return obj
@@ -172,11 +174,12 @@ def unproxy(obj: T) -> T:
     """Stop tracing the module `obj` and those below it, and give it back; with the last one all hooks go."""
     tracer = _installed.tracer
     if tracer is not None and isinstance(obj, nn.Module):
-        tracer.detach(obj)
-        if tracer.registry.modules:
-            tracer.install_interceptors()
-        else:
-            _installed.take_down()
+        with torch._C.DisableTorchFunction():
+            tracer.detach(obj)
+            if tracer.registry.modules:
+                tracer.install_interceptors()
+            else:
+                _installed.take_down()
     return obj
 
 
