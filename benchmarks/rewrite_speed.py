@@ -1,0 +1,174 @@
+"""What analysing a script costs, as a multiple of parsing it.
+
+    python benchmarks/rewrite_speed.py [--rounds N] [--site-packages DIR] [SCRIPT ...]
+
+For every script: the CPU time of `instrument_source` (parsing, analysis, rewriting and the check of the result),
+over the CPU time of `ast.parse` and `libcst.parse_module` of the same text plus `ast.parse` of every other file that
+the analysis had to read. Both take turns, in one process, in another order every round; shown are the median ratio and
+its range. The cache of modules is off, so that what is resolved is parsed anew each time; with it the same work is a
+fraction. Without arguments the scripts are the examples of this repository, joined to a thousand lines, and modules
+of some thousand lines from the torch installed here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import gc
+import statistics
+import sys
+import time
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import libcst
+
+from instrumentor.facts_cache import FactsCache
+from instrumentor.installed_files import InstalledFiles, package_folders
+from instrumentor.instrument import instrument_source
+from instrumentor.resolve.units import Sources
+from instrumentor.search_path import import_roots
+from instrumentor.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.resolve.module_facts import ModuleFacts
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = 3.0
+# Modules of the torch of today that make models, train them, or pass them around; those that are there are taken.
+TORCH_MODULES = (
+    "nn/utils/prune.py",
+    "testing/_internal/common_fsdp.py",
+    "testing/_internal/common_pruning.py",
+    "testing/_internal/distributed/_tensor/common_dtensor.py",
+    "ao/quantization/quantize_fx.py",
+)
+
+
+class _NothingKept(FactsCache):
+    """A cache that finds nothing, and notes what had to be read."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+        self.read: list[bytes] = []
+
+    def load(self, content: bytes) -> ModuleFacts | None:
+        self.read.append(content)
+        return None
+
+    def store(self, content: bytes, facts: ModuleFacts) -> None:
+        """Keep nothing."""
+
+
+@dataclass
+class Script:
+    """A script, and what lies around it."""
+
+    name: str
+    content: bytes
+    directory: Path
+    folders: list[Path]
+    read: list[bytes] = field(default_factory=list)
+
+    def analyse(self) -> None:
+        """Do the work that is measured."""
+        cache = _NothingKept()
+        self.read = []
+        sources = Sources(self._read_sibling, import_roots(self.directory), InstalledFiles(self.folders, cache))
+        instrument_source(self.content, Settings(), source_name=self.name, sources=sources)
+        self.read += cache.read
+
+    def parse(self) -> None:
+        """Do the work that it is compared with."""
+        ast.parse(self.content)
+        libcst.parse_module(self.content)
+        for content in self.read:
+            ast.parse(content)
+
+    def _read_sibling(self, relative: str) -> bytes | None:
+        path = self.directory / relative
+        content = path.read_bytes() if path.is_file() else None
+        if content is not None:
+            self.read.append(content)
+        return content
+
+
+def join_examples(lines: int) -> bytes:
+    """The examples of this repository one after the other, again and again, up to so many lines."""
+    sources = [path.read_text() for path in sorted((ROOT / "examples").glob("*.py")) if "instrumented" not in path.name]
+    joined = ""
+    while joined.count("\n") < lines:
+        for source in sources:
+            joined += source.replace("from __future__ import annotations\n", "")
+    return joined.encode()
+
+
+def find_scripts(named: list[Path], folders: list[Path]) -> list[Script]:
+    """The scripts to measure."""
+    if named:
+        return [Script(str(path), path.read_bytes(), path.resolve().parent, folders) for path in named]
+    torch_folder = next((folder / "torch" for folder in folders if (folder / "torch").is_dir()), None)
+    found = [Script("examples, joined", join_examples(1_000), ROOT / "examples", folders)]
+    for module in TORCH_MODULES if torch_folder is not None else ():
+        path = torch_folder / module if torch_folder is not None else Path()
+        if path.is_file():
+            found.append(Script(f"torch/{module}", path.read_bytes(), path.parent, folders))
+    return found
+
+
+def cpu_time(work: Callable[[], None]) -> float:
+    """CPU seconds of one run."""
+    gc.collect()
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def measure(script: Script, rounds: int) -> tuple[list[float], list[float]]:
+    """The ratios of some rounds, and the CPU seconds of the analysis in each."""
+    script.analyse()  # finds out what has to be read, and imports what is imported late
+    ratios, seconds = [], []
+    for number in range(rounds):
+        if number % 2:
+            parsing, analysis = cpu_time(script.parse), cpu_time(script.analyse)
+        else:
+            analysis, parsing = cpu_time(script.analyse), cpu_time(script.parse)
+        ratios.append(analysis / parsing)
+        seconds.append(analysis)
+    return ratios, seconds
+
+
+def main() -> int:
+    """Measure and print.
+
+    Returns:
+        1 where a median is above the target.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scripts", nargs="*", type=Path, metavar="SCRIPT")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--site-packages", type=Path, action="append", default=[], metavar="DIR")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    folders = package_folders(options.site_packages, None)
+    medians = []
+    print(f"{'script':58} {'lines':>6} {'read':>5} {'CPU ms':>7}  ratio (range)")
+    for script in find_scripts(options.scripts, folders):
+        ratios, seconds = measure(script, options.rounds)
+        medians.append(statistics.median(ratios))
+        lines = script.content.count(b"\n")
+        print(
+            f"{script.name[-58:]:58} {lines:6,} {len(script.read):5} {1000 * statistics.median(seconds):7.0f}"
+            f"  {medians[-1]:.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
+            flush=True,
+        )
+    print(f"worst median {max(medians):.2f}, target at most {TARGET:g}")
+    return int(max(medians) > TARGET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
