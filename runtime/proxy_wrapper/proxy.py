@@ -165,7 +165,10 @@ Proxy: ProxyType = ProxyType(
 
 
 def is_proxied(obj: object) -> bool:
-    """Whether `obj` is traced: a proxied module, of its state, or a tensor that went into one or came out of one."""
+    """Whether `obj` is traced: a proxied module, of its state, or a tensor that went into one or came out of one.
+
+    At DEBUG what calls of torch took and gave back is traced too, and with it such a tensor.
+    """
     tracer = _installed.tracer
     return tracer is not None and tracer.registry.is_proxied(obj)
 
