@@ -50,7 +50,7 @@ class OpenTrace(Trace):
         """
         return summarize(self)
 
-    def ranks(self) -> Comparison:
+    def compare_ranks(self) -> Comparison:
         """Which parameters differ between ranks that should agree, and since when: reads the whole run once.
 
         Raises:

@@ -289,7 +289,7 @@ def test_statistics_are_the_same_where(first: Statistics | None, second: Statist
 def test_an_open_trace_compares_its_ranks(write_rank: Callable[..., Path]) -> None:
     for rank in range(2):
         path = write_rank(rank, WEIGHT, *steps_of(rank, range(2), {1: same}, {}))
-    assert open_trace(path).ranks() == compare(path)
+    assert open_trace(path).compare_ranks() == compare(path)
 
 
 def test_one_rank_is_an_error_that_says_what_to_give(small_trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
