@@ -266,7 +266,8 @@ class _Follower:
         if not event.known and self._subject.has_call(event.location, event.target, event.ordinal):
             name = self._variable(event, event.target, event.ordinal)
             self._add(event, name, [event.value_id], target=event.target, inputs=[owner], types=[event.value])
-        self._origins.note_call(f"{owner}.{event.target}", [event.owner_id], [event.value_id])
+        if not self._origins.name(event.value_id):  # A gradient, a view; what is only kept there was made elsewhere.
+            self._origins.note_call(f"{owner}.{event.target}", [event.owner_id], [event.value_id])
 
     def _call_module(self, event: events.CallModule) -> None:
         module = self._names.module_name(event.module)

@@ -185,7 +185,7 @@ class Registry:
         return 0 if entry is not None and entry.tensor() is tensor else self.tensors.meet(tensor)
 
     def is_proxied(self, obj: object) -> bool:
-        """Whether `obj` is a proxied module, of its state, or a tensor that was met: by a module, or by a torch call."""
+        """Whether `obj` is a proxied module, of its state, or a tensor that was met: by a module or a torch call."""
         if isinstance(obj, nn.Module):
             return self.module_entry(obj) is not None
         if isinstance(obj, torch.Tensor):

@@ -280,6 +280,29 @@ def test_questions_about_a_tensor_are_no_uses(tmp_path: Path, write_trace: Write
     assert (read.target, read.value, read.inputs) == ("item", 0.0, ["net.py:5:torch.zeros"])
 
 
+def test_a_tensor_kept_in_an_attribute_is_still_from_where_it_was_made(tmp_path: Path, write_trace: WriteTrace) -> None:
+    run = [
+        events.Location(1, "net.py", 5, "forward"),
+        events.CallFunction(1, 0, 0, 1, target="torch.zeros", outputs=["float32[2]"], output_ids=[1]),
+        events.GetAttr(2, 0, 0, 1, target="state", owner="model", value="float32[2]", known=True, value_id=1),
+        events.GetAttr(3, 0, 0, 1, target="grad", owner="model.w", value="float32[2]", value_id=2),
+        events.CallMethod(
+            4,
+            0,
+            0,
+            1,
+            target="add",
+            inputs=["float32[2]"] * 2,
+            outputs=["float32[2]"],
+            input_ids=[1, 2],
+            output_ids=[3],
+        ),
+    ]
+    trace = open_trace(write_trace(tmp_path / "r" / "rank0-1.jsonl", *run))
+    (added,) = trace.history("net.py:5:add")
+    assert added.inputs == ["net.py:5:torch.zeros", "model.w.grad"]
+
+
 def test_the_module_of_a_call_is_the_one_around_it(trace_path: Path) -> None:
     (first, *_) = open_trace(trace_path).history("model.fc")
     assert first.module == "model"
