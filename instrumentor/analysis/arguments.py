@@ -22,19 +22,21 @@ class Arguments:
         positional: by position, up to the first starred argument.
         keywords: by name.
         rest: in starred containers and behind them, to whichever parameters are left.
+        starred: the same, one value for each argument, containers as such.
     """
 
     positional: tuple[Value, ...] = ()
     keywords: dict[str, Value] = field(default_factory=dict)
     rest: Value = NOTHING
+    starred: tuple[Value, ...] = ()
 
     def each(self) -> list[Value]:
         """What is passed, one value for each argument."""
-        return [*self.positional, *self.keywords.values(), self.rest]
+        return [*self.positional, *self.keywords.values(), *(self.starred or (self.rest,))]
 
     def all(self) -> Value:
-        """Whatever is passed."""
-        return join(self.each())
+        """Whatever is passed, elements of starred containers among it."""
+        return join([*self.positional, *self.keywords.values(), self.rest])
 
     def module(self) -> Value:
         """The argument that functions about modules take first."""

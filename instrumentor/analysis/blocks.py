@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 # From the outermost condition inwards: which branch of which node an expression lies in.
 Conditions = tuple[tuple[int, str], ...]
 
+# The contexts that end exceptions, by the last part of their names.
+_SUPPRESSING = frozenset({"suppress", "raises", "assertRaises"})
+
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
@@ -40,6 +43,9 @@ def conditions_of(unit: Unit, node: ast.AST) -> Conditions:
         if isinstance(parent, ast.BoolOp):
             if child is not parent.values[0]:
                 found.append((id(parent), "values"))
+        elif isinstance(parent, (ast.With, ast.AsyncWith)):
+            if child in parent.body and any(_may_end_early(item.context_expr) for item in parent.items):
+                found.append((id(parent), "body"))
         else:
             found.extend(
                 (id(parent), field)
@@ -77,6 +83,12 @@ def statement_of(unit: Unit, node: ast.AST) -> ast.stmt:
     while not isinstance(node, ast.stmt):
         node = unit.parents[node]
     return node
+
+
+def _may_end_early(context: ast.expr) -> bool:
+    """Whether a context is there to end exceptions, so that the rest of its block is skipped."""
+    maker = context.func if isinstance(context, ast.Call) else context
+    return (maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", "")) in _SUPPRESSING
 
 
 def _holds(field: object, child: ast.AST) -> bool:

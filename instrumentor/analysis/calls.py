@@ -114,11 +114,17 @@ class Calls:
         base = strip(atom)
         if isinstance(base, Part):
             return value(Derived(root(atom)))
+        self.scope.let_others_run()
         self.effects.capture(value(atom))
         if isinstance(base, Made) and self.scope.nature(base) is Nature.MODULE:
             self.effects.capture(arguments.all())
             return value(Derived(root(atom)))
-        return self.effects.make_unknown(node, arguments, NOTHING if isinstance(base, Parameter) else value(atom))
+        made = self.effects.make_unknown(node, arguments, NOTHING if isinstance(base, Parameter) else value(atom))
+        for result in made:
+            if isinstance(result, Made):
+                site = self.facts.sites[result.site]
+                site.callee = join((site.callee, value(base)))
+        return made
 
     # ---- methods ----
 

@@ -56,6 +56,7 @@ class Effects:
     ) -> Value:
         """What a call gives that cannot be looked into: an object that its later use has to explain."""
         given = join((arguments.all(), receiver))
+        self.scope.let_others_run()
         self.capture(arguments.all())
         self.escape(given)
         owner = self.scope.function.owner if self.scope.function is not None else None
@@ -79,6 +80,7 @@ class Effects:
         reached = self.facts.reach(held)
         for atom in reached:
             if isinstance(atom, FunctionRef):
+                self.scope.let_others_run()
                 self.facts.add(self.facts.escaped, [atom.key])
                 self._call_unseen(atom.key)
             elif isinstance(atom, (Instance, Method)):
@@ -99,6 +101,7 @@ class Effects:
         if cls is None:
             return
         self.scope.env.forget_objects()
+        self.scope.let_others_run()
         for above in (*self.scope.hierarchy.ancestors(cls), *self.scope.hierarchy.descendants(cls)):
             for method in above.methods.values():
                 self._call_unseen(method.key)

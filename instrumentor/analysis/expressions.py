@@ -16,6 +16,7 @@ from instrumentor.analysis.values import (
     PLAIN,
     Box,
     FunctionRef,
+    Instance,
     Value,
     derive,
     is_object,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.scope import Scope
     from instrumentor.resolve.units import Function
+
+_RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
 
 
 class Evaluator:
@@ -74,7 +77,10 @@ class Evaluator:
             return PLAIN
         handler = self._handlers.get(type(node))
         if handler is not None:
-            return handler(node)
+            held = handler(node)
+            if type(node) in _RUNS_OTHERS:
+                self.scope.let_others_run()
+            return held
         return derive(join(self._operands(node)))
 
     def _operands(self, node: ast.AST) -> list[Value]:
@@ -155,23 +161,27 @@ class Evaluator:
 
     def _arguments(self, node: ast.Call) -> Arguments:
         positional: list[Value] = []
+        starred: list[Value] = []
         rest: list[Value] = []
         keywords: dict[str, Value] = {}
         for argument in node.args:
             held = self.evaluate(argument)
             if isinstance(argument, ast.Starred):
+                starred.append(held)
                 rest.append(self.members.elements(held))
-            elif rest:
-                rest.append(held)  # how many places the starred argument takes is not known
+            elif starred:
+                starred.append(held)  # how many places the starred argument takes is not known
+                rest.append(held)
             else:
                 positional.append(held)
         for keyword in node.keywords:
             held = self.evaluate(keyword.value)
             if keyword.arg is None:
+                starred.append(held)
                 rest.append(self.members.elements(held))
             else:
                 keywords[keyword.arg] = held
-        return Arguments(tuple(positional), keywords, join(rest))
+        return Arguments(tuple(positional), keywords, join(rest), tuple(starred))
 
     # ---- displays ----
 
@@ -271,6 +281,7 @@ class Evaluator:
 
     def _binary_operation(self, node: ast.BinOp) -> Value:
         held = [self.evaluate(node.left), self.evaluate(node.right)]
+        self._note_operator(held)
         if isinstance(node.op, (ast.Add, ast.Mult, ast.BitOr)):
             found = self.members.concatenation(node, held)
             if found:
@@ -278,13 +289,16 @@ class Evaluator:
         return derive(join(held))
 
     def _comparison(self, node: ast.Compare) -> Value:
-        self.evaluate(node.left)
+        held = [self.evaluate(node.left)]
         for position, operand in enumerate(node.comparators):
-            if position:
-                self._evaluate_perhaps(operand)
-            else:
-                self.evaluate(operand)
+            held.append(self._evaluate_perhaps(operand) if position else self.evaluate(operand))
+        self._note_operator(held)
         return PLAIN
+
+    def _note_operator(self, operands: list[Value]) -> None:
+        """An operator runs what a project's class says it does."""
+        if any(isinstance(atom, Instance) for held in operands for atom in held):
+            self.scope.let_others_run()
 
     def _named_expression(self, node: ast.NamedExpr) -> Value:
         held = self.evaluate(node.value)

@@ -55,6 +55,7 @@ class Site:
         class_keys: the project's module classes called there.
         origins: the sites in the functions called there whose fresh object it hands on.
         arguments: the objects passed in.
+        callee: for what an object gives that is called without being known, that object.
         is_copy: it makes a module if it is given one.
         is_read: it may give an object made elsewhere, which cannot be seen.
     """
@@ -68,6 +69,7 @@ class Site:
     class_keys: set[str] = field(default_factory=set)
     origins: set[SiteKey] = field(default_factory=set)
     arguments: Value = NOTHING
+    callee: Value = NOTHING
     is_copy: bool = False
     is_read: bool = False
 
@@ -126,6 +128,7 @@ class Facts:
         stored_when: the conditions under which an object was put into a container after that was made.
         bound_arguments: what partial applications were given.
         scopes: what a name of a function or file was ever given, for the functions inside.
+        shared: the names of a scope that other functions store to.
         stored_outside: the part of it that other functions stored, by `global` and `nonlocal`.
         returns: what functions return; their own parameters stand for themselves.
         yields: what generator functions yield.
@@ -153,6 +156,7 @@ class Facts:
         self.stored_when: dict[tuple[SiteKey, Atom], set[Conditions]] = {}
         self.bound_arguments: dict[SiteKey, Arguments] = {}
         self.scopes: dict[tuple[str, str], Value] = {}
+        self.shared: dict[str, set[str]] = {}
         self.stored_outside: dict[tuple[str, str], Value] = {}
         self.returns: dict[str, Value] = {}
         self.yields: dict[str, Value] = {}
@@ -216,6 +220,10 @@ class Facts:
                 if id(event.node) not in events:
                     self.version += 1
                 events[id(event.node)] = event  # the last visit has seen all that there is to see
+
+    def note_shared(self, scope: str, name: str) -> None:
+        """Remember that functions inside store to a name of a scope."""
+        self.add(self.shared.setdefault(scope, set()), [name])
 
     def note_call(self, function: str, event: Event) -> None:
         """Remember that a function is called at an expression."""

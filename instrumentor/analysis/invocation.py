@@ -140,6 +140,7 @@ class Invocation:
             if name not in given and (function.key, name) in self.facts.defaults:
                 given[name] = self.facts.defaults[function.key, name]
         self.scope.env.forget_objects()
+        self.scope.let_others_run()
         return given
 
     def _take_over(self, parameter: Parameter, held: Value, node: ast.expr) -> None:

@@ -128,6 +128,7 @@ class Members:
         """What a property gives: like any attribute it hands on the object that its method returns."""
         self.scope.demand(function)
         self.facts.add(self.facts.called_unseen, [function.key])  # reading it calls it, again and again
+        self.scope.let_others_run()
         returned = self.facts.returns.get(function.key, NOTHING)
         self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(returned)))
         first = parameter_names(function)[:1]
@@ -150,6 +151,8 @@ class Members:
             nature = self.scope.nature(base)
             if nature in (Nature.NOT_MODULE, Nature.UNKNOWN) and stored:
                 return stored
+        if stored and all(isinstance(each, (Box, Pack)) for each in stored):
+            return stored  # what modules keep in plain containers is none of their parts
         return join((stored, value(Part(root(atom)))))
 
     # ---- elements ----

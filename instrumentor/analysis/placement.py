@@ -217,6 +217,10 @@ def _place_in_display(
     target = _aligned_target(climb, inline.expression)
     if target is not None:
         return _place_assigned(climb, inline, [target])
+    statement = statement_of(climb.unit, display)
+    if isinstance(statement, ast.AugAssign):  # to what is there already
+        holder = text_of(statement.target)
+        return _named(inline, f"{holder}[*]", _trace_name(holder))
     holder = _holder(climb, display) or type(display).__name__.lower()
     key = display.keys[position] if isinstance(display, ast.Dict) else None
     index = text_of(key) if key is not None else str(position)

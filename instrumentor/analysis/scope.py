@@ -74,11 +74,10 @@ class Scope:
 
     def lookup(self, name: str) -> Value:
         """What a name holds here."""
-        declared = self.globals.get(name)
-        outside = self.facts.stored_outside.get((declared or self.key, name), NOTHING)
         found = self.env.names.get(name)
         if found is not None:
-            return join((found, outside)) if outside else found
+            return found
+        outside = self.facts.stored_outside.get((self.key, name), NOTHING)
         function = self.function.parent if self.function is not None else None
         while function is not None:
             held = self.facts.scopes.get((function.key, name))
@@ -142,12 +141,22 @@ class Scope:
             name = path[0]
             target = self.globals.get(name)
             if target is not None:
-                self.env.numbers.pop(path, None)  # others may store there too
+                self.facts.note_shared(target, name)
                 self.facts.grow(self.facts.stored_outside, (target, name), held)
                 self.facts.grow(self.facts.scopes, (target, name), held)
                 self.facts.add(self.facts.captured, (strip(atom) for atom in held))
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
+
+    def let_others_run(self) -> None:
+        """Other functions run here: the names that they may store to may hold something else from now on."""
+        shared = [(self.key, name) for name in self.facts.shared.get(self.key, ())]
+        shared += [(scope, name) for name, scope in self.globals.items()]
+        for scope, name in shared:
+            held = self.facts.stored_outside.get((scope, name))
+            if held and name in self.env.names:
+                self.env.names[name] = join((self.env.names[name], held))
+                self.env.numbers.pop((name,), None)
 
     def bind(
         self,
@@ -164,12 +173,8 @@ class Scope:
         self.facts.bind(Binding(self.unit, self.function, statement, target, text, held, receiver, source, number))
 
     def number_at(self, path: Path, node: ast.AST) -> Number:
-        """The number of the object that a path holds where `node` reads it; None where others may store there too."""
-        if len(path) == 1:
-            is_shared = path[0] in self.globals or (self.key, path[0]) in self.facts.stored_outside
-            if is_shared or path[0] not in self.env.names:
-                return None
-        elif path not in self.env.objects:
+        """The number of the object that a path holds where `node` reads it; None where that is not said here."""
+        if self.env.get(path) is None:
             return None
         return self.env.numbers.setdefault(path, ("seen", self.locate(node)))
 

@@ -153,6 +153,7 @@ class Pass:
     def _for(self, node: ast.For | ast.AsyncFor) -> Environment | None:
         def head() -> None:
             elements = self.evaluator.members.elements(self.evaluator.evaluate(node.iter))
+            self.scope.let_others_run()
             self.stores.store_element(node.target, elements, node)
 
         return self._loop(head, node, is_endless=False)
@@ -202,14 +203,30 @@ class Pass:
         may_suppress = False
         for item in node.items:
             held = self.evaluator.evaluate(item.context_expr)
-            may_suppress |= self._may_suppress(held)
+            may_suppress |= not self._is_plain_generator(item.context_expr) and self._may_suppress(held)
             if item.optional_vars is not None:
                 self.stores.store(item.optional_vars, self._entered(held), node)
-        if not may_suppress:
-            return self._block(node.body, self.scope.env)
-        self._raises.append([self.scope.env.copy()])
+        self.scope.let_others_run()
+        if may_suppress:
+            self._raises.append([self.scope.env.copy()])
         after = self._block(node.body, self.scope.env)
-        return join_environments([after, *self._raises.pop()], ("with", self.scope.locate(node)))
+        if may_suppress:
+            after = join_environments([after, *self._raises.pop()], ("with", self.scope.locate(node)))
+        if after is not None:
+            self.scope.env = after
+            self.scope.let_others_run()
+        return after
+
+    def _is_plain_generator(self, node: ast.expr) -> bool:
+        """Whether a context comes from a project's generator that catches nothing."""
+        if not isinstance(node, ast.Call):
+            return False
+        makers = self.evaluator.evaluate(node.func)
+        functions = [self.scope.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
+        return bool(functions) and all(
+            function is not None and not any(isinstance(each, ast.Try) for each in ast.walk(function.node))
+            for function in functions
+        )
 
     def _may_suppress(self, held: Value) -> bool:
         """Whether leaving the context may end an exception, so that what follows runs after half of the block."""

@@ -52,6 +52,25 @@ def others(body: str, **files: str) -> list[tuple[int, str, str]]:
     ]
 
 
+PLAIN_LIST = """\
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = []
+        self.layers += [Net()]
+        self.layers.append(Net())
+        self.known = nn.ModuleList([Net()])
+m = Own()
+"""
+REGISTERED_LATER = """\
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [Net()]
+        for i, layer in enumerate(self.layers):
+            self.add_module(str(i), layer)
+m = Own()
+"""
 WRAPPED = {
     "both branches": ("if x:\n    m = Net()\nelse:\n    m = nn.Linear(1, 1)\n", [(2, "m"), (4, "m")]),
     "rebound in a loop": ("for i in range(3):\n    m = Net()\n    m = m.to('cpu')\n", [(2, "m")]),
@@ -100,6 +119,26 @@ WRAPPED = {
         [(4, "return")],
     ),
     "called here and by others": ("import lib\ndef f():\n    return Net()\nm = f()\nlib.run(f)\n", [(3, "return")]),
+    "kept by a module in a plain list": (PLAIN_LIST, [(5, "self.layers[*]"), (6, "self.layers[*]"), (8, "m")]),
+    "registered after a plain list": (REGISTERED_LATER, [(7, "m")]),
+    "a model whose output is the loss": ("import lib\nm = lib.thing()\nl = m(x)\nl.backward()\n", [(2, "m")]),
+    "not always returned": (
+        "def f(x):\n    m = Net()\n    if x:\n        m = x\n    return m\na = f(0)\n",
+        [(2, "m")],
+    ),
+    "not always absorbed": (
+        "a = nn.Linear(1, 1)\nb = nn.Linear(1, 1)\nm = Net(a if x else b)\n",
+        [(1, "a"), (2, "b"), (3, "m")],
+    ),
+    "appended under a condition": (
+        "a = nn.Linear(1, 1)\nparts = []\nif x:\n    parts.append(a)\nm = nn.Sequential(*parts)\n",
+        [(1, "a"), (5, "m")],
+    ),
+    "absorbed by the next round": ("m = Net()\nfor i in x:\n    m = Net(m)\n", [(1, "m"), (3, "m")]),
+    "appended by a function": (
+        "def put(models, m):\n    models.append(m)\nnets = []\na = Net()\nput(nets, a)\n",
+        [(4, "a")],
+    ),
     "fetched from a file": ("m = torch.load('x')['model']\nm.eval()\n", [(1, "m")]),
 }
 
@@ -119,7 +158,7 @@ TOLD = {
     "loss": ("l = nn.CrossEntropyLoss()\nl = l.cuda()\n", [(1, "l", "no-params"), (2, "l", "no-params")]),
     "container of layers without parameters": ("f = nn.Sequential(nn.ReLU(), nn.Flatten())\n", [(1, "f", "no-params")]),
     "part": ("m = Net()\nb = m.body\n", [(2, "b", "submodule")]),
-    "element": ("m = nn.ModuleList([Net()])\nb = m[0]\n", [(2, "b", "submodule")]),
+    "element": ("m = nn.ModuleList([Net()])\nb = m[0]\n", [(1, "list(m)", "submodule"), (2, "b", "submodule")]),
     "absorbed": ("a = nn.Linear(1, 1)\nm = Net(a)\n", [(1, "a", "absorbed")]),
     "absorbed by keyword": ("a = nn.Linear(1, 1)\nm = Net(inner=a)\n", [(1, "a", "absorbed")]),
     "absorbed through a function": (
@@ -141,6 +180,18 @@ TOLD = {
     ),
     "key of a dict": ("d = {Net(): 1}\n", []),
     "words that others use too": ("import lib\nn = lib.f()\nn.children\nn.parameters\nn.modules()\n", []),
+    "loss by its use": (
+        "import lib\nm = Net()\nf = lib.make()\nf(m(x), y).backward()\n",
+        [(3, "f", "no-params")],
+    ),
+    "bound by a partial application": (
+        "import functools\ndef f(a, b):\n    return b\nm = Net()\nn = functools.partial(f, 1)(m)\n",
+        [(5, "n", "same")],
+    ),
+    "by another name of a container": (
+        "d = {}\ne = d\nd['a'] = Net()\ne['a'] = nn.Linear(1, 1)\nm = d['a']\n",
+        [(5, "m", "same")],
+    ),
     "temporary": ("print(Net())\n", [(1, "Net()", "temporary")]),
     "plain class": ("class Model:\n    pass\nm = Model()\n", [(3, "m", "not-module")]),
     "proxied by hand": (
@@ -270,3 +321,36 @@ class TestUserCatalogue:
         body = "import torchvision\nm = torchvision.models.resnet18()\n"
         assert wraps(body) == [(2, "m")]
         assert wraps(body, Settings(skip=("torchvision.models.*",))) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("m = Net()\nn = Net()\nfor i in x:\n    m, n = n, m\n    k = m\nl = m\n", id="swapped in a loop"),
+        pytest.param("m = Net()\nx and (m := Net())\nk = m\n", id="a walrus that may not run"),
+        pytest.param("a = [Net(), Net()]\nm = a[0]\na.reverse()\nk = a[0]\n", id="an element that moves"),
+        pytest.param(
+            "class T:\n    pass\nt = T()\nu = t\nt.net = Net()\nm = t.net\nu.net = Net()\nk = t.net\n", id="an alias"
+        ),
+        pytest.param("m = Net()\ndef f():\n    global m\n    m = Net()\nf()\nk = m\n", id="a global"),
+        pytest.param("m = Net()\n[(m := Net()) for i in x]\nk = m\n", id="a walrus in a comprehension"),
+    ],
+)
+def test_what_may_be_another_object_is_not_called_the_same(body: str) -> None:
+    named = {(each.line, each.target): each.identity for each in decide(body)}
+    last = max(line for line, target in named if target in {"k", "l"})
+    (identity,) = {name for (line, _), name in named.items() if line == last}
+    assert [place for place, name in named.items() if name == identity and identity is not None] in (
+        [],
+        [(last, "k")],
+        [(last, "l")],
+    )
+
+
+def test_what_is_one_object_whichever_branch_made_it_has_one_identity() -> None:
+    told = decide("if x:\n    m = Net()\nelse:\n    m = nn.Linear(1, 1)\nn = m\nk = n\n")
+    identities = {each.target: each.identity for each in told if each.line > FIRST + 4}
+    assert identities["n"] is not None
+    assert identities["n"] == identities["k"]
+    (n,) = (each for each in told if each.target == "n")
+    assert (n.wrapped_at, n.alternatives, n.confidence) == (FIRST + 2, (FIRST + 4,), "certain")

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 PATTERNS = Path(__file__).parents[2] / "fixtures" / "patterns.jsonl"
 ROWS = [json.loads(line) for line in PATTERNS.read_text(encoding="utf-8").splitlines()]
-# What is told about these two beside the wraps is not all that the table asks for: p024 would need the class that a
-# dict of strings names, and p048 the elements of a container that nothing binds.
-WRAPS_ONLY = {"p024", "p048"}
 # Its threads update one model without a lock: two runs differ, traced or not.
 RACING = {"p101"}
 
@@ -47,7 +44,7 @@ def test_proxies_go_where_the_table_puts_them(row: dict[str, Any]) -> None:
     assert wraps in [Counter((wrap["line"], wrap["target"]) for wrap in wanted) for wanted in allowed]
 
 
-@pytest.mark.parametrize("row", by_name(row for row in ROWS if row["id"] not in WRAPS_ONLY))
+@pytest.mark.parametrize("row", by_name(ROWS))
 def test_the_rest_is_told_with_its_reason(row: dict[str, Any]) -> None:
     decisions = instrument(row).decisions
     merged = {(each.line, each.target, each.relation) for each in decisions if each.verdict == "merged"}
