@@ -22,6 +22,7 @@ class ThreadState(threading.local):
         self.stack: list[ActiveCall] = []
         self.number = 0 if threading.current_thread() is threading.main_thread() else threading.get_native_id()
         self.optimizer_location = 0
+        self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.
         self.optimizer_began_us = 0
         self.torch_calls = 0
         self.suspended_calls = 0  # Torch calls around the backward pass that it is in.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import runpy
+import sys
 from typing import TYPE_CHECKING
 
 from proxy_wrapper.location import Locator
@@ -67,3 +69,25 @@ def test_the_walk_ends_at_the_enclosing_boundary() -> None:
         number = by_id[number].caller
         depth += 1
     assert depth >= 2
+
+
+def test_beyond_a_frame_whose_place_is_known_nothing_is_looked_at() -> None:
+    defined: list[Location] = []
+    locator = Locator(defined.append)
+    found: list[int] = []
+
+    def inside() -> None:
+        library_frame = id(sys._getframe(1))
+        whole = locator.locate(0)
+        caller = next(location.caller for location in defined if location.id == whole)
+        found.extend(locator.locate(0, library_frame, place) for place in (caller, 0))
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(inside)
+    by_id = {location.id: location for location in defined}
+    to_the_end, cut = (by_id[number] for number in found)
+    # A generator expression is one frame more, whose caller is `inside`.
+    assert by_id[by_id[to_the_end.caller].caller].function.endswith(
+        "test_beyond_a_frame_whose_place_is_known_nothing_is_looked_at"
+    )
+    assert by_id[cut.caller].caller == 0

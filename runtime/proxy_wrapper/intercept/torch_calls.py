@@ -27,7 +27,7 @@ from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.levels import DEBUG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.intercept.blacklist import Blacklist
@@ -38,6 +38,10 @@ _VALUE_READS: Final = frozenset(
     {"__bool__", "__int__", "__float__", "__complex__", "__index__", "__len__", "__contains__", "__iter__", "__array__"}
     | {"item", "tolist", "numpy", "is_nonzero", "equal", "allclose"}
 )
+
+
+_LONGEST_LIST: Final = 1024
+"""Lists of more values than this are not searched for tensors."""
 
 
 class Target(NamedTuple):
@@ -104,7 +108,7 @@ class TorchCallMode(TorchFunctionMode):
                 target = self._targets[func] = identify(func)
             if target.kind == "marker":
                 return
-            location = tracer.locator.locate(2)
+            location = tracer.locator.locate(2, thread.optimizer_frame, thread.optimizer_location)
             event = self._event(target, args, kwargs, result, raised, module, location, thread)
             if channel is not None:
                 channel.emit(event, location)
@@ -128,28 +132,29 @@ class TorchCallMode(TorchFunctionMode):
         now, step, number, stage = tracer.now_us(), tracer.step, thread.number, thread.stage
         kind, name = target
         if kind == "get_attr":
-            owner, value = self._name(args[0]), self._say(result)
             if not isinstance(result, torch.Tensor):
+                owner, value = self._name(args[0]), self._say(result)
                 return GetAttr(now, step, module, location, number, stage, name, owner, value)
-            known, owner_id = self._know(args[0], name, result), self._number(args[0])
-            value_id, ordinal = self._number(result), thread.ordinal(location, name, step)
-            common = (now, step, module, location, number, stage)
-            return GetAttr(*common, name, owner, value, known, owner_id, value_id, ordinal)
+            known = self._know(args[0], name, result)
+            owner, owner_id = self._recognize(args[0])
+            value, value_id = self._recognize(result)
+            ordinal = thread.ordinal(location, name, step)
+            return GetAttr(
+                now, step, module, location, number, stage, name, owner, value, known, owner_id, value_id, ordinal
+            )
         if kind == "set_attr":
             if name == "data":
                 self._suspect(args[0])
-            owner, value = self._name(args[0]), self._say(args[1])
-            ids = self._number(args[0]), self._number(args[1])
-            return SetAttr(now, step, module, location, number, stage, name, owner, value, *ids)
+            owner, owner_id = self._recognize(args[0])
+            value, value_id = self._recognize(args[1])
+            return SetAttr(now, step, module, location, number, stage, name, owner, value, owner_id, value_id)
         if kind == "del_attr":
             return DelAttr(now, step, module, location, number, stage, name, self._name(args[0]))
         inputs: list[str] = []
         input_ids: list[int] = []
-        for value in args:
-            self._collect(value, inputs, input_ids)
+        self._collect(args, inputs, input_ids)
         if kwargs:
-            for value in kwargs.values():
-                self._collect(value, inputs, input_ids)
+            self._collect(kwargs.values(), inputs, input_ids)
         if kind == "read_value":
             return ReadValue(now, step, module, location, number, stage, name, inputs, _scalar(result), input_ids)
         outputs: list[str] = []
@@ -158,7 +163,7 @@ class TorchCallMode(TorchFunctionMode):
         if in_place and isinstance(result, torch.Tensor):
             outputs, output_ids = inputs[:1], input_ids[:1]
         elif not isinstance(result, torch.Size):
-            self._collect(result, outputs, output_ids)
+            self._collect((result,), outputs, output_ids)
         ordinal = thread.ordinal(location, name, step) if outputs else 0
         make = CallMethod if kind == "call_method" else CallFunction
         return make(
@@ -166,24 +171,25 @@ class TorchCallMode(TorchFunctionMode):
             name, inputs, outputs, in_place, raised, input_ids, output_ids, ordinal,
         )  # fmt: skip
 
-    def _collect(self, value: Any, words: list[str], numbers: list[int]) -> None:
-        """Add the description and the number of each tensor in `value`."""
-        if isinstance(value, torch.Tensor):
-            registry = self._tracer.registry
-            state = registry.state_entry(value)
-            if state is not None:
-                words.append(state.name)
-                numbers.append(0)
-            else:
-                words.append(self._tracer.describer.describe(value))
-                numbers.append(registry.tensors.meet(value))
-        elif isinstance(value, (list, tuple)) and len(value) <= 1024:
-            for item in value:
-                if isinstance(item, torch.Tensor):
-                    self._collect(item, words, numbers)
+    def _collect(self, values: Iterable[Any], words: list[str], numbers: list[int]) -> None:
+        """Add the description and the number of each tensor among `values`, and in the lists and tuples among them."""
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                word, number = self._recognize(value)
+                words.append(word)
+                numbers.append(number)
+            elif isinstance(value, (list, tuple)) and len(value) <= _LONGEST_LIST:
+                self._collect([item for item in value if isinstance(item, torch.Tensor)], words, numbers)
 
-    def _number(self, value: Any) -> int:
-        return self._tracer.registry.meet(value) if isinstance(value, torch.Tensor) else 0
+    def _recognize(self, value: Any) -> tuple[str, int]:
+        """What `_say` says of `value`, and the number of a tensor that is not of a proxied module's state; else 0."""
+        if not isinstance(value, torch.Tensor):
+            return self._say(value), 0
+        registry = self._tracer.registry
+        state = registry.state_entry(value)
+        if state is not None:
+            return state.name, 0
+        return self._tracer.describer.describe(value), registry.tensors.meet(value)
 
     def _name(self, value: Any) -> str:
         if not isinstance(value, torch.Tensor):

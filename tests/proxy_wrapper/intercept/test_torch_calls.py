@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -208,3 +209,15 @@ def test_calls_in_a_closure_are_at_their_own_lines(logdir: str, seen: MemoryObse
     places = {event.id: event for event in seen.events if isinstance(event, Location)}
     (call,) = (event for event in seen.events if isinstance(event, CallFunction) and event.target == "torch.sigmoid")
     assert places[call.location].line == closure.__code__.co_firstlineno + 1
+
+
+def test_calls_in_a_step_come_from_where_the_step_was_called(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(2, 2), name="net", logdir=logdir, log_level="DEBUG")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
+    model(torch.ones(1, 2)).sum().backward()
+    line = sys._getframe().f_lineno + 1
+    optimizer.step()
+    places = {event.id: event for event in seen.events if isinstance(event, Location)}
+    calls = [event for event in seen.events if isinstance(event, CallMethod) and event.target == "add_"]
+    assert calls
+    assert {places[call.location].line for call in calls} == {line}
