@@ -281,9 +281,10 @@ def test_questions_about_a_tensor_are_no_uses(tmp_path: Path, write_trace: Write
 
 
 def test_a_tensor_kept_in_an_attribute_is_still_from_where_it_was_made(tmp_path: Path, write_trace: WriteTrace) -> None:
+    words = ["float32[2]"]
     run = [
         events.Location(1, "net.py", 5, "forward"),
-        events.CallFunction(1, 0, 0, 1, target="torch.zeros", outputs=["float32[2]"], output_ids=[1]),
+        events.CallFunction(1, 0, 0, 1, target="torch.zeros", outputs=words, output_ids=[1]),
         events.GetAttr(2, 0, 0, 1, target="state", owner="model", value="float32[2]", known=True, value_id=1),
         events.GetAttr(3, 0, 0, 1, target="grad", owner="model.w", value="float32[2]", value_id=2),
         events.CallMethod(
@@ -292,8 +293,8 @@ def test_a_tensor_kept_in_an_attribute_is_still_from_where_it_was_made(tmp_path:
             0,
             1,
             target="add",
-            inputs=["float32[2]"] * 2,
-            outputs=["float32[2]"],
+            inputs=words * 2,
+            outputs=words,
             input_ids=[1, 2],
             output_ids=[3],
         ),
