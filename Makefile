@@ -8,7 +8,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit conformance bench clean
+.PHONY: help demo test lint types unit conformance soundness fuzz bench clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,6 +39,12 @@ unit: $(VENV)/.installed-dev ## Run the tests
 
 conformance: $(VENV)/.installed-dev ## Run all of PyTorch's test databases, plain against traced (tens of minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/conformance --conformance-full -n 2 $(TEST_ARGS)
+
+soundness: $(VENV)/.installed-dev ## Judge the analysis by 2,000 random programs (a quarter of an hour)
+	INSTRUMENT_PROGRAMS=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/instrumentor/test_soundness.py -rA
+
+fuzz: $(VENV)/.installed-dev ## Instrument 2,000 generated sources, with and without a model (ten minutes)
+	INSTRUMENT_EXAMPLES=2000 $(BIN)/python -m pytest -n auto tests/instrumentor/test_generated_sources.py
 
 bench: $(VENV)/.installed ## Measure what tracing costs
 	$(BIN)/python benchmarks/runtime_overhead.py $(BENCH_ARGS)

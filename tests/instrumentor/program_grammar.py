@@ -205,6 +205,9 @@ KEYS = ('"a"', '"b"', '"c"')
 ATTRIBUTES = ("net", "spare", "shared")
 
 
+_KINDS = ("module", "list", "dict", "holder", "tuple", "function")
+
+
 @dataclass
 class Block:
     """What a block of statements may use: the names that are bound on every way to it.
@@ -228,9 +231,6 @@ class Block:
         for name, change in changes.items():
             setattr(block, name, change)
         return block
-
-
-_KINDS = ("module", "list", "dict", "holder", "tuple", "function")
 
 
 class ProgramWriter:

@@ -6,9 +6,7 @@ import ast
 import subprocess
 import sys
 
-import hypothesmith
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceDecodeError, SourceSyntaxError
 from instrumentor.instrument import Result, instrument_source, revert_source
@@ -200,32 +198,6 @@ def test_edits_after_instrumenting_are_noticed(edit: object) -> None:
     assert "edited since it was instrumented" in str(caught.value)
     with pytest.raises(EditedSinceError):
         instrument(edited)
-
-
-@given(hypothesmith.from_grammar())
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_generated_sources_without_models_come_back(text: str) -> None:
-    source = text.encode("utf-8", errors="surrogatepass")
-    try:
-        result = instrument(source)
-    except (SourceSyntaxError, SourceDecodeError):
-        return
-    assert result.instrumented == source
-
-
-@given(hypothesmith.from_grammar())
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_generated_sources_with_a_model_can_be_reverted(text: str) -> None:
-    source = b"from torch import nn\nmodel = nn.Linear(1, 1)\n" + text.encode("utf-8", errors="surrogatepass")
-    try:
-        result = instrument(source)
-    except (SourceSyntaxError, SourceDecodeError):
-        return
-    if b"skip" not in source:
-        assert result.changed
-    ast.parse(result.instrumented)
-    assert instrument(result.instrumented).already_instrumented
-    assert revert_source(result.instrumented, source_name="x.py").original == source
 
 
 def test_nothing_is_loaded_that_is_not_needed() -> None:
