@@ -217,7 +217,9 @@ class Stateful(nn.Linear):
         self.weight = nn.Parameter(state["weight"] * 2)
 
 
-@pytest.mark.parametrize("make", [lambda: Peculiar(2), lambda: Stateful(2, 2, bias=False)], ids=["__reduce__", "__setstate__"])
+@pytest.mark.parametrize(
+    "make", [lambda: Peculiar(2), lambda: Stateful(2, 2, bias=False)], ids=["__reduce__", "__setstate__"]
+)
 def test_what_a_class_says_of_its_pickles_holds(make: Callable[[], nn.Module], logdir: str) -> None:
     model = make()
     plain = pickle.loads(pickle.dumps(model))
