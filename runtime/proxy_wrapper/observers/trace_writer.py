@@ -257,7 +257,7 @@ class TraceWriter:
         )
 
     def _resolved(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """The events with their numbers; what was only perhaps a non-finite value, or a change, and is none, left out."""
+        """The events with their numbers, less what was only perhaps a non-finite value, or a change, and is none."""
         resolved: list[AnyEvent] = []
         for event in events:
             if not isinstance(event, _MAY_BE_PENDING):
