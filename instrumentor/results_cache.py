@@ -48,6 +48,7 @@ class ResultsCache:
         self._settings: dict[Settings, bytes] = {}
         self._states: dict[str, tuple[int, int] | None] = {}
         self._digests: dict[str, bytes] = {}
+        self._names: dict[str, frozenset[str] | None] = {}
         self._today = int(time.time()) // 86400 * 86400
         self._new = 0
         self._connection: sqlite3.Connection | None = None
@@ -119,16 +120,41 @@ class ResultsCache:
 
     def _is_unchanged(self, file: FileState) -> bool:
         """Whether a file is as it was: by its time and size, else by its content, which is read once."""
+        if file.digest is None:
+            return self._is_absent(file.path)
         if file.path not in self._states:
             self._states[file.path] = stat_file(file.path)
         now = self._states[file.path]
-        if now is None or file.digest is None:
-            return now is None and file.digest is None
+        if now is None:
+            return False
         if now == (file.modified_ns, file.size):
             return True
         if file.path not in self._digests:
             self._digests[file.path] = digest_of(Path(file.path).read_bytes())
         return self._digests[file.path] == file.digest
+
+    def _is_absent(self, path: str) -> bool:
+        """Whether there is no file still; most of what is looked for would lie in folders that are not there either."""
+        folder, name = os.path.split(path)
+        names = self._names_in(folder)
+        return stat_file(path) is None if names is None else name not in names
+
+    def _names_in(self, folder: str) -> frozenset[str] | None:
+        """The names in a folder, read once, and not at all where the one above has no such folder; None if unknown."""
+        if folder not in self._names:
+            above, name = os.path.split(folder)
+            siblings = None if above == folder or name in ("", ".", "..") else self._names_in(above)
+            self._names[folder] = _list_names(folder) if siblings is None or name in siblings else frozenset()
+        return self._names[folder]
+
+
+def _list_names(folder: str) -> frozenset[str] | None:
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    except OSError:  # a folder may be passed through that may not be listed
+        return None
 
 
 def clear(directory: Path) -> None:
