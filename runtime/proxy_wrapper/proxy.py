@@ -123,8 +123,8 @@ class ProxyType(type):
             name: what the trace calls it; the class's name if not given.
             first: the first so many iterations are all recorded; 0 for a root.
             every: after those, each `every`-th iteration is recorded; 1 for a root. The last state of every parameter
-                is recorded in any case, and so is the first non-finite output. An iteration is a step of the
-                optimizer that stepped first.
+                is recorded in any case, and so is the first non-finite output. An iteration ends with
+                each step of the optimizer that steps most often.
             include: globs of the parameters and buffers whose updates and gradients are recorded ("encoder.*"), by
                 `state_dict` name, with or without the root's name before it; all for a root.
             exclude: globs of those that are left out.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Watch(msgspec.Struct, frozen=True, gc=False):
     """What was asked for of a module, and of all below it that were not asked for anything else.
 
-    An iteration is a step of the optimizer that stepped first: in a program with several optimizers, whatever happens
-    between two of its steps belongs to the same one.
+    An iteration ends with each step of the optimizer that steps most often (of two that take turns, the first): in a
+    program with several optimizers, whatever happens between two of its steps belongs to the same iteration.
 
     Args:
         first: iterations at the start that are all recorded.
