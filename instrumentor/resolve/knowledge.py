@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.call_values import Argument, Fresh, Several, Unseen, Values
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.installed import ClassDefinition, External, FunctionDefinition, InstalledPackages
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.returned import Argument, CallReader, Fresh, Several, Unseen, Values
+from instrumentor.resolve.returned import CallReader
 
 if TYPE_CHECKING:
     from instrumentor.resolve.installed import ModuleFinder
