@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ SOURCE_COMMENT = re.compile(
 )
 
 _HOLE = "_instrument_hole"
+_NAME_HOLE = "_instrument_name_hole"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,15 @@ def render_wrapping(alias: str, name: str, settings: Settings, *, can_encode: Ca
         settings: gives the other arguments.
         can_encode: whether the script's encoding has the characters of a text; others are written as escapes.
     """
+    logdir = quote(settings.logdir, can_encode=can_encode)
+    call = _render_call(alias, settings.recurse, logdir, settings.log_level)
+    before, _, after = call.partition(_HOLE)
+    return Wrapping(before, after.replace(_NAME_HOLE, quote(name, can_encode=can_encode), 1))
+
+
+@lru_cache(maxsize=256)
+def _render_call(alias: str, recurse: bool, logdir: str, level: str) -> str:
+    """The call with holes for the value and its name: it differs only in these from one model to the next."""
     # libcst takes 0.15 s to import, which a script without any model need not pay.
     import libcst as cst
     from libcst.helpers import parse_template_expression
@@ -82,13 +93,12 @@ def render_wrapping(alias: str, name: str, settings: Settings, *, can_encode: Ca
         alias=cst.Name(alias),
         proxy=cst.Name(PROXY),
         value=cst.Name(_HOLE),
-        recurse=cst.Name(str(settings.recurse)),
-        name=cst.SimpleString(quote(name, can_encode=can_encode)),
-        logdir=cst.SimpleString(quote(settings.logdir, can_encode=can_encode)),
-        level=cst.Name(settings.log_level),
+        recurse=cst.Name(str(recurse)),
+        name=cst.Name(_NAME_HOLE),
+        logdir=cst.SimpleString(logdir),
+        level=cst.Name(level),
     )
-    before, _, after = cst.Module([]).code_for_node(call).partition(_HOLE)
-    return Wrapping(before, after)
+    return cst.Module([]).code_for_node(call)
 
 
 def quote(text: str, *, can_encode: Callable[[str], bool]) -> str:

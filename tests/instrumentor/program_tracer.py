@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import random
 import re
 import sys
@@ -15,7 +16,7 @@ from instrumentor import emit
 from instrumentor.analysis.spelling import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _BIND, _WALRUS, _ENTER = "_bind", "_walrus", "_enter"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -203,36 +204,50 @@ class _Recorder:
         return thing
 
 
-def record(source: str, seed: int) -> Recording:
-    """Run an instrumented program, or one without any proxy, with a seed for what it leaves to chance."""
-    added = _added_lines(source)
-    recorder = _Recorder(lambda line: line - sum(each <= line for each in added))
-    tree = ast.fix_missing_locations(_Insert(added).visit(ast.parse(source)))
+class TracedProgram:
+    """An instrumented program, or one without any proxy, ready to be run and recorded."""
+
+    def __init__(self, source: str) -> None:
+        self._added = _added_lines(source)
+        tree = ast.fix_missing_locations(_Insert(self._added).visit(ast.parse(source)))
+        self._code = compile(tree, "program.py", "exec")
+
+    def run(self, seed: int) -> Recording:
+        """Run it with a seed for what it leaves to chance."""
+        recorder = _Recorder(lambda line: line - sum(each <= line for each in self._added))
+        names = {
+            "__name__": "__main__",
+            "__builtins__": builtins,
+            _BIND: recorder.bind,
+            _WALRUS: recorder.bind,
+            _ENTER: recorder.enter,
+        }
+        random.seed(seed)
+        with _runtime_replaced(recorder):
+            try:
+                exec(self._code, names)
+            except Exception as error:  # noqa: BLE001 - what a random program does wrong is its own business
+                recorder.recording.error = f"{type(error).__name__}: {error}"
+        return recorder.recording
+
+
+@contextlib.contextmanager
+def _runtime_replaced(recorder: _Recorder) -> Iterator[None]:
+    """The recorder in place of the runtime that instrumented programs import."""
     stub = types.ModuleType(emit.RUNTIME_MODULE)
     stub.__dict__.update({emit.PROXY: recorder.proxy, **dict.fromkeys(emit.LOG_LEVELS)})
     package = types.ModuleType(emit.RUNTIME_MODULE.partition(".")[0])
     package.__dict__[emit.RUNTIME_MODULE.rpartition(".")[2]] = stub
     hidden = {name: sys.modules.get(name) for name in (package.__name__, emit.RUNTIME_MODULE)}
     sys.modules[package.__name__], sys.modules[emit.RUNTIME_MODULE] = package, stub
-    names = {
-        "__name__": "__main__",
-        "__builtins__": builtins,
-        _BIND: recorder.bind,
-        _WALRUS: recorder.bind,
-        _ENTER: recorder.enter,
-    }
-    random.seed(seed)
     try:
-        exec(compile(tree, "program.py", "exec"), names)
-    except Exception as error:  # noqa: BLE001 - what a random program does wrong is its own business
-        recorder.recording.error = f"{type(error).__name__}: {error}"
+        yield
     finally:
         for name, module in hidden.items():
             if module is None:
                 del sys.modules[name]
             else:
                 sys.modules[name] = module
-    return recorder.recording
 
 
 def _added_lines(source: str) -> set[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.instrument import instrument_source
 from instrumentor.settings import Settings
-from tests.instrumentor.program_tracer import Event, Recording, record
+from tests.instrumentor.program_tracer import Event, Recording, TracedProgram
 
 if TYPE_CHECKING:
     from instrumentor.decide import Decision
@@ -51,8 +51,9 @@ def judge(source: str, seeds: range) -> Judgement:
     """Instrument a program, run it with several seeds, and compare."""
     result = instrument_source(source.encode(), Settings(), source_name="program.py")
     decisions = {(each.line, each.target): each for each in result.decisions}
-    runs = [record(result.instrumented.decode(), seed) for seed in seeds]
-    plain = record(source, seeds[0])
+    program = TracedProgram(result.instrumented.decode())
+    runs = [program.run(seed) for seed in seeds]
+    plain = TracedProgram(source).run(seeds[0])
     violations: list[str] = []
     if _stores(plain) != _stores(runs[0]):
         violations.append("instrumented, the program does something else")
