@@ -127,3 +127,78 @@ def test_captures_the_same_graph(capture: Any, level: str, logdir: str, capfd: p
     torch._dynamo.reset()
     assert capture(model) == plain
     assert "tracing failed" not in capfd.readouterr().err
+
+
+class Growing(torch.nn.Module):
+    """Breaks its graph once, and branches on a size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Plain()
+
+    def forward(self, x: torch.Tensor) -> Any:
+        out = self.inner(x)
+        torch._dynamo.graph_break()
+        return out * 2 if x.shape[0] > 4 else out
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo reads it.
+@pytest.mark.parametrize(
+    "proxied", ["before compiling", "after compiling", "while compiled code is warm", "the wrapper"]
+)
+def test_breaks_and_recompiles_as_without(proxied: str, level: str, logdir: str) -> None:
+    """The same graphs, the same breaks, the same recompilations, whenever the proxy comes."""
+
+    def run(traced: bool) -> Any:
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        torch.manual_seed(0)
+        model = Growing()
+        backend = Backend()
+
+        def attach(module: Any) -> None:
+            if traced:
+                Proxy.Proxy(module, recurse=True, logdir=logdir, log_level=level)
+
+        if proxied == "before compiling":
+            attach(model)
+        compiled: Any = torch.compile(model, backend=backend)
+        if proxied == "after compiling":
+            attach(model)
+        if proxied == "the wrapper":
+            attach(compiled)
+        results = [compiled(images())]
+        if proxied == "while it is warm":
+            attach(model)
+        for count in (4, 8, 6, 4):
+            out = compiled(images(count))
+            F.cross_entropy(out, torch.zeros(count, dtype=torch.int64)).backward()
+            results.append(out.detach())
+        counters = {key: dict(value) for key, value in torch._dynamo.utils.counters.items() if key != "inline_call"}
+        return backend.graphs, counters, results
+
+    graphs, counters, results = run(traced=False)
+    Proxy._installed.take_down()
+    traced_graphs, traced_counters, traced_results = run(traced=True)
+    assert traced_graphs == graphs
+    assert len(graphs) > 1
+    assert traced_counters == counters
+    assert all(torch.equal(a, b) for a, b in zip(results, traced_results, strict=True))
+
+
+def test_aot_autograd_compiles_the_same(level: str, logdir: str) -> None:
+    def run(traced: bool) -> Any:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Plain()
+        if traced:
+            Proxy.Proxy(model, recurse=True, logdir=logdir, log_level=level)
+        compiled: Any = torch.compile(model, backend="aot_eager", fullgraph=True)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(2):
+            optimizer.zero_grad()
+            F.cross_entropy(compiled(images()), labels()).backward()
+            optimizer.step()
+        return [parameter.detach() for parameter in model.parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(run(traced=False), run(traced=True), strict=True))
