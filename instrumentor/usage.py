@@ -61,12 +61,16 @@ def refuse_nonsense(request: Request) -> None:
     output = request.output
     has_tree = any(Path(each).is_dir() for each in arguments if each != STANDARD_STREAM)
     strange = [each for each in request.reports if Path(each).suffix.lower() not in KINDS]
-    only_looks = request.explain or request.statistics
     for is_wrong, option, message in (
         (request.in_place and output is not None, "--in-place", "cannot be combined with -o; leave one of them out"),
         (request.in_place and has_stdin, "--in-place", "needs files; standard input has no place to write back to"),
         (request.explain and request.diff, "--explain", "cannot be combined with --diff; ask for one after the other"),
-        (only_looks and request.revert, "--explain", "cannot be combined with --revert; leave one of them out"),
+        (request.explain and request.revert, "--explain", "cannot be combined with --revert; leave one of them out"),
+        (
+            request.statistics and request.revert,
+            "--statistics",
+            "cannot be combined with --revert; leave one of them out",
+        ),
         (
             request.entry and (has_stdin or has_tree or len(arguments) != 1),
             "--entry",

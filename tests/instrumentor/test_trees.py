@@ -347,6 +347,12 @@ class TestMachineOutput:
         document = json.loads(outcome.out)
         assert (outcome.code, document["version"], document["summary"]["decisions"]["wrap"]) == (1, 1, 2)
 
+    def test_explain_for_programs(self) -> None:
+        before = snapshot()
+        (first,) = json.loads(run("src/train.py", "--explain", "--format", "json").out)["files"]
+        assert [(site["target"], site["decision"]) for site in first["sites"]] == [("model", "wrap")]
+        assert snapshot() == before
+
     def test_github(self) -> None:
         write("src/bad, or: worse.py", b"import torch.nn\nx = (\n")
         lines = run("src", "--check", "--format", "github").out.decode().splitlines()
