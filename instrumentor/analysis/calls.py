@@ -41,6 +41,7 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class Calls:
             return self._invocation.construct(atom, node, arguments)
         if isinstance(atom, FunctionRef):
             function = self.scope.function_at(atom.key)
+            if function is not None and self.scope.hierarchy.knowledge.is_factory(dotted_name(function)):
+                return self.effects.make(node, Nature.MODULE, dotted_name(function), arguments)
             return OPAQUE if function is None else self._invocation.invoke(function, None, node, arguments)
         if isinstance(atom, Partial):
             return self.apply(atom.callee, node, arguments.behind(self.facts.bound_arguments[atom.site]))

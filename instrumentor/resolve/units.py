@@ -64,6 +64,7 @@ class Unit:
         name: its path relative to the script's directory; `SCRIPT` for the script itself.
         folder: the folder that its relative imports start from.
         imports: every name bound by an import anywhere in it, as a dotted name; relative ones start with dots.
+        alternatives: what the same names are imported as elsewhere in it, as in `try` and `except ImportError`.
         stars: the modules it imports everything from.
         parents: the node above each node.
     """
@@ -72,6 +73,7 @@ class Unit:
     folder: str
     tree: ast.Module
     imports: dict[str, str] = field(default_factory=dict)
+    alternatives: dict[str, list[str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     classes: dict[str, Class] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
@@ -146,7 +148,8 @@ def _index_import(unit: Unit, node: ast.Import | ast.ImportFrom) -> None:
         if name == "*":
             unit.stars.append(target.removesuffix("*").rstrip(".") or target.removesuffix("*"))
         else:
-            unit.imports.setdefault(name, target)
+            if unit.imports.setdefault(name, target) != target:
+                unit.alternatives.setdefault(name, []).append(target)
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,10 @@ class Project:
         if name in unit.functions:
             return unit.functions[name]
         if name in unit.imports:
-            return self._lookup(unit, unit.imports[name], depth - 1)
+            targets = [unit.imports[name], *unit.alternatives.get(name, ())]
+            meant = [self._lookup(unit, target, depth - 1) for target in targets]
+            # Of several that may be meant, what the project has says the most.
+            return next((each for each in meant if each is not None and not isinstance(each, str)), meant[0])
         for star in unit.stars:
             source = self._lookup(unit, star, depth - 1)
             if isinstance(source, Unit):

@@ -301,6 +301,12 @@ class TestUserCatalogue:
         assert wraps(body) == []
         assert wraps(body, Settings(factories=("lib.zoo.*",))) == [(2, "m")]
 
+    def test_factories_of_the_project(self) -> None:
+        files = {"zoo": "import json\ndef pick(path):\n    return json.loads(path).x\n"}
+        body = "import zoo\nm = zoo.pick('a')\n"
+        assert wraps(body, None, **files) == []
+        assert wraps(body, Settings(factories=("zoo.pick",)), **files) == [(2, "m")]
+
     def test_wrappers(self) -> None:
         body = "import lib\nm = Net()\nw = lib.shard(m)\n"
         (merged,) = [each for each in decide(body, Settings(wrappers=("lib.shard",))) if each.target == "w"]

@@ -81,3 +81,32 @@ def test_each_file_is_read_once() -> None:
     for _ in range(3):
         lookup.lookup(lookup.script, "pkg.Renamed")
     assert len(asked) == len(set(asked))
+
+
+def test_of_imports_that_exclude_one_another_the_project_s_own_is_taken() -> None:
+    source = "try:\n    from absent import Net\nexcept ImportError:\n    from net import Net\n"
+    script = index_unit(SCRIPT, "", ast.parse(source))
+    found = Project(script, sources=Sources({"net.py": b"class Net: pass"}.get)).member(script, "Net")
+    assert isinstance(found, Class)
+    assert found.unit.name == "net.py"
+
+
+def test_absolute_imports_start_from_every_root_in_order() -> None:
+    files = {"../src/pkg/net.py": b"class Net: pass", "../src/pkg/__init__.py": b"", "other.py": b"def f(): pass"}
+    script = index_unit(SCRIPT, "", ast.parse("from pkg.net import Net\nimport other"))
+    project = Project(script, sources=Sources(files.get, ("", "..", "../src")))
+    found = project.member(script, "Net")
+    assert isinstance(found, Class)
+    assert found.unit.name == "../src/pkg/net.py"
+    assert {unit.name for unit in project.imported_units()} == {
+        "../src/pkg/net.py",
+        "../src/pkg/__init__.py",
+        "other.py",
+    }
+    assert project.root_of["../src/pkg/net.py"] == "../src"
+
+
+def test_torch_is_never_taken_for_the_project_s() -> None:
+    script = index_unit(SCRIPT, "", ast.parse("import torch"))
+    project = Project(script, sources=Sources({"torch/__init__.py": b"", "torch/nn/__init__.py": b""}.get))
+    assert project.lookup(script, "torch.nn.Linear") == "torch.nn.Linear"
