@@ -56,13 +56,16 @@ def test_the_rest_is_told_with_its_reason(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", by_name(ROWS))
 @pytest.mark.filterwarnings("default")
-def test_a_pattern_trains_the_same(row: dict[str, Any], run_script: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_trains_the_same(
+    row: dict[str, Any], run_script: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     import torch
 
     import proxy_wrapper.proxy as Proxy
 
     files = {**row.get("site_files", {}), **row.get("files", {})}
     plain = run_script(row["snippet"].encode(), files, read_weights)
+    printed = capsys.readouterr().out
     proxied: list[Any] = []
 
     def attach(model: Any, **settings: Any) -> Any:
@@ -80,6 +83,7 @@ def test_a_pattern_trains_the_same(row: dict[str, Any], run_script: Run, monkeyp
     traced = run_script(instrument(row).instrumented, files, finish)
     assert [list(state) for state in plain] == [list(state) for state in traced]
     if row["id"] not in RACING:
+        assert capsys.readouterr().out == printed
         assert all(
             torch.equal(one[name], other[name]) for one, other in zip(plain, traced, strict=True) for name in one
         )
