@@ -9,7 +9,9 @@ from dataclasses import dataclass
 class Answer:
     """A block of `steps` steps. `records` and `size` (bytes) are those of the trace so far.
 
-    `wall` and `cpu` are seconds, until what was recorded had left the process; `cpu` is that of all its threads.
+    `wall` and `cpu` are seconds, until what was recorded had left the process; `cpu` is that of all its threads,
+    `other_threads_cpu` that of all but the one that trains. `fastest` is the time that one step in fifty stays below:
+    what a step takes in moments in which nothing else runs, on the thread that trains.
     `weights` is a hash of all parameters and buffers. `peak_kb` is the highest resident size of the process so far,
     `resident` (bytes) the present one. `helpers_cpu` is the CPU time (seconds) of the processes that it has started.
     """
@@ -17,6 +19,8 @@ class Answer:
     steps: int
     wall: float
     cpu: float
+    other_threads_cpu: float
+    fastest: float
     records: int
     size: int
     weights: str

@@ -20,10 +20,11 @@ class Measurement:
     """One variant of one workload, beside plain.
 
     Ratios are to plain's block of the same round, a step each; medians over all rounds of all launches, with quartiles
-    (`cpu_low`, `cpu_high`) and extremes (`cpu_least`, `cpu_most`) for CPU time. `wall_ms` and `cpu_ms` are for one
-    step. `us_per_record` is the CPU time that each record costs beyond plain. `peak_memory_mb` is the highest resident
-    size of the process. `weights_equal` says whether all weights were, to the bit and after each block, those of a
-    plain run.
+    (`cpu_low`, `cpu_high`) and extremes (`cpu_least`, `cpu_most`) for CPU time. `quiet_ratio` is that of the fastest
+    steps of all rounds, which nothing else disturbed: on the thread that trains, without the writer's. `wall_ms` and
+    `cpu_ms` are for one step. `us_per_record` is the CPU time that each record costs beyond plain. `peak_memory_mb` is
+    the highest resident size of the process. `weights_equal` says whether all weights were, to the bit and after each
+    block, those of a plain run.
     """
 
     workload: str
@@ -34,6 +35,7 @@ class Measurement:
     wall_ms: float
     cpu_ms: float
     wall_ratio: float
+    quiet_ratio: float
     cpu_ratio: float
     cpu_low: float
     cpu_high: float
@@ -69,6 +71,9 @@ def evaluate(workload: str, variant: str, launches: Sequence[Launch]) -> Measure
     def growth(what: Callable[[Answer], int]) -> float:
         return sum(what(each.rounds[-1][variant]) - what(each.warm[variant]) for each in launches) / steps
 
+    def fastest(of: str) -> float:
+        return min(block[of].fastest for block in blocks)
+
     def peak_kb(of: str) -> float:
         return statistics.median(float(launch.rounds[-1][of].peak_kb) for launch in launches)
 
@@ -86,6 +91,7 @@ def evaluate(workload: str, variant: str, launches: Sequence[Launch]) -> Measure
         wall_ms=1e3 * statistics.median(block[variant].wall_per_step for block in blocks),
         cpu_ms=1e3 * statistics.median(block[variant].cpu_per_step for block in blocks),
         wall_ratio=statistics.median(ratios(lambda answer: answer.wall_per_step)),
+        quiet_ratio=fastest(variant) / fastest("plain"),
         cpu_ratio=middle,
         cpu_low=low,
         cpu_high=high,

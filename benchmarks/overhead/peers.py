@@ -105,9 +105,11 @@ class Nnsight(Attachment):
 class Profiler(Attachment):
     """torch's own profiler over a block of steps, and its Chrome trace of them."""
 
+    has_stacks = False
+
     def begin(self) -> None:
         """Start profiling."""
-        self._profile = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+        self._profile = profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=self.has_stacks)
         self._profile.__enter__()
 
     def end(self) -> None:
@@ -115,6 +117,12 @@ class Profiler(Attachment):
         self._profile.__exit__(None, None, None)
         number = sum(1 for _ in self.folder.iterdir())
         self._profile.export_chrome_trace(str(self.folder / f"{number}.json"))
+
+
+class ProfilerWithStacks(Profiler):
+    """The same, with the place in the code of each operation."""
+
+    has_stacks = True
 
 
 class Torchlens(Attachment):
@@ -140,5 +148,6 @@ PEERS: dict[str, type[Attachment]] = {
     "wandb": Wandb,
     "nnsight": Nnsight,
     "profiler": Profiler,
+    "profiler-stack": ProfilerWithStacks,
     "torchlens": Torchlens,
 }

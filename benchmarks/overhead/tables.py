@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from overhead.measurement import Measurement
 
 HEADINGS = (
-    "variant", "cpu", "quartiles", "range", "target", "wall", "cpu/step", "records/step", "bytes/step", "us/record",
-    "memory", "weights", "same detail",
+    "variant", "cpu", "quartiles", "range", "target", "wall", "quiet", "cpu/step", "records/step", "bytes/step",
+    "us/record", "memory", "weights", "same detail",
 )  # fmt: skip
 
 
@@ -47,6 +47,7 @@ def _cells(one: Measurement, ratios: dict[str, float]) -> tuple[str, ...]:
         f"{one.cpu_least:.2f}-{one.cpu_most:.2f}",
         "-" if one.target is None else f"{one.target:.2f} {'met' if one.meets_target else 'MISSED'}",
         f"{one.wall_ratio:.3f}",
+        f"{one.quiet_ratio:.3f}",
         f"{one.cpu_ms:.2f} ms",
         f"{one.records_per_step:.1f}" if one.records_per_step else "-",
         f"{one.bytes_per_step:.0f}" if one.bytes_per_step else "-",

@@ -28,8 +28,9 @@ PEERS = {
     "hooks": Variant("by hand: shapes at every module, as JSON Lines"),
     "hooks-statistics": Variant("by hand: the same, and min, max, norm of parameters and gradients", "INFO"),
     "wandb": Variant('wandb.watch(log="all", log_freq=1), offline: histograms of both', "INFO", "wandb"),
-    "nnsight": Variant("tracer.cache(): the outputs of all modules, in memory", "INFO", "nnsight"),
-    "profiler": Variant("torch.profiler(record_shapes=True), a Chrome trace per block", "DEBUG"),
+    "nnsight": Variant("tracer.cache(): the outputs of all modules, in memory", "", "nnsight"),
+    "profiler": Variant("torch.profiler(record_shapes=True), a Chrome trace per block"),
+    "profiler-stack": Variant("the same, with_stack=True: each operation's place in the code", "DEBUG"),
     "torchlens": Variant("torchlens.record: operations and modules of forward passes, in memory", "DEBUG", "torchlens"),
 }
 

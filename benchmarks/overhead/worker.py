@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -35,18 +36,33 @@ def main() -> None:
     done = 0
     for line in sys.stdin:
         steps = int(line)
-        wall, cpu = time.perf_counter(), time.process_time()
-        train(task, attachment, done, steps)
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall, cpu, own_cpu = time.perf_counter(), time.process_time(), time.thread_time()
+        times = sorted(train(task, attachment, done, steps))
+        wall, cpu, own_cpu = time.perf_counter() - wall, time.process_time() - cpu, time.thread_time() - own_cpu
         done += steps
         peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1 if sys.platform != "darwin" else 1024)
-        answer = Answer(steps, wall, cpu, *trace.measure(), _weights_hash(task.model), peak_kb, _resident_bytes())
+        answer = Answer(
+            steps,
+            wall,
+            cpu,
+            cpu - own_cpu,
+            times[steps // 50],
+            *trace.measure(),
+            _weights_hash(task.model),
+            peak_kb,
+            _resident_bytes(),
+        )
         print(json.dumps(asdict(answer)), file=answers, flush=True)
 
 
-def train(task: Task, attachment: Attachment, first: int, steps: int) -> None:
-    """Run `steps` steps, beginning with batch `first`, and wait until what was recorded is out of the process."""
+def train(task: Task, attachment: Attachment, first: int, steps: int) -> list[float]:
+    """Run `steps` steps, beginning with batch `first`, and wait until what was recorded is out of the process.
+
+    Returns:
+        The time that each step took, in seconds.
+    """
     model, optimizer = task.model, task.optimizer
+    times = [time.perf_counter()]
     attachment.begin()
     for step in range(first, first + steps):
         optimizer.zero_grad()
@@ -57,7 +73,9 @@ def train(task: Task, attachment: Attachment, first: int, steps: int) -> None:
             nn.utils.clip_grad_norm_(model.parameters(), task.clip)
         optimizer.step()
         attachment.end_step(loss)
+        times.append(time.perf_counter())
     attachment.end()
+    return [after - before for before, after in pairwise(times)]
 
 
 class TraceSize:

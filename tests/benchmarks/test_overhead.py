@@ -24,7 +24,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def answer(cpu: float, *, steps: int = 2, records: int = 0, peak_kb: int = 1000) -> Answer:
-    return Answer(steps, cpu, cpu, records, 10 * records, "", peak_kb, 0)
+    return Answer(steps, cpu, cpu, 0.0, cpu / steps, records, 10 * records, "", peak_kb, 0)
 
 
 def test_every_workload_can_be_built_and_every_variant_attached() -> None:
