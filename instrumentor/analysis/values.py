@@ -177,8 +177,11 @@ def join(values: Iterable[Value]) -> Value:
     if all(each is first for each in rest):
         return first
     together: Value = first.union(*rest)
-    if not any(type(atom) is Pack for atom in together):
-        return together
+    for atom in together:
+        if type(atom) is Pack:
+            break
+    else:
+        return together  # the usual case, in which nothing needs to be taken apart
     packs: dict[int, list[Pack]] = {}
     for atom in together:
         if isinstance(atom, Pack):
