@@ -105,7 +105,7 @@ class Hierarchy:
             return Nature.MODULE
         if best is Nature.NO_PARAMS and any(self._may_have_parameters(each) for each in self.ancestors(cls)):
             return Nature.MODULE
-        if best is Nature.NO_PARAMS and "forward" not in _names_defined(self, cls):
+        if best is Nature.NO_PARAMS and not {"forward", "__call__"} & _names_defined(self, cls):
             # Neither a loss nor a layer, which are the modules that have no parameters; unless torch defines it.
             torch_bases = {catalogue.canonical_name(base) for base in self.library_bases(cls) if base is not None}
             return Nature.MODULE if "torch.nn.Module" in torch_bases else best

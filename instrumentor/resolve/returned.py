@@ -131,7 +131,9 @@ class CallReader:
         )
         if best is not Nature.NO_PARAMS:
             return best
-        if any(each.facts.holds for each in own) or not any("forward" in each.facts.methods for each in own):
+        if any(each.facts.holds for each in own) or not any(
+            {"forward", "__call__"} & each.facts.methods.keys() for each in own
+        ):
             return Nature.MODULE
         if any(self._made_in(each, maker) is Nature.MODULE for each in own for maker in each.facts.makers):
             return Nature.MODULE

@@ -35,6 +35,11 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
         pytest.param("class C(make()):\n    pass\n", Nature.UNKNOWN, id="of a computed class"),
         pytest.param("class C(nn.Linear):\n    pass\n", Nature.MODULE, id="of a layer"),
         pytest.param("class C(nn.MSELoss):\n    pass\n", Nature.NO_PARAMS, id="of a loss"),
+        pytest.param(
+            "class C(nn.Module):\n    def __call__(self, x, y):\n        return x - y\n",
+            Nature.NO_PARAMS,
+            id="a loss that is called without a forward pass",
+        ),
         pytest.param("class B(nn.Module):\n    pass\nclass C(dict, B):\n    pass\n", Nature.MODULE, id="mixed"),
         pytest.param("class C(C):\n    pass\n", Nature.NOT_MODULE, id="of itself"),
         pytest.param(initialised("self.fc = nn.Linear(1, 1)"), Nature.MODULE, id="with a layer"),
