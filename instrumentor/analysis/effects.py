@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from instrumentor.analysis.arguments import Arguments
-    from instrumentor.analysis.facts import Event
+    from instrumentor.analysis.facts import Event, Site
     from instrumentor.analysis.scope import Scope
 
 
@@ -113,31 +113,40 @@ class Effects:
 
     def note(self, table: dict[Atom, dict[int, Event]], held: Value, event: Event) -> None:
         """Remember that something happens to the objects in a value."""
-        sure = self._sure_objects(held)
+        sure = self._sure_objects(held, event.node)
         self.facts.note_event(table, sure, event)
         self.facts.note_event(table, self.facts.reach(held) - sure, replace(event, is_sure=False))
 
-    def _sure_objects(self, held: Value) -> Value:
+    def _sure_objects(self, held: Value, node: ast.AST) -> Value:
         """The objects that are in a value whenever they were made."""
         objects = frozenset(strip(atom) for atom in held if is_object(atom))
-        sure = {atom for atom in objects if len(objects) == 1 or self._is_held_alone(atom, objects)}
+        sure = {atom for atom in objects if len(objects) == 1 or self._is_held_alone(atom, objects, node)}
         for atom in held:
             if isinstance(atom, Pack):
-                sure.update(each for item in atom.items for each in self._sure_objects(item))
+                sure.update(each for item in atom.items for each in self._sure_objects(item, node))
             elif isinstance(atom, Box):
                 for item in self.facts.contents.get(atom.site, {}).values():
                     inside = frozenset(strip(each) for each in item if is_object(each))
                     sure.update(each for each in inside if self._is_always_put(atom, each))
-                    sure.update(each for other in item - inside for each in self._sure_objects(value(other)))
+                    sure.update(each for other in item - inside for each in self._sure_objects(value(other), node))
         return frozenset(sure)
 
-    def _is_held_alone(self, atom: Atom, objects: Value) -> bool:
+    def _is_held_alone(self, atom: Atom, objects: Value, node: ast.AST) -> bool:
         """Whether an object that several branches may have made is held by nothing but the value of `objects`."""
         site = self.facts.sites.get(atom.site) if isinstance(atom, Made) else None
         if site is None or site.function is not self.scope.function or atom in self.facts.dropped:
             return False
-        others = [frozenset(strip(each) for each in held if is_object(each)) for held in self.scope.env.values()]
-        return all(other == objects for other in others if atom in other)
+        values = [frozenset(strip(each) for each in held if is_object(each)) for held in self.scope.env.values()]
+        holders = [held for held in values if atom in held]
+        return all(held == objects for held in holders) if holders else self._is_operand(site, node)
+
+    def _is_operand(self, site: Site, node: ast.AST) -> bool:
+        """Whether an object is made where it is passed to `node`, in a branch of a conditional expression at most."""
+        parents = site.unit.parents
+        above = parents.get(site.node)
+        while isinstance(above, (ast.IfExp, ast.BoolOp, ast.keyword)):
+            above = parents.get(above)
+        return above is node
 
     def _is_always_put(self, box: Box, atom: Atom) -> bool:
         """Whether an object was put into a container whenever it was made."""

@@ -231,7 +231,8 @@ class SiteIndex:
         """The sites that make the module which an object becomes part of, as far as they are known."""
         site = self.site_at(event.node)
         if site is not None:
-            return [site]
+            # A function that was called may put it into anything, and give something else.
+            return [] if site.origins or site.nature is Nature.UNKNOWN else [site]
         receivers = [each.receiver for each in self.facts.bindings.values() if each.target is event.node]
         atoms = self.facts.sources(frozenset(atom for each in receivers for atom in each))
         return [self.facts.sites[base.site] for atom in atoms if isinstance(base := root(atom), Made)]
