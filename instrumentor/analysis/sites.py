@@ -169,6 +169,9 @@ class SiteIndex:
             return False
         if is_in_loop(site.unit, site.node):
             return False  # of several objects one is returned
+        placement = self.placement(site)
+        if placement is not None and placement.place is Place.INLINE and placement.text.startswith("arg"):
+            return False  # what it is passed to may keep it to itself
         if function.key in self.facts.escaped:
             return False
         returned = self.facts.returns.get(function.key, NOTHING)
