@@ -289,14 +289,20 @@ class Report:
         """Whether whatever module a binding may hold is known and under a proxy."""
         for atom in self._identities.objects_of(binding):
             base = strip(atom)
-            if not isinstance(base, Made):
-                return False
-            site = self._index.facts.sites[base.site]
-            if site.nature is Nature.NOT_MODULE:
-                continue
-            if not self._cover_lines([base.site, *self._absorbers([base.site])]):
+            if not isinstance(base, Made) or not self._is_covered(base.site, set()):
                 return False
         return True
+
+    def _is_covered(self, key: SiteKey, seen: set[SiteKey]) -> bool:
+        """Whether a known proxy is for whatever a site makes, whichever way it goes."""
+        site = self._index.facts.sites.get(key)
+        if site is None or key in seen:
+            return False
+        verdict = self._judge.verdict(site)
+        if site.nature is Nature.NOT_MODULE or verdict.fate is Fate.WRAP:
+            return True
+        behind = (*verdict.others, *verdict.absorbers)
+        return bool(behind) and all(self._is_covered(each, seen | {key}) for each in behind)
 
     def _add_other(self, binding: Binding, held: Iterable[Atom]) -> None:
         """Tell about values that a reader may take for models."""
