@@ -18,6 +18,7 @@ from instrumentor.analysis.values import (
     Parameter,
     Value,
     join,
+    pack,
     replace,
     value,
 )
@@ -105,7 +106,7 @@ class Invocation:
             return changed
 
         if isinstance(atom, Pack):
-            return value(Pack(tuple(replace(item, change((i,))) for i, item in enumerate(atom.items))))
+            return pack(replace(item, change((i,))) for i, item in enumerate(atom.items))
         return replace(value(atom), change(()))
 
     def _handed_on(

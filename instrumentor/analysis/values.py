@@ -196,6 +196,25 @@ def join(values: Iterable[Value]) -> Value:
     return together
 
 
+def pack(items: Iterable[Value]) -> Value:
+    """A tuple of `items`; tuples that lie too deeply in it are not followed.
+
+    A function that puts its argument into a tuple, and is called with what it gave back, would make ever deeper ones.
+    """
+    return frozenset({Pack(tuple(_cut(item, MAX_TUPLE_DEPTH - 1) for item in items))})
+
+
+def _cut(value_: Value, depth: int) -> Value:
+    """The value with tuples down to `depth` only."""
+    if not any(isinstance(atom, Pack) for atom in value_):
+        return value_
+    if depth == 0:
+        return frozenset(Opaque() if isinstance(atom, Pack) else atom for atom in value_)
+    return frozenset(
+        Pack(tuple(_cut(item, depth - 1) for item in atom.items)) if isinstance(atom, Pack) else atom for atom in value_
+    )
+
+
 def known(value_: Value) -> Value:
     """The value without what cannot be seen."""
     return frozenset(atom for atom in value_ if not isinstance(atom, Opaque))
@@ -205,6 +224,13 @@ def tuple_depth(elements: tuple[Value, ...]) -> int:
     """How deeply tuples lie in a tuple of these elements; 1 for none."""
     inner = [tuple_depth(atom.items) for element in elements for atom in element if isinstance(atom, Pack)]
     return 1 + max(inner, default=0)
+
+
+def bounded_pack(items: tuple[Value, ...]) -> Pack:
+    """A tuple of these elements; what lies too deep in it, as where a function calls itself, is not known."""
+    if tuple_depth(items) <= MAX_TUPLE_DEPTH:
+        return Pack(items)
+    return Pack(tuple(frozenset(atom for atom in item if not isinstance(atom, Pack)) | OPAQUE for item in items))
 
 
 def wrap(atom: Atom) -> Atom:
@@ -253,6 +279,13 @@ def replace(value_: Value, change: Callable[[Atom], Value | None]) -> Value:
     return join([_replace(atom, change) for atom in value_] or [NOTHING])
 
 
+def _part_of(whole: Atom) -> Value:
+    """What is taken out of `whole`; of a tuple, any of its elements."""
+    if isinstance(whole, Pack):
+        return join(whole.items)
+    return OPAQUE if isinstance(whole, Opaque) else value(Part(root(whole)))
+
+
 def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value:
     changed = change(atom)
     if changed is not None:
@@ -265,10 +298,13 @@ def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value:
             for inner in _replace(atom.inner, change)
         )
     if isinstance(atom, Part):
-        return frozenset(Part(root(inner)) for inner in _replace(atom.whole, change))
+        return join(_part_of(inner) for inner in _replace(atom.whole, change))
     if isinstance(atom, (Derived, Scripted)):
         kind = type(atom)
-        return frozenset(kind(root(inner)) for inner in _replace(atom.origin, change))
+        return frozenset(
+            Opaque() if isinstance(inner, (Opaque, Pack)) else kind(root(inner))
+            for inner in _replace(atom.origin, change)
+        )
     if isinstance(atom, Pack):
-        return frozenset({Pack(tuple(replace(item, change) for item in atom.items))})
+        return pack(replace(item, change) for item in atom.items)
     return frozenset({atom})
