@@ -8,7 +8,7 @@ device until the thread that writes the trace asks for them.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Union
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.events import Number
 
-PendingOr = Union[Statistics, PendingStatistics, None]
+PendingOr: TypeAlias = Statistics | PendingStatistics | None
 
 
 class unobserved:  # noqa: N801  A context manager is called as a function is.

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from proxy_wrapper.events import Statistics
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.tracer import Tracer

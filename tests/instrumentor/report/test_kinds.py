@@ -18,7 +18,6 @@ from instrumentor.report.kinds import write_reports
 from instrumentor.report.record import FileRecord, Site, summarize
 
 if TYPE_CHECKING:
-
     from instrumentor.report.kinds import Render
 
 ROOT = Path(__file__).parents[3]
