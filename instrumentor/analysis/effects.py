@@ -118,17 +118,23 @@ class Effects:
         self.facts.note_event(table, self.facts.reach(held) - sure, replace(event, is_sure=False))
 
     def _sure_objects(self, held: Value, node: ast.AST) -> Value:
-        """The objects that are in a value whenever they were made."""
-        objects = frozenset(strip(atom) for atom in held if is_object(atom))
-        sure = {atom for atom in objects if len(objects) == 1 or self._is_held_alone(atom, objects, node)}
-        for atom in held:
-            if isinstance(atom, Pack):
-                sure.update(each for item in atom.items for each in self._sure_objects(item, node))
-            elif isinstance(atom, Box):
-                for item in self.facts.contents.get(atom.site, {}).values():
-                    inside = frozenset(strip(each) for each in item if is_object(each))
-                    sure.update(each for each in inside if self._is_always_put(atom, each))
-                    sure.update(each for other in item - inside for each in self._sure_objects(value(other), node))
+        """The objects that are in a value, or in the containers in it, whenever they were made."""
+        sure: set[Atom] = set()
+        seen: set[Atom] = set()
+        pending = [held]
+        while pending:
+            here = pending.pop()
+            objects = frozenset(strip(atom) for atom in here if is_object(atom))
+            sure.update(atom for atom in objects if len(objects) == 1 or self._is_held_alone(atom, objects, node))
+            for atom in here - seen:
+                seen.add(atom)
+                if isinstance(atom, Pack):
+                    pending.extend(atom.items)
+                elif isinstance(atom, Box):
+                    for item in self.facts.contents.get(atom.site, {}).values():
+                        inside = frozenset(each for each in item if is_object(each))
+                        sure.update(strip(each) for each in inside if self._is_always_put(atom, strip(each)))
+                        pending.append(item - inside)
         return frozenset(sure)
 
     def _is_held_alone(self, atom: Atom, objects: Value, node: ast.AST) -> bool:
