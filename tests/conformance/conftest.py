@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.cases import Case
 
-_SAMPLE: Final = {"operator": 120, "module": 40, "optimizer": 16}
+_SAMPLE: Final = {"operator": 70, "module": 24, "optimizer": 10}
 """How many cases of each kind are tried without `--conformance-full`."""
 
 
