@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, written_arguments
@@ -45,11 +46,11 @@ from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
 
-# How many callables may lead to one another (`A.__call__ = A()` leads to itself); nested calls add up to more.
-_MAX_DEPTH = 40
 _FINDING_METHODS = frozenset({"get", "pop", "setdefault", "popitem", "popleft", "__getitem__"})
 _STORING_METHODS = frozenset({"append", "add", "insert", "appendleft", "__setitem__"})
 _EXTENDING_METHODS = frozenset({"extend", "extendleft", "update"})
@@ -69,17 +70,26 @@ class Calls:
         self.effects = Effects(scope)
         self._invocation = Invocation(scope, self.effects)
         self._library = LibraryCalls(scope, members, self.effects)
-        self._depth = 0
+        self._active: set[tuple[Atom, str, int]] = set()
 
     def apply(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         """What calling one object gives."""
-        if self._depth > _MAX_DEPTH:
-            return OPAQUE
-        self._depth += 1
-        try:
+        with self._entered(atom, "", node) as is_new:
+            if not is_new:
+                return NOTHING  # one that leads back to itself gives what the others give
             return join([self._apply(each, node, arguments) for each in self.scope.stands_for(atom)])
+
+    @contextmanager
+    def _entered(self, atom: Atom, name: str, node: ast.expr) -> Iterator[bool]:
+        """Tells whether a call at `node` has not come to an object or method of it before, on the way here."""
+        key = (atom, name, id(node))
+        is_new = key not in self._active
+        self._active.add(key)
+        try:
+            yield is_new
         finally:
-            self._depth -= 1
+            if is_new:
+                self._active.discard(key)
 
     def _apply(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         if isinstance(atom, Named):
@@ -133,13 +143,10 @@ class Calls:
 
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a method of one object gives."""
-        if self._depth > _MAX_DEPTH:
-            return OPAQUE
-        self._depth += 1
-        try:
+        with self._entered(atom, name, node) as is_new:
+            if not is_new:
+                return NOTHING
             return join([self._call_method(each, name, node, arguments) for each in self.scope.stands_for(atom)])
-        finally:
-            self._depth -= 1
 
     def _call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         if isinstance(atom, (Named, UnitRef)):

@@ -30,6 +30,7 @@ from instrumentor.analysis.values import (
     derive,
     is_object,
     join,
+    member,
     root,
     strip,
     unwrap,
@@ -264,7 +265,7 @@ class LibraryCalls:
         for given in arguments.positional[0]:
             for atom in self.scope.stands_for(given):
                 if isinstance(atom, Named):
-                    found.append(value(Named(f"{atom.name}.{name if isinstance(name, str) else ANY_KEY}")))
+                    found.append(member(atom.name, name if isinstance(name, str) else ANY_KEY))
                 elif not isinstance(name, str):
                     found.append(self.members.any_of_unit(atom) if isinstance(atom, UnitRef) else OPAQUE)
                 elif name in catalogue.UNWRAPPING_ATTRIBUTES and is_object(atom):

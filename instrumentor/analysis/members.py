@@ -33,6 +33,7 @@ from instrumentor.analysis.values import (
     is_object,
     join,
     known,
+    member,
     replace,
     root,
     strip,
@@ -86,7 +87,7 @@ class Members:
 
     def _library_member(self, library: str, name: str) -> Value:
         found = self.scope.hierarchy.project.lookup(self.scope.unit, f"{library}.{name}")
-        return self.scope.refer(found) if found is not None else value(Named(f"{library}.{name}"))
+        return member(library, name) if found is None or isinstance(found, str) else self.scope.refer(found)
 
     def _unit_member(self, atom: UnitRef, name: str) -> Value:
         unit = self.scope.hierarchy.project.units.get(atom.unit)
@@ -169,7 +170,7 @@ class Members:
         if isinstance(atom, Box):
             return self.facts.elements(atom.site, self._key(atom, node.slice))
         if isinstance(atom, Named):
-            return value(Named(f"{atom.name.removesuffix('.__dict__')}.{ANY_KEY}"))
+            return member(atom.name.removesuffix(".__dict__"), ANY_KEY)
         if isinstance(atom, UnitRef):
             return self.any_of_unit(atom)
         if isinstance(atom, (Derived, Scripted)):

@@ -162,8 +162,9 @@ Value = frozenset[Atom]
 OPAQUE: Value = frozenset({Opaque()})
 PLAIN: Value = frozenset({Plain()})
 NOTHING: Value = frozenset()
-# Every object of the analysed program is one of finitely many; this bound keeps tuples of tuples finite too.
+# Every object of the analysed program is one of finitely many; these bounds keep what is made of others finite too.
 MAX_TUPLE_DEPTH = 3
+MAX_NAME_PARTS = 7
 
 
 def value(*atoms: Atom) -> Value:
@@ -224,6 +225,15 @@ def tuple_depth(elements: tuple[Value, ...]) -> int:
     """How deeply tuples lie in a tuple of these elements; 1 for none."""
     inner = [tuple_depth(atom.items) for element in elements for atom in element if isinstance(atom, Pack)]
     return 1 + max(inner, default=0)
+
+
+def member(library: str, name: str) -> Value:
+    """What a library's thing has under a name; nothing is known of members of members of what is no module."""
+    if name == "*" and library.endswith(".*"):
+        return value(Named(library))
+    parts = library.split(".")
+    is_far = len(parts) >= (3 if parts[0] == "builtins" else MAX_NAME_PARTS) or "*" in parts[:-1]
+    return OPAQUE if is_far else value(Named(f"{library}.{name}"))
 
 
 def bounded_pack(items: tuple[Value, ...]) -> Pack:
