@@ -148,6 +148,7 @@ class Facts:
 
     def __init__(self) -> None:
         self.version = 0
+        self._reached: dict[Value, Value] = {}
         self.sites: dict[SiteKey, Site] = {}
         self.bindings: dict[tuple[int, str], Binding] = {}
         self.attributes: dict[tuple[Atom, str], Value] = {}
@@ -186,7 +187,10 @@ class Facts:
 
     def put(self, site: SiteKey, key: str, value: Value) -> None:
         """Let the container made at `site` hold one thing more under `key`."""
+        before = self.version
         self.grow(self.contents.setdefault(site, {}), key, value)
+        if self.version != before:
+            self._reached.clear()
 
     def elements(self, site: SiteKey, key: str | None = None) -> Value:
         """What the container made at `site` may hold under `key`; under any key for None."""
@@ -249,6 +253,14 @@ class Facts:
 
     def reach(self, value: Value) -> Value:
         """The objects in a value and in the tuples and containers it holds; containers' own atoms aside."""
+        if not any(isinstance(atom, (Box, Pack)) for atom in value):
+            return value
+        known = self._reached.get(value)
+        if known is None:
+            known = self._reached[value] = self._reach(value)
+        return known
+
+    def _reach(self, value: Value) -> Value:
         found: set[Atom] = set()
         seen: set[Atom] = set()
         pending = list(value)
