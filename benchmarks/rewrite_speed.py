@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 
 import libcst
 
-from instrumentor.facts_cache import FactsCache
-from instrumentor.installed_files import InstalledFiles, package_folders
 from instrumentor.instrument import instrument_source
+from instrumentor.resolve.facts_cache import FactsCache
+from instrumentor.resolve.installed_files import InstalledFiles, package_folders
+from instrumentor.resolve.search_path import import_roots
 from instrumentor.resolve.units import Sources
-from instrumentor.search_path import import_roots
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

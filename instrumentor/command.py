@@ -12,30 +12,31 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from instrumentor import files, messages
-from instrumentor.batch import BatchRunner
-from instrumentor.cache_directory import cache_directory
+from instrumentor import messages
 from instrumentor.configuration import Configurations, Section
+from instrumentor.engine.batch import BatchRunner
+from instrumentor.engine.cache_directory import cache_directory
+from instrumentor.engine.executors import LOCAL, count_jobs, find_engine
+from instrumentor.engine.journal import Journal
+from instrumentor.engine.progress import Progress
+from instrumentor.engine.results_cache import ResultsCache, clear
+from instrumentor.engine.work import Failure, FileState, Outcome, Task, process_script
 from instrumentor.errors import InstrumentError
-from instrumentor.executors import LOCAL, count_jobs, find_engine
-from instrumentor.facts_cache import clear_facts
-from instrumentor.files import Script
-from instrumentor.journal import Journal
 from instrumentor.messages import say
-from instrumentor.progress import Progress
-from instrumentor.results_cache import ResultsCache, clear
-from instrumentor.search_path import PackageSearch
-from instrumentor.selection import STANDARD_STREAM, Found, is_in_shard, select_files
-from instrumentor.work import Failure, FileState, Outcome, Task, process_script
-from instrumentor.writing import Writer, show_diff
+from instrumentor.output.writing import Writer, show_diff
+from instrumentor.paths import files
+from instrumentor.paths.files import Script
+from instrumentor.paths.selection import STANDARD_STREAM, Found, is_in_shard, select_files
+from instrumentor.resolve.facts_cache import clear_facts
+from instrumentor.resolve.search_path import PackageSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from instrumentor.batch import Done
     from instrumentor.decide import Decision
-    from instrumentor.mirror import Mirror, Rest
-    from instrumentor.work import Goal
+    from instrumentor.engine.batch import Done
+    from instrumentor.engine.work import Goal
+    from instrumentor.output.mirror import Mirror, Rest
 
 DONE = 0
 WOULD_CHANGE = 1
@@ -360,7 +361,7 @@ def _execute(request: Request) -> int:
         return _show_files(request, configurations)
     mirror = None
     if roots and request.output is not None and not request.entry:
-        from instrumentor.mirror import Mirror
+        from instrumentor.output.mirror import Mirror
 
         mirror = Mirror(request.output, roots, force=request.force)
     writer = Writer(
@@ -405,9 +406,9 @@ def _execute(request: Request) -> int:
 
 def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:
     """Process the one script that was named, with the files that it runs."""
-    from instrumentor.batch import Done
+    from instrumentor.engine.batch import Done
     from instrumentor.entry import process_program
-    from instrumentor.mirror import Mirror
+    from instrumentor.output.mirror import Mirror
 
     request = run.request
     is_moved = request.writes and not request.in_place

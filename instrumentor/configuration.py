@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from instrumentor.errors import ConfigError
-from instrumentor.selection import DEFAULT_EXCLUDE, DEFAULT_INCLUDE, Patterns, SelectionRules
+from instrumentor.paths.selection import DEFAULT_EXCLUDE, DEFAULT_INCLUDE, Patterns, SelectionRules
 from instrumentor.settings import Confidence, LogLevel, Settings
 
 if sys.version_info >= (3, 11):

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instrumentor import files
+from instrumentor.engine.work import Failure, FileState, Outcome, digest_of
 from instrumentor.errors import InstrumentError
+from instrumentor.paths import files
 from instrumentor.program import instrument_program
+from instrumentor.resolve.search_path import Libraries, import_roots
 from instrumentor.resolve.units import Sources
-from instrumentor.search_path import Libraries, import_roots
-from instrumentor.work import Failure, FileState, Outcome, digest_of
 
 if TYPE_CHECKING:
-    from instrumentor.work import Task
+    from instrumentor.engine.work import Task
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from instrumentor.decide import decide
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 from instrumentor.rewrite import rewrite
-from instrumentor.source_text import decode, parse
-from instrumentor.suppressions import read_suppressions
-from instrumentor.undo import undo
+from instrumentor.source.source_text import decode, parse
+from instrumentor.source.suppressions import read_suppressions
+from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
     from instrumentor.decide import Decision

@@ -11,7 +11,7 @@ from instrumentor.report.terminal import escape_unprintable
 
 if TYPE_CHECKING:
     from instrumentor.decide import Decision
-    from instrumentor.work import Outcome
+    from instrumentor.engine.work import Outcome
 
 _NAMED_MODELS = 5
 

@@ -13,9 +13,9 @@ from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSy
 from instrumentor.instrument import Result
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 from instrumentor.rewrite import rewrite
-from instrumentor.source_text import decode, parse
-from instrumentor.suppressions import read_suppressions
-from instrumentor.undo import undo
+from instrumentor.source.source_text import decode, parse
+from instrumentor.source.suppressions import read_suppressions
+from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from instrumentor import emit
 from instrumentor.analysis.placement import Place
-from instrumentor.edits import NewLine, NewText, apply_edits
 from instrumentor.errors import InstrumentError, InternalError
-from instrumentor.source_text import line_end, split_lines
-from instrumentor.undo import undo
+from instrumentor.source.edits import NewLine, NewText, apply_edits
+from instrumentor.source.source_text import line_end, split_lines
+from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from instrumentor.decide import Plan, Wrap
     from instrumentor.settings import Settings
-    from instrumentor.source_text import SourceText
+    from instrumentor.source.source_text import SourceText
 
 _NOTHING_BUT_A_COMMENT = re.compile(r"\s*(?:#.*)?", re.DOTALL)
 # At one place in a line: what ends an expression stands before what starts one, and both before a new statement.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from instrumentor.configuration import Section
-from instrumentor.files import STANDARD_STREAM, is_directory_output
+from instrumentor.paths.files import STANDARD_STREAM, is_directory_output
 from instrumentor.report.kinds import KINDS
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.analysis.values import SiteKey
     from instrumentor.settings import Settings
-    from instrumentor.source_text import SourceText
-    from instrumentor.suppressions import Suppressions
+    from instrumentor.source.source_text import SourceText
+    from instrumentor.source.suppressions import Suppressions
 
 __all__ = ["Decision", "Plan", "Wrap", "decide"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.facts import Binding, Event, Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.settings import Settings
-    from instrumentor.suppressions import Suppressions
+    from instrumentor.source.suppressions import Suppressions
 
 
 _WITHOUT_PROXY = frozenset({"temporary", "not-module", "no-params", "deselected", "suppressed", "unsure"})

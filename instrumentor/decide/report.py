@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.facts import Binding, Site
     from instrumentor.analysis.sites import SiteIndex
-    from instrumentor.source_text import SourceText
+    from instrumentor.source.source_text import SourceText
 
 # How the members of a container of modules are read.
 _CONTAINERS = {"torch.nn.ModuleList": "list({})", "torch.nn.ModuleDict": "list({}.values())"}

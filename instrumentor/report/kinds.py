@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from instrumentor import files
 from instrumentor.errors import ReportError
+from instrumentor.paths import files
 from instrumentor.report.record import summarize
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from instrumentor import __version__, emit
-from instrumentor.notebook import is_notebook
+from instrumentor.notebooks.notebook import is_notebook
 from instrumentor.report.diff import source_encoding, unified_diff
 from instrumentor.settings import Confidence  # noqa: TC001 - msgspec resolves the fields' types
-from instrumentor.source_text import decode
-from instrumentor.undo import read_source_comment
+from instrumentor.source.source_text import decode
+from instrumentor.source.undo import read_source_comment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from instrumentor.decide import Decision
-    from instrumentor.work import Outcome, Task
+    from instrumentor.engine.work import Outcome, Task
 
 VERSION = 1
 

@@ -12,7 +12,7 @@ from instrumentor.errors import InstrumentError
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
-from instrumentor.source_text import decode, parse
+from instrumentor.source.source_text import decode, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 import instrumentor
-from instrumentor import files, work
 from instrumentor.cli import app
+from instrumentor.engine import work
 from instrumentor.instrument import instrument_source
+from instrumentor.paths import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

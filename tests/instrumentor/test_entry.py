@@ -74,7 +74,7 @@ def write(files: dict[str, str]) -> None:
 
 
 def instrument(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["--no-cache", "--isolated", "--entry", *arguments])
+    return CliRunner(env={"COLUMNS": None}).invoke(app, ["--no-cache", "--isolated", "--entry", *arguments])
 
 
 def run(script: str, *path: str) -> str:

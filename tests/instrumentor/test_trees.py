@@ -14,11 +14,12 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from instrumentor import command, work
+from instrumentor import command
 from instrumentor.cli import app
+from instrumentor.engine import work
 
 if TYPE_CHECKING:
-    from instrumentor.work import Task
+    from instrumentor.engine.work import Task
 
 NET = (
     b"import torch.nn as nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"

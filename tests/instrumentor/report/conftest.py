@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from instrumentor.engine.work import Task, process
 from instrumentor.report.record import record_file
 from instrumentor.settings import Settings
-from instrumentor.work import Task, process
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from instrumentor.source_text import read_comments
+from instrumentor.source.source_text import read_comments
 
 if TYPE_CHECKING:
     import ast
 
-    from instrumentor.source_text import SourceText
+    from instrumentor.source.source_text import SourceText
 
 _SKIP = re.compile(r"#\s*instrument:\s*skip(?P<file>-file)?(?![\w-])")
 

@@ -21,7 +21,7 @@ from instrumentor.resolve.module_reader import read_facts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from instrumentor.facts_cache import FactsCache
+    from instrumentor.resolve.facts_cache import FactsCache
 
 # Of hundreds of thousands of lines in one file nothing is a model.
 _MAX_BYTES = 8_000_000

@@ -14,20 +14,20 @@ import traceback
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from instrumentor import files
 from instrumentor.decide import Decision  # noqa: TC001 - the cache resolves the fields' types
+from instrumentor.engine.prefilter import may_hold_site
 from instrumentor.errors import InstrumentError
 from instrumentor.instrument import instrument_source, revert_source
-from instrumentor.notebook import instrument_notebook, is_notebook, revert_notebook
-from instrumentor.prefilter import may_hold_site
+from instrumentor.notebooks.notebook import instrument_notebook, is_notebook, revert_notebook
+from instrumentor.paths import files
+from instrumentor.resolve.search_path import Libraries, Packages, import_roots
 from instrumentor.resolve.units import Sources
-from instrumentor.search_path import Libraries, Packages, import_roots
 from instrumentor.settings import Settings  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from instrumentor.files import Script
+    from instrumentor.paths.files import Script
 
 Goal = Literal["instrument", "explain", "revert"]
 Status = Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]

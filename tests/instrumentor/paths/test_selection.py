@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.selection import Found, Patterns, SelectionRules, is_in_shard, select_files
+from instrumentor.paths.selection import Found, Patterns, SelectionRules, is_in_shard, select_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

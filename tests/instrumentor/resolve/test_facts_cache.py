@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.facts_cache import FactsCache, clear_facts
+from instrumentor.resolve.facts_cache import FactsCache, clear_facts
 from instrumentor.resolve.module_reader import read_facts
 
 if TYPE_CHECKING:

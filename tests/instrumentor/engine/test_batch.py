@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from instrumentor import batch, work
-from instrumentor.batch import BatchRunner
-from instrumentor.executors import Engine, find_engine, make_local_executor
+from instrumentor.engine import batch, work
+from instrumentor.engine.batch import BatchRunner
+from instrumentor.engine.executors import Engine, find_engine, make_local_executor
+from instrumentor.engine.work import FileState, Outcome, Task, process_batch
 from instrumentor.settings import Settings
-from instrumentor.work import FileState, Outcome, Task, process_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from instrumentor.source_text import decode
-from instrumentor.suppressions import Suppressions, read_suppressions
+from instrumentor.source.source_text import decode
+from instrumentor.source.suppressions import Suppressions, read_suppressions
 
 
 def read(text: str) -> Suppressions:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor import results_cache
-from instrumentor.results_cache import ResultsCache
+from instrumentor.engine import results_cache
+from instrumentor.engine.results_cache import ResultsCache
+from instrumentor.engine.work import Task, process
 from instrumentor.settings import Settings
-from instrumentor.work import Task, process
 
 if TYPE_CHECKING:
     from pathlib import Path

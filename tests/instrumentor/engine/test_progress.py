@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from instrumentor import progress
-from instrumentor.progress import Progress
+from instrumentor.engine import progress
+from instrumentor.engine.progress import Progress
 
 
 class Terminal(io.StringIO):

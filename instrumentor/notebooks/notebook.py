@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from instrumentor import emit
 from instrumentor.errors import EditedSinceError, InstrumentError, InternalError, NotebookError, NotInstrumentedError
 from instrumentor.instrument import Result, Reverted, instrument_source
-from instrumentor.json_source import find_code_cells
-from instrumentor.source_text import decode, line_end, split_lines
-from instrumentor.undo import read_source_comment
+from instrumentor.notebooks.json_source import find_code_cells
+from instrumentor.source.source_text import decode, line_end, split_lines
+from instrumentor.source.undo import read_source_comment
 
 if TYPE_CHECKING:
-    from instrumentor.json_source import CellSource, Literal
+    from instrumentor.notebooks.json_source import CellSource, Literal
     from instrumentor.resolve.units import Sources
     from instrumentor.settings import Settings
 

@@ -8,14 +8,14 @@ from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from instrumentor.work import Failure, FileState, Outcome, process_batch
+from instrumentor.engine.work import Failure, FileState, Outcome, process_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor, Future
 
-    from instrumentor.executors import Engine
-    from instrumentor.work import Task
+    from instrumentor.engine.executors import Engine
+    from instrumentor.engine.work import Task
 
 # Starting processes pays from about this much work on; what takes less is done in this one.
 _ALONE_S = 0.5

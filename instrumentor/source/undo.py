@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from instrumentor import emit
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceDecodeError
-from instrumentor.source_text import decode, line_end
+from instrumentor.source.source_text import decode, line_end
 
 if TYPE_CHECKING:
-    from instrumentor.source_text import SourceText
+    from instrumentor.source.source_text import SourceText
 
 _ADDED_LINE = re.compile(r"\+(\d+)")
 _ADDED_SPAN = re.compile(r"(\d+):(\d+)-(\d+)")

@@ -11,7 +11,6 @@ from typing import NoReturn
 
 import pytest
 
-from instrumentor import files
 from instrumentor.errors import (
     DirectoryGivenError,
     InstrumentError,
@@ -23,7 +22,8 @@ from instrumentor.errors import (
     UnreadableFileError,
     UnwritableOutputError,
 )
-from instrumentor.files import Script, Writing
+from instrumentor.paths import files
+from instrumentor.paths.files import Script, Writing
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and links as POSIX has them")
 

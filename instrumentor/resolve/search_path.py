@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instrumentor.facts_cache import FactsCache
-from instrumentor.installed_files import InstalledFiles, package_folders
+from instrumentor.resolve.facts_cache import FactsCache
+from instrumentor.resolve.installed_files import InstalledFiles, package_folders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from instrumentor import executors
-from instrumentor.batch import BatchRunner
+from instrumentor.engine import executors
+from instrumentor.engine.batch import BatchRunner
+from instrumentor.engine.executors import REMOTE_BATCH, Engine, find_engine
+from instrumentor.engine.work import Outcome, Task
 from instrumentor.errors import EngineError
-from instrumentor.executors import REMOTE_BATCH, Engine, find_engine
 from instrumentor.settings import Settings
-from instrumentor.work import Outcome, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def test_packages_offer_engines_as_entry_points(monkeypatch: pytest.MonkeyPatch)
             return ThreadPoolExecutor
 
     class Missing(Point):
-        name, value = "ray", "instrumentor.ray_executor:RayExecutor"
+        name, value = "ray", "instrumentor.engine.ray_executor:RayExecutor"
 
         def load(self) -> Any:
             raise ModuleNotFoundError("No module named 'ray'", name="ray")
@@ -67,7 +67,7 @@ def test_ray_with_a_worker_killed_gives_what_this_machine_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = pytest.importorskip("ray", reason="the extra [ray]")
-    from instrumentor.ray_executor import RayExecutor
+    from instrumentor.engine.ray_executor import RayExecutor
 
     tasks = []
     for number in range(REMOTE_BATCH * 6):

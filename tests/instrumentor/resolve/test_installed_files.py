@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.facts_cache import FactsCache
-from instrumentor.installed_files import InstalledFiles, environment_folders, package_folders
+from instrumentor.resolve.facts_cache import FactsCache
+from instrumentor.resolve.installed_files import InstalledFiles, environment_folders, package_folders
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.nature import Nature
-from instrumentor.search_path import Libraries, PackageSearch, import_roots
+from instrumentor.resolve.search_path import Libraries, PackageSearch, import_roots
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_with_a_warm_cache_nothing_is_parsed(tmp_path: Path, monkeypatch: pytest
     site = write(tmp_path / "site", {"lib/__init__.py": "from .net import Net", "lib/net.py": NET})
     cache = FactsCache(tmp_path / "cache")
     assert Knowledge(Settings(), InstalledFiles([site], cache)).nature_of_call("lib.Net") is Nature.MODULE
-    monkeypatch.setattr("instrumentor.installed_files.read_facts", lambda _: pytest.fail("was parsed again"))
+    monkeypatch.setattr("instrumentor.resolve.installed_files.read_facts", lambda _: pytest.fail("was parsed again"))
     assert Knowledge(Settings(), InstalledFiles([site], cache)).nature_of_call("lib.Net") is Nature.MODULE
     (site / "lib/net.py").write_text("class Net: ...")
     monkeypatch.undo()

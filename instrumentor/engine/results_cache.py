@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from instrumentor import __version__
-from instrumentor.work import Outcome, digest_of, stat_file
+from instrumentor.engine.work import Outcome, digest_of, stat_file
 
 if TYPE_CHECKING:
+    from instrumentor.engine.work import FileState, Task
     from instrumentor.settings import Settings
-    from instrumentor.work import FileState, Task
 
 _FORMAT = 1
 _KEPT_SECONDS = 30 * 24 * 3600
@@ -166,7 +166,7 @@ def clear(directory: Path) -> None:
 
 def _environment_digest() -> bytes:
     """A digest of what is the same for a whole run: this tool's own code, and the Python whose grammar is used."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     code = [
         f"{path.relative_to(package)} {status.st_mtime_ns} {status.st_size}"
         for path in sorted(package.rglob("*.py"))

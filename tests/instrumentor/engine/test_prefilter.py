@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from instrumentor.engine.prefilter import may_hold_site
 from instrumentor.instrument import instrument_source
-from instrumentor.prefilter import may_hold_site
 from instrumentor.settings import Settings
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from instrumentor.edits import Edited, NewLine, NewText, apply_edits
+from instrumentor.source.edits import Edited, NewLine, NewText, apply_edits
 
 
 def test_lines_and_texts_are_given_in_the_new_texts_coordinates() -> None:

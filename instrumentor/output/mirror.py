@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from instrumentor.engine.work import digest_of
 from instrumentor.errors import OutputExistsError, OutputIsSourceError, UnwritableOutputError
-from instrumentor.files import describe_os_error, write_file
-from instrumentor.selection import DEFAULT_EXCLUDE
-from instrumentor.work import digest_of
+from instrumentor.paths.files import describe_os_error, write_file
+from instrumentor.paths.selection import DEFAULT_EXCLUDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

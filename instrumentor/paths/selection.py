@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.errors import StubFileError, UnreadableFileError
-from instrumentor.ignore_rules import GitIgnore, PatternSet, read_git_ignore
+from instrumentor.paths.ignore_rules import GitIgnore, PatternSet, read_git_ignore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instrumentor import emit, files
+from instrumentor import emit
+from instrumentor.engine.work import digest_of
 from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
 from instrumentor.instrument import revert_source
 from instrumentor.messages import describe_models, describe_nothing
-from instrumentor.notebook import is_notebook, revert_notebook
-from instrumentor.work import digest_of
+from instrumentor.notebooks.notebook import is_notebook, revert_notebook
+from instrumentor.paths import files
 
 if TYPE_CHECKING:
-    from instrumentor.files import Script
-    from instrumentor.mirror import Mirror
-    from instrumentor.work import Outcome, Task
+    from instrumentor.engine.work import Outcome, Task
+    from instrumentor.output.mirror import Mirror
+    from instrumentor.paths.files import Script
 
 _STDOUT_NAME = "standard output"
 

@@ -1,0 +1,1 @@
+"""Notebooks, as the scripts that they are."""
