@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import pytest
 from instrumentor.engine import executors
 from instrumentor.engine.batch import BatchRunner
 from instrumentor.engine.executors import REMOTE_BATCH, Engine, find_engine
-from instrumentor.engine.work import Outcome, Task
+from instrumentor.engine.work import Task
 from instrumentor.errors import EngineError
 from instrumentor.settings import Settings
 
@@ -83,27 +83,31 @@ def test_ray_with_a_worker_killed_gives_what_this_machine_gives(
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     with BatchRunner(Engine("ray", RayExecutor, REMOTE_BATCH, is_local=False), jobs=2) as runner:
-        found: list[Outcome] = []
-        killed = 0
-        for done in runner.run(tasks, unknown):
-            found.append(done.outcome)
-            if not killed:  # in the middle: others are at work, and more wait
-                killed = kill_a_worker(ray)
-    assert killed
+        killed: list[int] = []
+        ended = threading.Event()
+        killer = threading.Thread(target=kill_a_worker, args=(ray, killed, ended))
+        killer.start()
+        try:
+            found = [done.outcome for done in runner.run(tasks, unknown)]
+        finally:
+            ended.set()
+            killer.join()
+    assert len(killed) == 1
     assert found == here
     assert {outcome.status for outcome in found} == {"changed", "failed"}
     assert not ray.is_initialized()
 
 
-def kill_a_worker(ray: Any) -> int:
-    """Kill a process of Ray that runs our work, as soon as one does; gives its number."""
-    session = os.path.basename(ray._private.worker._global_node.get_session_dir_path())  # noqa: PTH119
-    for _ in range(2000):
+def kill_a_worker(ray: Any, killed: list[int], ended: threading.Event) -> None:
+    """Kill the first process of Ray that is seen to run our work, while others are at work and more wait."""
+    while not ended.wait(0.005):
+        if not ray.is_initialized():
+            continue
+        session = os.path.basename(ray._private.worker._global_node.get_session_dir_path())  # noqa: PTH119
         for pid in workers(session):
             os.kill(pid, signal.SIGKILL)
-            return pid
-        time.sleep(0.005)
-    return 0
+            killed.append(pid)
+            return
 
 
 def workers(session: str) -> Iterator[int]:
