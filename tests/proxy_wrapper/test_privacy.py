@@ -27,6 +27,7 @@ SCRIPT = f"""
 import torch
 import proxy_wrapper.proxy as Proxy
 
+torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
 with torch.no_grad():
     model[0].weight.uniform_(-1, 1)
