@@ -27,8 +27,8 @@ import libcst
 
 from instrumentor.instrument import instrument_source
 from instrumentor.resolve.facts_cache import FactsCache
-from instrumentor.resolve.installed_files import InstalledFiles, package_folders
-from instrumentor.resolve.search_path import import_roots
+from instrumentor.resolve.installed_files import InstalledFiles
+from instrumentor.resolve.search_path import import_roots, package_folders
 from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 

@@ -17,25 +17,24 @@ from instrumentor.configuration import Configurations, Section
 from instrumentor.engine.batch import BatchRunner
 from instrumentor.engine.cache_directory import cache_directory
 from instrumentor.engine.executors import LOCAL, count_jobs, find_engine
-from instrumentor.engine.journal import Journal
+from instrumentor.engine.outcome import Failure, FileState, Outcome, Task
 from instrumentor.engine.progress import Progress
 from instrumentor.engine.results_cache import ResultsCache, clear
-from instrumentor.engine.work import Failure, FileState, Outcome, Task, process_script
 from instrumentor.errors import InstrumentError
 from instrumentor.messages import say
 from instrumentor.output.writing import Writer, show_diff
 from instrumentor.paths import files
 from instrumentor.paths.files import Script
 from instrumentor.paths.selection import STANDARD_STREAM, Found, is_in_shard, select_files
-from instrumentor.resolve.facts_cache import clear_facts
 from instrumentor.resolve.search_path import PackageSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from instrumentor.decide import Decision
+    from instrumentor.decision import Decision
     from instrumentor.engine.batch import Done
-    from instrumentor.engine.work import Goal
+    from instrumentor.engine.journal import Journal
+    from instrumentor.engine.outcome import Goal
     from instrumentor.output.mirror import Mirror, Rest
 
 DONE = 0
@@ -255,6 +254,8 @@ class _Run:
         except InstrumentError as error:
             return Outcome("failed", FileState("", None), failure=Failure(str(error), error.message))
         self._stdin[task.shown] = script
+        from instrumentor.engine.work import process_script
+
         return process_script(script, task)
 
     def _script_of(self, task: Task, outcome: Outcome) -> Script:
@@ -375,6 +376,8 @@ def _execute(request: Request) -> int:
     with contextlib.ExitStack() as stack:
         journal = None
         if request.records:
+            from instrumentor.engine.journal import Journal
+
             beside = Path(request.reports[0]) if request.reports else None
             journal = stack.enter_context(Journal(beside, run=request.identity(), resume=request.resume))
         run = _Run(request, configurations, writer, journal, has_directories=bool(roots), mirror=mirror)
@@ -382,6 +385,8 @@ def _execute(request: Request) -> int:
             run.failures.extend(journal.failures)
         directory = Path(request.cache_dir) if request.cache_dir else cache_directory()
         if request.clear_cache:
+            from instrumentor.resolve.facts_cache import clear_facts
+
             clear(directory / "results")
             clear_facts(directory)
         run.packages = PackageSearch(request.python_path)

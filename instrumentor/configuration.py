@@ -17,11 +17,6 @@ from instrumentor.errors import ConfigError
 from instrumentor.paths.selection import DEFAULT_EXCLUDE, DEFAULT_INCLUDE, Patterns, SelectionRules
 from instrumentor.settings import Confidence, LogLevel, Settings
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 FILE_NAME = "pyproject.toml"
 TABLE = "tool.instrumentor"
 
@@ -149,6 +144,11 @@ def _read_section(file: str) -> Section | None:
     Raises:
         ConfigError: the file cannot be read, is not TOML, or says something that means nothing.
     """
+    # Loaded where there is a file to read: most folders on the way up have none.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         text = Path(file).read_text("utf-8")
         document = tomllib.loads(text)

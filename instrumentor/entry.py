@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instrumentor.engine.work import Failure, FileState, Outcome, digest_of
+from instrumentor.engine.outcome import Failure, FileState, Outcome, digest_of
 from instrumentor.errors import InstrumentError
 from instrumentor.paths import files
 from instrumentor.program import instrument_program
-from instrumentor.resolve.search_path import Libraries, import_roots
+from instrumentor.resolve.libraries import Libraries
+from instrumentor.resolve.search_path import import_roots
 from instrumentor.resolve.units import Sources
 
 if TYPE_CHECKING:
-    from instrumentor.engine.work import Task
+    from instrumentor.engine.outcome import Task
 
 
 @dataclass(frozen=True)

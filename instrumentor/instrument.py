@@ -16,7 +16,7 @@ from instrumentor.source.suppressions import read_suppressions
 from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
-    from instrumentor.decide import Decision
+    from instrumentor.decision import Decision
     from instrumentor.resolve.units import Sources
     from instrumentor.settings import Settings
 

@@ -6,12 +6,12 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from instrumentor.report.record import place_in_cells
+from instrumentor.notebooks.cells import place_in_cells
 from instrumentor.report.terminal import escape_unprintable
 
 if TYPE_CHECKING:
-    from instrumentor.decide import Decision
-    from instrumentor.engine.work import Outcome
+    from instrumentor.decision import Decision
+    from instrumentor.engine.outcome import Outcome
 
 _NAMED_MODELS = 5
 

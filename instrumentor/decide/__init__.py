@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instrumentor.decide.decisions import Decision, Plan, Wrap
 from instrumentor.decide.judge import Judge
+from instrumentor.decide.plan import Plan, Wrap
 from instrumentor.decide.report import Report
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from instrumentor.source.source_text import SourceText
     from instrumentor.source.suppressions import Suppressions
 
-__all__ = ["Decision", "Plan", "Wrap", "decide"]
+__all__ = ["Plan", "Wrap", "decide"]
 
 
 def decide(

@@ -22,10 +22,11 @@ from instrumentor.analysis.values import (
     root,
     strip,
 )
-from instrumentor.decide.decisions import Decision, Relation, Wrap
 from instrumentor.decide.identity import Identities
 from instrumentor.decide.judge import Fate, Judge, Verdict
 from instrumentor.decide.origins import Origins
+from instrumentor.decide.plan import Wrap
+from instrumentor.decision import Decision, Relation
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import sys
-import threading
-from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from instrumentor.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
     from importlib.metadata import EntryPoint
 
 GROUP = "instrumentor.executors"
@@ -49,7 +44,9 @@ def find_engine(name: str) -> Engine:
         EngineError: no package offers it, or the package does not load.
     """
     if name == LOCAL:
-        return Engine(LOCAL, make_local_executor, LOCAL_BATCH, is_local=True)
+        return Engine(LOCAL, _make_local_executor, LOCAL_BATCH, is_local=True)
+    from importlib.metadata import entry_points
+
     offered = {point.name: point for point in entry_points(group=GROUP)}
     if name not in offered:
         names = ", ".join(sorted({LOCAL, *offered}))
@@ -64,19 +61,11 @@ def count_jobs() -> int:
     return os.cpu_count() or 1
 
 
-def make_local_executor(jobs: int) -> ProcessPoolExecutor:
-    """A pool of processes of this machine."""
-    # Forking costs nothing but is safe only while there is one thread; a fork server starts from a clean process.
-    method = "spawn"
-    if sys.platform == "linux":
-        method = "fork" if threading.active_count() == 1 else "forkserver"
-    context = multiprocessing.get_context(method)
-    return ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
+def _make_local_executor(jobs: int) -> Executor:
+    # Most runs end before a pool is needed, and loading what it takes is a good part of such a run.
+    from instrumentor.engine.local_executor import make_local_executor
 
-
-def _ignore_interrupts() -> None:
-    # Ctrl-C goes to all processes of a terminal; this one's parent decides what becomes of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return make_local_executor(jobs)
 
 
 def _load(point: EntryPoint) -> Callable[[int], Executor]:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from instrumentor import __version__
-from instrumentor.engine.work import Outcome, digest_of, stat_file
+from instrumentor.engine.outcome import Outcome, digest_of, stat_file
 
 if TYPE_CHECKING:
-    from instrumentor.engine.work import FileState, Task
+    from instrumentor.engine.outcome import FileState, Task
     from instrumentor.settings import Settings
 
 _FORMAT = 1

@@ -7,152 +7,36 @@ that cross to other processes and machines, and the same task gives the same out
 from __future__ import annotations
 
 import gc
-import hashlib
 import os
 import time
 import traceback
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from instrumentor.decide import Decision  # noqa: TC001 - the cache resolves the fields' types
+from instrumentor.engine.outcome import Failure, FileState, Outcome, digest_of, stat_file
 from instrumentor.engine.prefilter import may_hold_site
 from instrumentor.errors import InstrumentError
-from instrumentor.instrument import instrument_source, revert_source
-from instrumentor.notebooks.notebook import instrument_notebook, is_notebook, revert_notebook
+from instrumentor.instrument import instrument_source
+from instrumentor.notebooks.cells import is_notebook
+from instrumentor.notebooks.notebook import instrument_notebook
+from instrumentor.notebooks.undo import revert_notebook
 from instrumentor.paths import files
-from instrumentor.resolve.search_path import Libraries, Packages, import_roots
+from instrumentor.resolve.libraries import Libraries
+from instrumentor.resolve.search_path import import_roots
 from instrumentor.resolve.units import Sources
-from instrumentor.settings import Settings  # noqa: TC001 - as above
+from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from instrumentor.engine.outcome import Task
     from instrumentor.paths.files import Script
-
-Goal = Literal["instrument", "explain", "revert"]
-Status = Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]
 
 # Source bytes whose trees may lie about before the cyclic garbage is collected; a tree takes some 60 times its source.
 _COLLECT_AFTER_BYTES = 400_000
 _BYTES_PER_LINE = 40
 # File systems keep time in steps of up to two seconds: a file written just now may be written again within one.
 _SETTLED_NS = 2_000_000_000
-
-
-@dataclass(frozen=True)
-class Task:
-    """One script to process.
-
-    Attributes:
-        path: where it lies, absolute.
-        shown: its path as the user would type it, for messages.
-        name: what its source comment is to record.
-        settings: what the user asked for.
-        goal: "instrument"; "explain" for decisions about the original where it is instrumented already; "revert".
-        root: the directory it was found in; None where it was given by name.
-        packages: where the packages that it imports are installed.
-        modules_cache: the folder in which what is read of them is kept; None to keep nothing.
-    """
-
-    path: str
-    shown: str
-    name: str
-    settings: Settings
-    goal: Goal = "instrument"
-    root: str | None = None
-    packages: Packages = field(default_factory=Packages)
-    modules_cache: str | None = None
-
-    @property
-    def was_found(self) -> bool:
-        """Whether it was found in a directory, not given by name.
-
-        Then it is not parsed where its bytes show that it can hold no site, and what was never instrumented is no
-        mistake in a revert.
-        """
-        return self.root is not None
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a script could not be processed.
-
-    Attributes:
-        text: the line to print, with path, line and column where they are known.
-        message: the same without them.
-        line: from 1.
-        column: from 1.
-        trace: the traceback, for a mistake of this tool's own.
-    """
-
-    text: str
-    message: str
-    line: int | None = None
-    column: int | None = None
-    trace: str | None = None
-
-
-@dataclass(frozen=True)
-class FileState:
-    """A file as it was when it was read.
-
-    Attributes:
-        path: where it lies.
-        digest: of its content; None where there was no such file.
-        modified_ns: its time of modification; -1 if it may change once more without another time showing it.
-        size: in bytes.
-    """
-
-    path: str
-    digest: bytes | None
-    modified_ns: int = -1
-    size: int = -1
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What processing one script gave.
-
-    Attributes:
-        status: what became of it.
-        source: the script as it was read.
-        result_digest: of the bytes to write; empty where there are none.
-        lines: how many lines it has.
-        decisions: every site with its verdict and reason.
-        original: the script's bytes, where it changes.
-        result: the bytes to write, where it changes.
-        recorded_source: for a revert, what the source comment calls the original.
-        cells: for a notebook, the first line of each of its code cells in the numbering of `decisions`, with the
-            cell's number from 1.
-        failure: what went wrong.
-        dependencies: the other files that were looked at.
-    """
-
-    status: Status
-    source: FileState
-    result_digest: bytes = b""
-    lines: int = 0
-    decisions: tuple[Decision, ...] = ()
-    original: bytes | None = None
-    result: bytes | None = None
-    recorded_source: str = ""
-    cells: tuple[tuple[int, int], ...] = ()
-    failure: Failure | None = None
-    dependencies: tuple[FileState, ...] = ()
-
-
-def digest_of(content: bytes) -> bytes:
-    """The digest by which contents are compared."""
-    return hashlib.blake2b(content, digest_size=16).digest()
-
-
-def stat_file(path: str) -> tuple[int, int] | None:
-    """The time of modification in ns, and the size in bytes; None where there is no file."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - the million of them count
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def process_batch(tasks: Sequence[Task]) -> list[Outcome]:
@@ -248,8 +132,8 @@ def _revert(content: bytes, task: Task, common: Outcome) -> Outcome:
 
 
 def _undo(content: bytes, task: Task) -> tuple[bytes, str]:
-    undo = revert_notebook if is_notebook(task.shown) else revert_source
-    reverted = undo(content, source_name=task.name)
+    take_out = revert_notebook if is_notebook(task.shown) else undo
+    reverted = take_out(content, source_name=task.name)
     return reverted.original, reverted.recorded_source
 
 

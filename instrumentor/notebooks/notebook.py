@@ -16,20 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor import emit
-from instrumentor.errors import EditedSinceError, InstrumentError, InternalError, NotebookError, NotInstrumentedError
-from instrumentor.instrument import Result, Reverted, instrument_source
+from instrumentor.errors import InstrumentError, InternalError
+from instrumentor.instrument import Result, instrument_source
 from instrumentor.notebooks.json_source import find_code_cells
+from instrumentor.notebooks.undo import decode_notebook, read_cells, revert_notebook, source_comment
 from instrumentor.source.source_text import decode, line_end, split_lines
 from instrumentor.source.undo import read_source_comment
 
 if TYPE_CHECKING:
-    from instrumentor.notebooks.json_source import CellSource, Literal
+    from instrumentor.notebooks.json_source import CellSource
     from instrumentor.resolve.units import Sources
     from instrumentor.settings import Settings
 
-SUFFIX = ".ipynb"
-
-_SPANS = re.compile(r"json:(?P<spans>(?:\d+-\d+,)*)(?P<last>\d+)")
 _MAGIC = re.compile(r"(?P<indent>[ \t]*)(?P<target>[A-Za-z_][\w., ]*=[ \t]*)?[%!?].*|[ \t]*[\w.]+\?{1,2}[ \t]*")
 # Cell magics whose cell is Python all the same.
 _PYTHON_CELLS = re.compile(r"%%(?:time|timeit|capture|prun|memit|mprun|debug|python3?)\b")
@@ -53,11 +51,6 @@ class _Insertion(NamedTuple):
     text: str
 
 
-def is_notebook(path: str) -> bool:
-    """Whether a path names a notebook."""
-    return path.endswith(SUFFIX)
-
-
 def instrument_notebook(
     source: bytes,
     settings: Settings,
@@ -70,9 +63,9 @@ def instrument_notebook(
     Raises:
         NotebookError: it is no notebook of format 4, or no notebook of Python.
     """
-    text = _decode(source, source_name)
-    cells = _read_cells(text, source_name)
-    if _source_comment(cells) is not None:
+    text = decode_notebook(source, source_name)
+    cells = read_cells(text, source_name)
+    if source_comment(cells) is not None:
         revert_notebook(source, source_name=source_name)
         return NotebookResult(source, source, (), already_instrumented=True)
     script = _Script(cells, source_name)
@@ -88,71 +81,6 @@ def instrument_notebook(
     insertions = script.insertions(result.instrumented, text)
     instrumented = _apply(source, text, insertions, source_name)
     return NotebookResult(source, instrumented, result.decisions, already_instrumented=False, cells=script.starts)
-
-
-def revert_notebook(source: bytes, *, source_name: str) -> Reverted:
-    """Give back the bytes that `instrument_notebook` was called with.
-
-    Raises:
-        NotInstrumentedError: it carries no source comment.
-        EditedSinceError: it was edited, or saved anew, since it was instrumented.
-    """
-    text = _decode(source, source_name)
-    comment = _source_comment(_read_cells(text, source_name))
-    if comment is None:
-        raise NotInstrumentedError(
-            "not instrumented, so there is nothing to revert: no code cell ends with a"
-            " `# instrument: format=1` comment; name a file that `instrument` wrote",
-            path=source_name,
-        )
-    found, literal = comment
-    spans = _SPANS.fullmatch(found["added"])
-    undone = ""
-    if spans is not None:
-        before = [tuple(map(int, each.split("-"))) for each in spans["spans"].split(",") if each]
-        undone, last = text, int(spans["last"])
-        # A string of its own starts at the comma before it; else the comment shares the closing quote.
-        end = literal.end if text[last : last + 1] == "," else literal.end - 1
-        for start, stop in reversed([*before, (last, end)]):
-            undone = undone[:start] + undone[stop:]
-    original = undone.encode("utf-8", "surrogatepass")
-    if hashlib.sha256(original).hexdigest() != found["sha256"]:
-        raise EditedSinceError(
-            "edited or saved since it was instrumented, so the original cannot be told from the edits; take the"
-            f" original ({json.loads(found['source'])}) and instrument it again, or take the added lines and the last"
-            " comment out by hand",
-            path=source_name,
-        )
-    return Reverted(original, json.loads(found["source"]))
-
-
-def _decode(source: bytes, source_name: str) -> str:
-    try:
-        return source.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise NotebookError(
-            f"byte {error.start} is not UTF-8, as notebooks have to be; save it anew", path=source_name
-        ) from None
-
-
-def _read_cells(text: str, source_name: str) -> list[CellSource]:
-    try:
-        return find_code_cells(text)
-    except (ValueError, RecursionError) as error:
-        raise NotebookError(
-            f"no notebook that can be read ({error}); open and save it in Jupyter", path=source_name
-        ) from None
-
-
-def _source_comment(cells: list[CellSource]) -> tuple[re.Match[str], Literal] | None:
-    """The source comment at the end of a code cell, and the string that it stands in."""
-    for cell in reversed(cells):
-        if cell.literals:
-            last = cell.literals[-1]
-            found = emit.SOURCE_COMMENT.fullmatch(last.value.rpartition("\n")[2])
-            if found is not None and found["added"].startswith("json:"):
-                return found, last
-    return None
 
 
 class _Script:

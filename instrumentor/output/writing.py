@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instrumentor import emit
-from instrumentor.engine.work import digest_of
+from instrumentor.engine.outcome import digest_of
 from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
-from instrumentor.instrument import revert_source
 from instrumentor.messages import describe_models, describe_nothing
-from instrumentor.notebooks.notebook import is_notebook, revert_notebook
+from instrumentor.notebooks.cells import is_notebook
 from instrumentor.paths import files
 
 if TYPE_CHECKING:
-    from instrumentor.engine.work import Outcome, Task
+    from instrumentor.engine.outcome import Outcome, Task
     from instrumentor.output.mirror import Mirror
     from instrumentor.paths.files import Script
 
@@ -189,9 +188,12 @@ class Writer:
             return None
         if task.goal == "revert":
             return "exists and holds something other than the original"
-        undo = revert_notebook if is_notebook(str(target)) else revert_source
+        from instrumentor.notebooks.undo import revert_notebook
+        from instrumentor.source.undo import undo
+
+        take_out = revert_notebook if is_notebook(str(target)) else undo
         try:
-            recorded = undo(existing, source_name=str(target)).recorded_source
+            recorded = take_out(existing, source_name=str(target)).recorded_source
         except EditedSinceError:
             return "was edited after instrument wrote it"
         except (NotInstrumentedError, NotebookError):

@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import errno
 import os
-import secrets
 import stat
 import sys
 from dataclasses import dataclass
@@ -377,7 +376,7 @@ def open_whole(target: Path) -> Iterator[IO[bytes]]:
 
 def _temporary_name(real: Path) -> Path:
     # Not tempfile: its files are 0600, and a new file is to have what the user's umask says.
-    return real.with_name(f".instrument-{secrets.token_hex(6)}.tmp")
+    return real.with_name(f".instrument-{os.urandom(6).hex()}.tmp")
 
 
 def _replace(real: Path, content: bytes, mode: int | None, status: os.stat_result | None) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pathspec import GitIgnoreSpec
-
 from instrumentor.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from pathspec import GitIgnoreSpec
 
 _SPECIAL = frozenset("*?[]!#\\/ ")
 
@@ -96,12 +96,19 @@ def _read_rules(path: str | Path, base: str) -> tuple[tuple[str, GitIgnoreSpec],
     except OSError:  # none there, as nearly always
         return ()
     # git passes over a pattern it cannot read; so do we.
-    return ((base, GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)])),)
+    return ((base, _spec_of([line for line in lines if _is_pattern(line)])),)
+
+
+def _spec_of(lines: Iterable[str]) -> GitIgnoreSpec:
+    # Many trees have no such patterns, and a run that finds all results in its cache is over before this is loaded.
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(lines)
 
 
 def _is_pattern(line: str) -> bool:
     try:
-        GitIgnoreSpec.from_lines([line])
+        _spec_of([line])
     except ValueError:
         return False
     return True
@@ -111,7 +118,7 @@ def _compile(patterns: Sequence[str]) -> GitIgnoreSpec:
     for pattern in patterns:
         if not _is_pattern(pattern):
             raise ConfigError(f"{pattern!r} is no pattern; write it as in a .gitignore file: 'tests/', '*_old.py'")
-    return GitIgnoreSpec.from_lines(patterns)
+    return _spec_of(patterns)
 
 
 def _relative(path: str, base: str, *, is_directory: bool) -> str:

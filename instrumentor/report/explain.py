@@ -17,7 +17,7 @@ from instrumentor.report.terminal import encoding_of, escape_unprintable, line_w
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from instrumentor.decide import Decision
+    from instrumentor.decision import Decision
 
 _VERDICT_STYLES = {"wrap": "bold green", "merged": "yellow", "not wrapped": "dim"}
 _CONFIDENCE_STYLES = {"certain": "", "likely": "yellow", "possible": "red"}

@@ -12,7 +12,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import JsonLexer, PythonLexer
 
 from instrumentor import __version__
-from instrumentor.notebooks.notebook import is_notebook
+from instrumentor.notebooks.cells import is_notebook
 from instrumentor.report.side_by_side import rows_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from instrumentor.errors import ReportError
 from instrumentor.paths import files
-from instrumentor.report.record import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,6 +57,8 @@ def write_reports(records: Records, paths: Sequence[str], *, format_: str = "tex
         ReportError: a file's name does not say its kind.
         UnwritableOutputError: a file cannot be written.
     """
+    from instrumentor.report.record import summarize
+
     summary = summarize(records())
     for path in paths:
         render = kind_of(path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from instrumentor import __version__, emit
-from instrumentor.notebooks.notebook import is_notebook
+from instrumentor.notebooks.cells import is_notebook, place_in_cells
 from instrumentor.report.diff import source_encoding, unified_diff
 from instrumentor.settings import Confidence  # noqa: TC001 - msgspec resolves the fields' types
 from instrumentor.source.source_text import decode
@@ -21,8 +21,8 @@ from instrumentor.source.undo import read_source_comment
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from instrumentor.decide import Decision
-    from instrumentor.engine.work import Outcome, Task
+    from instrumentor.decision import Decision
+    from instrumentor.engine.outcome import Outcome, Task
 
 VERSION = 1
 
@@ -247,14 +247,6 @@ def _record_site(decision: Decision, cells: tuple[tuple[int, int], ...]) -> Site
         read_at=decision.read_at,
         identity=decision.identity,
     )
-
-
-def place_in_cells(line: int, cells: tuple[tuple[int, int], ...]) -> tuple[int | None, int]:
-    """The cell and the line in it for a line of a notebook's code; no cell and the line itself for a script."""
-    for start, number in reversed(cells):
-        if start <= line:
-            return number, line - start + 1
-    return None, line
 
 
 def _record_additions(task: Task, outcome: Outcome, sites: tuple[Site, ...]) -> tuple[Addition, ...]:

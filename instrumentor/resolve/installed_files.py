@@ -7,9 +7,6 @@ folders, `.pth` files (their paths only: their `import` lines are code), and the
 from __future__ import annotations
 
 import ast
-import os
-import site
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -186,41 +183,3 @@ def _listed(folder: Path, ending: str) -> list[Path]:
         return sorted(entry for entry in folder.iterdir() if entry.name.endswith(ending))
     except OSError:
         return []
-
-
-# ---- where packages lie ----
-
-
-def package_folders(chosen: Sequence[Path], project: Path | None) -> list[Path]:
-    """The folders in which packages are looked up.
-
-    Args:
-        chosen: what the user names: such folders, or environments that have them; they come alone.
-        project: the project's root folder, whose own `.venv` or `venv` counts.
-
-    Returns:
-        The chosen ones; else those of the active environment, of the project's, and of this interpreter, in this
-        order, of which those that exist.
-    """
-    if chosen:
-        return [folder for path in chosen for folder in (environment_folders(path) or [path])]
-    environments = [os.environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
-    if project is not None:
-        environments += [str(project / name) for name in (".venv", "venv")]
-    found: dict[Path, None] = {}
-    for environment in environments:
-        found.update(dict.fromkeys(environment_folders(Path(environment))))
-    own = [Path(path) for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    own += [Path(path) for path in site.getsitepackages()]
-    found.update(dict.fromkeys(path for path in own if path.is_dir()))
-    return list(found)
-
-
-def environment_folders(environment: Path) -> list[Path]:
-    """The `site-packages` of a virtual or conda environment; empty where the folder is none."""
-    patterns = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
-    try:
-        found = [path.resolve() for pattern in patterns for path in sorted(environment.glob(pattern))]
-    except OSError:
-        return []
-    return list(dict.fromkeys(path for path in found if path.is_dir()))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import site
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from instrumentor.resolve.facts_cache import FactsCache
-from instrumentor.resolve.installed_files import InstalledFiles, package_folders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,21 +55,6 @@ class PackageSearch:
         return self._by_directory[directory]
 
 
-class Libraries:
-    """The installed packages of many scripts; what was read for one is there for the next."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[tuple[str, ...], str | None], InstalledFiles] = {}
-
-    def at(self, folders: tuple[str, ...], cache: str | None) -> InstalledFiles:
-        """The packages in some folders; `cache` is the folder in which what is read is kept between runs."""
-        key = (folders, cache)
-        if key not in self._found:
-            facts = None if cache is None else FactsCache(Path(cache))
-            self._found[key] = InstalledFiles([Path(folder) for folder in folders], facts)
-        return self._found[key]
-
-
 def project_root(directory: Path) -> Path | None:
     """The nearest folder at or above one that looks like a project's root; None without any."""
     for each in (directory, *directory.parents):
@@ -95,3 +79,38 @@ def import_roots(directory: Path) -> tuple[str, ...]:
         roots += [project, project / "src"]
     found = dict.fromkeys(os.path.relpath(root, directory).replace(os.sep, "/") for root in roots if root.is_dir())
     return tuple("" if root == "." else root for root in found)
+
+
+def package_folders(chosen: Sequence[Path], project: Path | None) -> list[Path]:
+    """The folders in which packages are looked up.
+
+    Args:
+        chosen: what the user names: such folders, or environments that have them; they come alone.
+        project: the project's root folder, whose own `.venv` or `venv` counts.
+
+    Returns:
+        The chosen ones; else those of the active environment, of the project's, and of this interpreter, in this
+        order, of which those that exist.
+    """
+    if chosen:
+        return [folder for path in chosen for folder in (environment_folders(path) or [path])]
+    environments = [os.environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
+    if project is not None:
+        environments += [str(project / name) for name in (".venv", "venv")]
+    found: dict[Path, None] = {}
+    for environment in environments:
+        found.update(dict.fromkeys(environment_folders(Path(environment))))
+    own = [Path(path) for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    own += [Path(path) for path in site.getsitepackages()]
+    found.update(dict.fromkeys(path for path in own if path.is_dir()))
+    return list(found)
+
+
+def environment_folders(environment: Path) -> list[Path]:
+    """The `site-packages` of a virtual or conda environment; empty where the folder is none."""
+    patterns = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
+    try:
+        found = [path.resolve() for pattern in patterns for path in sorted(environment.glob(pattern))]
+    except OSError:
+        return []
+    return list(dict.fromkeys(path for path in found if path.is_dir()))

@@ -11,7 +11,7 @@ from instrumentor.settings import Settings
 from tests.instrumentor.program_tracer import Event, Recording, TracedProgram
 
 if TYPE_CHECKING:
-    from instrumentor.decide import Decision
+    from instrumentor.decision import Decision
 
 Place = tuple[int, str]
 # One round of the loops around two bindings, in one call of the function around them.

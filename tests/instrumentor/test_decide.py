@@ -12,7 +12,7 @@ from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
-    from instrumentor.decide import Decision
+    from instrumentor.decision import Decision
 
 HEAD = """\
 import copy

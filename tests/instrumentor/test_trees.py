@@ -19,7 +19,7 @@ from instrumentor.cli import app
 from instrumentor.engine import work
 
 if TYPE_CHECKING:
-    from instrumentor.engine.work import Task
+    from instrumentor.engine.outcome import Task
 
 NET = (
     b"import torch.nn as nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"

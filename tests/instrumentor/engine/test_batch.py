@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from instrumentor.engine import batch, work
+from instrumentor.engine import batch, work, workers
 from instrumentor.engine.batch import BatchRunner
-from instrumentor.engine.executors import Engine, find_engine, make_local_executor
-from instrumentor.engine.work import FileState, Outcome, Task, process_batch
+from instrumentor.engine.executors import Engine, find_engine
+from instrumentor.engine.local_executor import make_local_executor
+from instrumentor.engine.outcome import FileState, Outcome, Task
+from instrumentor.engine.work import process_batch
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -171,11 +173,11 @@ class TestLocalEngine:
             return ThreadPoolExecutor(jobs)
 
         local = Engine("local", make, 32, is_local=True)
-        monkeypatch.setattr(batch, "_ALONE_S", 3600.0)
+        monkeypatch.setattr(workers, "_ALONE_S", 3600.0)
         with BatchRunner(local, jobs=2) as runner:
             assert statuses(runner.run(tasks, unknown)) == expected(tasks)
         assert not started
-        monkeypatch.setattr(batch, "_ALONE_S", 0.0)
+        monkeypatch.setattr(workers, "_ALONE_S", 0.0)
         with BatchRunner(local, jobs=2) as runner:
             assert statuses(runner.run(tasks, unknown)) == expected(tasks)
         assert started == [2]

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from instrumentor.engine import executors
 from instrumentor.engine.batch import BatchRunner
 from instrumentor.engine.executors import REMOTE_BATCH, Engine, find_engine
-from instrumentor.engine.work import Task
+from instrumentor.engine.outcome import Task
 from instrumentor.errors import EngineError
 from instrumentor.settings import Settings
 
@@ -53,7 +52,7 @@ def test_packages_offer_engines_as_entry_points(monkeypatch: pytest.MonkeyPatch)
         def load(self) -> Any:
             raise ModuleNotFoundError("No module named 'ray'", name="ray")
 
-    monkeypatch.setattr(executors, "entry_points", lambda group: [Point(), Missing()])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point(), Missing()])
     engine = find_engine("threads")
     assert (engine.is_local, engine.batch >= 64) == (False, True)
     with engine.make(1) as executor:

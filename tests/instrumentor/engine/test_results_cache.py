@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from instrumentor.engine import results_cache
+from instrumentor.engine.outcome import Task
 from instrumentor.engine.results_cache import ResultsCache
-from instrumentor.engine.work import Task, process
+from instrumentor.engine.work import process
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import nbformat
 import pytest
 
 from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError, SourceSyntaxError
-from instrumentor.notebooks.notebook import instrument_notebook, revert_notebook
+from instrumentor.notebooks.notebook import instrument_notebook
+from instrumentor.notebooks.undo import revert_notebook
 from instrumentor.settings import Settings
 
 MODEL_LINE = 'net = Proxy.Proxy(net, recurse=True, name="net", logdir="proxy_trace", log_level=Proxy.INFO)'

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from instrumentor.engine.work import Task, process
+from instrumentor.engine.outcome import Task
+from instrumentor.engine.work import process
 from instrumentor.report.record import record_file
 from instrumentor.settings import Settings
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from instrumentor.decide import Decision
+from instrumentor.decision import Decision
 from instrumentor.report.explain import describe_object, may_pass_for_model, render_decisions
 
 WRAP = Decision(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from instrumentor.resolve.facts_cache import FactsCache
-from instrumentor.resolve.installed_files import InstalledFiles, environment_folders, package_folders
+from instrumentor.resolve.installed_files import InstalledFiles
 from instrumentor.resolve.knowledge import Knowledge
+from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.search_path import Libraries, PackageSearch, import_roots
+from instrumentor.resolve.search_path import PackageSearch, environment_folders, import_roots, package_folders
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

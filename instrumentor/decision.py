@@ -1,15 +1,11 @@
-"""The decisions about one script, as values."""
+"""What was decided about one place in a script, as a plain value: what reports show and caches keep."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal
 
 from instrumentor.settings import Confidence  # noqa: TC001 - the cache of results resolves the fields' types
-
-if TYPE_CHECKING:
-    from instrumentor.analysis.placement import Placement
-    from instrumentor.analysis.values import SiteKey
 
 DecisionKind = Literal["wrap", "merged", "not wrapped"]
 Relation = Literal["same", "wrapper", "unwrap"]
@@ -59,30 +55,3 @@ class Decision:
     read_at: str = ""
     confidence: Confidence = "certain"
     identity: str | None = None
-
-
-class Wrap(NamedTuple):
-    """One proxy to be written.
-
-    Attributes:
-        placement: where.
-        name: what the object is called in the trace.
-    """
-
-    placement: Placement
-    name: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All that was decided about one script.
-
-    Attributes:
-        decisions: what is told to the user.
-        wraps: what is written.
-        wrapped: the sites whose objects these proxies get.
-    """
-
-    decisions: tuple[Decision, ...]
-    wraps: tuple[Wrap, ...]
-    wrapped: frozenset[SiteKey] = frozenset()

@@ -1,0 +1,24 @@
+"""The engine of this machine: a pool of processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+
+
+def make_local_executor(jobs: int) -> ProcessPoolExecutor:
+    """A pool of processes of this machine."""
+    # Forking costs nothing but is safe only while there is one thread; a fork server starts from a clean process.
+    method = "spawn"
+    if sys.platform == "linux":
+        method = "fork" if threading.active_count() == 1 else "forkserver"
+    context = multiprocessing.get_context(method)
+    return ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
+
+
+def _ignore_interrupts() -> None:
+    # Ctrl-C goes to all processes of a terminal; this one's parent decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

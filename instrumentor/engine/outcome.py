@@ -1,0 +1,131 @@
+"""A script to process, and what processing it gave: plain values that cross to other processes and machines."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from typing import Literal
+
+from instrumentor.decision import Decision  # noqa: TC001 - the cache resolves the fields' types
+from instrumentor.resolve.search_path import Packages
+from instrumentor.settings import Settings  # noqa: TC001 - as above
+
+Goal = Literal["instrument", "explain", "revert"]
+Status = Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One script to process.
+
+    Attributes:
+        path: where it lies, absolute.
+        shown: its path as the user would type it, for messages.
+        name: what its source comment is to record.
+        settings: what the user asked for.
+        goal: "instrument"; "explain" for decisions about the original where it is instrumented already; "revert".
+        root: the directory it was found in; None where it was given by name.
+        packages: where the packages that it imports are installed.
+        modules_cache: the folder in which what is read of them is kept; None to keep nothing.
+    """
+
+    path: str
+    shown: str
+    name: str
+    settings: Settings
+    goal: Goal = "instrument"
+    root: str | None = None
+    packages: Packages = field(default_factory=Packages)
+    modules_cache: str | None = None
+
+    @property
+    def was_found(self) -> bool:
+        """Whether it was found in a directory, not given by name.
+
+        Then it is not parsed where its bytes show that it can hold no site, and what was never instrumented is no
+        mistake in a revert.
+        """
+        return self.root is not None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a script could not be processed.
+
+    Attributes:
+        text: the line to print, with path, line and column where they are known.
+        message: the same without them.
+        line: from 1.
+        column: from 1.
+        trace: the traceback, for a mistake of this tool's own.
+    """
+
+    text: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    trace: str | None = None
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file as it was when it was read.
+
+    Attributes:
+        path: where it lies.
+        digest: of its content; None where there was no such file.
+        modified_ns: its time of modification; -1 if it may change once more without another time showing it.
+        size: in bytes.
+    """
+
+    path: str
+    digest: bytes | None
+    modified_ns: int = -1
+    size: int = -1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What processing one script gave.
+
+    Attributes:
+        status: what became of it.
+        source: the script as it was read.
+        result_digest: of the bytes to write; empty where there are none.
+        lines: how many lines it has.
+        decisions: every site with its verdict and reason.
+        original: the script's bytes, where it changes.
+        result: the bytes to write, where it changes.
+        recorded_source: for a revert, what the source comment calls the original.
+        cells: for a notebook, the first line of each of its code cells in the numbering of `decisions`, with the
+            cell's number from 1.
+        failure: what went wrong.
+        dependencies: the other files that were looked at.
+    """
+
+    status: Status
+    source: FileState
+    result_digest: bytes = b""
+    lines: int = 0
+    decisions: tuple[Decision, ...] = ()
+    original: bytes | None = None
+    result: bytes | None = None
+    recorded_source: str = ""
+    cells: tuple[tuple[int, int], ...] = ()
+    failure: Failure | None = None
+    dependencies: tuple[FileState, ...] = ()
+
+
+def digest_of(content: bytes) -> bytes:
+    """The digest by which contents are compared."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def stat_file(path: str) -> tuple[int, int] | None:
+    """The time of modification in ns, and the size in bytes; None where there is no file."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - the million of them count
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size

@@ -1,0 +1,93 @@
+"""Instrumented notebooks back to the original, by the source comment alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING
+
+from instrumentor import emit
+from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
+from instrumentor.notebooks.json_source import find_code_cells
+from instrumentor.source.undo import Undone
+
+if TYPE_CHECKING:
+    from instrumentor.notebooks.json_source import CellSource, Literal
+
+_SPANS = re.compile(r"json:(?P<spans>(?:\d+-\d+,)*)(?P<last>\d+)")
+
+
+def revert_notebook(source: bytes, *, source_name: str) -> Undone:
+    """Give back the bytes that `instrument_notebook` was called with.
+
+    Raises:
+        NotInstrumentedError: it carries no source comment.
+        EditedSinceError: it was edited, or saved anew, since it was instrumented.
+    """
+    text = decode_notebook(source, source_name)
+    comment = source_comment(read_cells(text, source_name))
+    if comment is None:
+        raise NotInstrumentedError(
+            "not instrumented, so there is nothing to revert: no code cell ends with a"
+            " `# instrument: format=1` comment; name a file that `instrument` wrote",
+            path=source_name,
+        )
+    found, literal = comment
+    spans = _SPANS.fullmatch(found["added"])
+    undone = ""
+    if spans is not None:
+        before = [tuple(map(int, each.split("-"))) for each in spans["spans"].split(",") if each]
+        undone, last = text, int(spans["last"])
+        # A string of its own starts at the comma before it; else the comment shares the closing quote.
+        end = literal.end if text[last : last + 1] == "," else literal.end - 1
+        for start, stop in reversed([*before, (last, end)]):
+            undone = undone[:start] + undone[stop:]
+    original = undone.encode("utf-8", "surrogatepass")
+    if hashlib.sha256(original).hexdigest() != found["sha256"]:
+        raise EditedSinceError(
+            "edited or saved since it was instrumented, so the original cannot be told from the edits; take the"
+            f" original ({json.loads(found['source'])}) and instrument it again, or take the added lines and the last"
+            " comment out by hand",
+            path=source_name,
+        )
+    return Undone(original, json.loads(found["source"]))
+
+
+def decode_notebook(source: bytes, source_name: str) -> str:
+    """The text of a notebook.
+
+    Raises:
+        NotebookError: it is not UTF-8.
+    """
+    try:
+        return source.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotebookError(
+            f"byte {error.start} is not UTF-8, as notebooks have to be; save it anew", path=source_name
+        ) from None
+
+
+def read_cells(text: str, source_name: str) -> list[CellSource]:
+    """The code cells of a notebook's text.
+
+    Raises:
+        NotebookError: it is no notebook of format 4, or no notebook of Python.
+    """
+    try:
+        return find_code_cells(text)
+    except (ValueError, RecursionError) as error:
+        raise NotebookError(
+            f"no notebook that can be read ({error}); open and save it in Jupyter", path=source_name
+        ) from None
+
+
+def source_comment(cells: list[CellSource]) -> tuple[re.Match[str], Literal] | None:
+    """The source comment at the end of a code cell, and the string that it stands in."""
+    for cell in reversed(cells):
+        if cell.literals:
+            last = cell.literals[-1]
+            found = emit.SOURCE_COMMENT.fullmatch(last.value.rpartition("\n")[2])
+            if found is not None and found["added"].startswith("json:"):
+                return found, last
+    return None

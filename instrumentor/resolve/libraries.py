@@ -1,0 +1,23 @@
+"""What was read of installed packages, shared by many scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from instrumentor.resolve.facts_cache import FactsCache
+from instrumentor.resolve.installed_files import InstalledFiles
+
+
+class Libraries:
+    """The installed packages of many scripts; what was read for one is there for the next."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[tuple[str, ...], str | None], InstalledFiles] = {}
+
+    def at(self, folders: tuple[str, ...], cache: str | None) -> InstalledFiles:
+        """The packages in some folders; `cache` is the folder in which what is read is kept between runs."""
+        key = (folders, cache)
+        if key not in self._found:
+            facts = None if cache is None else FactsCache(Path(cache))
+            self._found[key] = InstalledFiles([Path(folder) for folder in folders], facts)
+        return self._found[key]
