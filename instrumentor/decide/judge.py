@@ -77,7 +77,8 @@ class Judge:
 
     def _find_verdict(self, site: Site) -> Verdict:
         placement = self.index.placement(site)
-        found = self._not_a_root(site, placement) or self._covered_elsewhere(site, placement)
+        found = self._no_model(site, placement) or self._wrapped_when_made(site, placement)
+        found = found or self._absorbed(site, placement) or self._covered_elsewhere(site, placement)
         if found is not None:
             return found
         placement = self._final_placement(site, placement)
@@ -86,7 +87,7 @@ class Judge:
         refused = self._deselected(site, placement) or self._unsure(site, placement)
         return refused or Verdict(Fate.WRAP, *self._why(site), placement)
 
-    def _not_a_root(self, site: Site, placement: Placement | None) -> Verdict | None:
+    def _no_model(self, site: Site, placement: Placement | None) -> Verdict | None:
         nature = self.index.nature(site)
         if nature is Nature.NOT_MODULE:
             return _not_wrapped("not-module", "no module as far as its class and its use can tell", placement)
@@ -105,7 +106,14 @@ class Judge:
             )
         if nature is Nature.NO_PARAMS:
             return _not_wrapped("no-params", "a module without parameters: no state to watch", placement)
-        return self._absorbed(site, placement)
+        return None
+
+    def _wrapped_when_made(self, site: Site, placement: Placement | None) -> Verdict | None:
+        """For what a function gives that keeps hold of it: its proxy is there, whatever becomes of it here."""
+        inside = tuple(key for key in sorted(site.origins) if key in self._wrapped_inside)
+        if not inside:
+            return None
+        return Verdict(Fate.ALIAS, "merged", "made and wrapped in the function called", placement, inside)
 
     def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
         for event in self.index.certain_absorptions(site):
@@ -123,11 +131,6 @@ class Judge:
             modules = self.index.modules_fetched(site)
             keys = tuple(sorted(base.site for atom in modules if isinstance(base := root(atom), Made)))
             return Verdict(Fate.ALIAS, "merged", "the object it was given, or a wrapper of it", placement, keys)
-        own_origins = [key for key in sorted(site.origins) if key in self._wrapped_inside]
-        if own_origins:
-            return Verdict(
-                Fate.ALIAS, "merged", "made and wrapped in the function called", placement, tuple(own_origins)
-            )
         if site.key in self._wrapped_inside or not self.index.is_handed_out(site):
             return None
         callers = tuple(caller.key for caller in self.index.callers(site))

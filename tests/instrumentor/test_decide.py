@@ -360,3 +360,27 @@ def test_what_is_one_object_whichever_branch_made_it_has_one_identity() -> None:
     assert identities["n"] == identities["k"]
     (n,) = (each for each in told if each.target == "n")
     assert (n.wrapped_at, n.alternatives, n.confidence) == (FIRST + 2, (FIRST + 4,), "certain")
+
+
+def test_an_object_that_a_function_keeps_has_its_proxy_there_whatever_becomes_of_it() -> None:
+    body = """\
+        import functools
+        @functools.cache
+        def shared():
+            return Net()
+        for each in range(2):
+            model = Net(shared())
+        """
+    assert wraps(body) == [(4, "return"), (6, "model")]
+
+
+def test_what_an_exception_may_keep_from_becoming_a_part_has_its_own_proxy() -> None:
+    body = """\
+        try:
+            inner = Net()
+            check()
+            model = Net(inner)
+        except ValueError:
+            model = inner
+        """
+    assert wraps(body) == [(2, "inner"), (4, "model")]

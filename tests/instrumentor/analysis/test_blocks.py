@@ -21,6 +21,19 @@ from instrumentor.resolve.units import SCRIPT, index_unit
         pytest.param("first()\nwith c:\n    later()", True, id="in a with block"),
         pytest.param("first()\ntry:\n    later()\nexcept E:\n    pass", False, id="in a try block"),
         pytest.param("try:\n    first()\nfinally:\n    later()", True, id="in the final block"),
+        pytest.param("try:\n    first()\n    later()\nexcept E:\n    pass", True, id="next where exceptions end"),
+        pytest.param(
+            "try:\n    first()\n    x = y\n    later()\nexcept E:\n    pass", True, id="behind what cannot raise"
+        ),
+        pytest.param(
+            "try:\n    first()\n    other()\n    later()\nexcept E:\n    pass", False, id="behind what may raise"
+        ),
+        pytest.param(
+            "try:\n    with c:\n        first()\n        other()\n    later()\nexcept E:\n    pass",
+            False,
+            id="behind the rest of a block",
+        ),
+        pytest.param("try:\n    first()\nexcept E:\n    pass\nlater()", True, id="behind the handlers"),
         pytest.param("first()\nx = later() if c else 1", False, id="in an operand"),
         pytest.param("x = first() if c else 1\nlater()", True, id="behind the expression"),
         pytest.param("first()\nx = c and later()", False, id="behind a condition"),
