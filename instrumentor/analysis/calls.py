@@ -135,8 +135,7 @@ class Calls:
         made = self.effects.make_unknown(node, arguments, NOTHING if isinstance(base, Parameter) else value(atom))
         for result in made:
             if isinstance(result, Made):
-                site = self.facts.sites[result.site]
-                site.callee = join((site.callee, value(base)))
+                self.facts.grow_site(self.facts.site_of(result), callee=value(base))
         return made
 
     # ---- methods ----
@@ -188,7 +187,7 @@ class Calls:
         cls = self.scope.class_of(atom.key)
         if cls is None:
             return OPAQUE
-        methods = [hierarchy.method(each, name) for each in (cls, *hierarchy.descendants(cls))]
+        methods = [hierarchy.method(each, name) for each in (cls, *self.scope.descendants(cls))]
         found = list(dict.fromkeys(method for method in methods if method is not None))
         stored = known(self.members.instance_attribute(atom, name)) - {Method(atom, name)}
         if found or stored:
@@ -253,7 +252,7 @@ class Calls:
     def _note_conditions(self, box: Box, node: ast.expr, held: Value) -> None:
         event = self.scope.event(node)
         for atom in held:
-            self.facts.stored_when.setdefault((box.site, strip(atom)), set()).add(event.conditions)
+            self.facts.note_conditions(box.site, strip(atom), event.conditions)
 
     def _bind_stored(self, node: ast.expr, held: Value) -> None:
         written = written_arguments(node)

@@ -11,42 +11,43 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.environment import Environment, Number, Path
     from instrumentor.analysis.facts import Facts
-    from instrumentor.resolve.units import Function
 
 
-def note_overwritten(facts: Facts, function: Function | None, env: Environment, path: Path, held: Value) -> None:
+def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, held: Value) -> None:
     """Note the objects that nothing in `env` is sure to hold once `path` holds another value."""
     old = env.get(path)
-    own = _own_objects(facts, function, old) if old else frozenset()
+    own = _own_objects(facts, scope, old) if old else frozenset()
     if not own:
         return
     new = facts.reach(held)
     is_handed_on = frozenset(strip(atom) for atom in new) <= frozenset(strip(atom) for atom in facts.reach(old or held))
     if new and is_handed_on:
         return
-    given = frozenset(atom for each in new if isinstance(each, Made) for atom in facts.sites[each.site].arguments)
+    given = frozenset(
+        atom for each in new if isinstance(each, Made) for atom in facts.arguments_of(facts.site_of(each))
+    )
     number = env.numbers.get(path)
-    for atom in own - given:
-        if not any(_is_sure(env, other, atom, number) for other in env.paths() if other != path):
-            facts.dropped.add(atom)
+    facts.note_dropped(
+        atom
+        for atom in own - given
+        if not any(_is_sure(env, other, atom, number) for other in env.paths() if other != path)
+    )
 
 
-def note_left_behind(
-    facts: Facts, function: Function, env: Environment, returned: Value, numbers: Iterable[Number]
-) -> None:
+def note_left_behind(facts: Facts, scope: str, env: Environment, returned: Value, numbers: Iterable[Number]) -> None:
     """Note the objects that something in `env` holds and that are not sure to be among those returned."""
     known = [number for number in numbers if number is not None]
     given = frozenset(strip(atom) for atom in facts.reach(returned))
     for path in env.paths():
-        own = _own_objects(facts, function, env.get(path) or frozenset())
+        own = _own_objects(facts, scope, env.get(path) or frozenset())
         if own and env.numbers.get(path) not in known and not given <= own:
-            facts.dropped.update(own)
-        facts.dropped.update(own - given)
+            facts.note_dropped(own)
+        facts.note_dropped(own - given)
 
 
-def _own_objects(facts: Facts, function: Function | None, held: Value) -> frozenset[Made]:
+def _own_objects(facts: Facts, scope: str, held: Value) -> frozenset[Made]:
     found = (strip(atom) for atom in held)
-    return frozenset(atom for atom in found if isinstance(atom, Made) and facts.sites[atom.site].function is function)
+    return frozenset(atom for atom in found if isinstance(atom, Made) and facts.site_of(atom).scope == scope)
 
 
 def _is_sure(env: Environment, path: Path, atom: Made, number: Number) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.facts import Event, Site
     from instrumentor.analysis.scope import Scope
+    from instrumentor.analysis.tables import Table
 
 
 class Effects:
@@ -45,10 +46,7 @@ class Effects:
     def make(self, node: ast.expr, nature: Nature, label: str, arguments: Arguments) -> Value:
         """A new object, made by the call `node`."""
         site = self.scope.site(node, nature, label)
-        reached = join((site.arguments, self.facts.reach(arguments.all())))
-        if reached != site.arguments:
-            site.arguments = reached
-            self.facts.version += 1
+        self.facts.grow_site(site, arguments=self.facts.reach(arguments.all()))
         return value(Made(site.key))
 
     def make_unknown(
@@ -68,12 +66,12 @@ class Effects:
         made = self.make(node, Nature.UNKNOWN, text, arguments)
         if receiver:
             site = self.scope.site(node, Nature.UNKNOWN, text)
-            site.arguments = join((site.arguments, self.facts.reach(receiver)))
+            self.facts.grow_site(site, arguments=self.facts.reach(receiver))
         return made
 
     def capture(self, held: Value) -> None:
         """Objects are known from now on to code that cannot be seen here."""
-        self.facts.add(self.facts.captured, (root(atom) for atom in self.facts.reach(held)))
+        self.facts.captured.add(root(atom) for atom in self.facts.reach(held))
 
     def escape(self, held: Value) -> None:
         """Functions, objects and containers handed to code that cannot be seen may be called and changed there."""
@@ -81,7 +79,7 @@ class Effects:
         for atom in reached:
             if isinstance(atom, FunctionRef):
                 self.scope.let_others_run()
-                self.facts.add(self.facts.escaped, [atom.key])
+                self.facts.escaped.add(atom.key)
                 self._call_unseen(atom.key)
             elif isinstance(atom, (Instance, Method)):
                 self._open_methods(atom)
@@ -90,7 +88,7 @@ class Effects:
                 self.scope.scatter(atom.site)
 
     def _call_unseen(self, key: str) -> None:
-        self.facts.add(self.facts.called_unseen, [key])
+        self.facts.called_unseen.add([key])
         function = self.scope.function_at(key)
         if function is not None:
             self.scope.demand(function)
@@ -102,7 +100,7 @@ class Effects:
             return
         self.scope.env.forget_objects()
         self.scope.let_others_run()
-        for above in (*self.scope.hierarchy.ancestors(cls), *self.scope.hierarchy.descendants(cls)):
+        for above in (*self.scope.hierarchy.ancestors(cls), *self.scope.descendants(cls)):
             for method in above.methods.values():
                 self._call_unseen(method.key)
 
@@ -111,7 +109,7 @@ class Effects:
         for held in given:
             self.note(self.facts.absorbed, held, self.scope.event(node, text))
 
-    def note(self, table: dict[Atom, dict[int, Event]], held: Value, event: Event) -> None:
+    def note(self, table: Table[Atom, dict[int, Event]], held: Value, event: Event) -> None:
         """Remember that something happens to the objects in a value."""
         sure = self._sure_objects(held, event.node)
         self.facts.note_event(table, sure, event)
@@ -139,8 +137,8 @@ class Effects:
 
     def _is_held_alone(self, atom: Atom, objects: Value, node: ast.AST) -> bool:
         """Whether an object that several branches may have made is held by nothing but the value of `objects`."""
-        site = self.facts.sites.get(atom.site) if isinstance(atom, Made) else None
-        if site is None or site.function is not self.scope.function or atom in self.facts.dropped:
+        site = self.facts.sites.peek(atom.site) if isinstance(atom, Made) else None
+        if site is None or site.scope != self.scope.key or self.facts.is_dropped(site):
             return False
         values = [frozenset(strip(each) for each in held if is_object(each)) for held in self.scope.env.values()]
         holders = [held for held in values if atom in held]
@@ -156,7 +154,7 @@ class Effects:
 
     def _is_always_put(self, box: Box, atom: Atom) -> bool:
         """Whether an object was put into a container whenever it was made."""
-        site = self.facts.sites.get(atom.site) if isinstance(atom, Made) else None
+        site = self.facts.sites.peek(atom.site) if isinstance(atom, Made) else None
         if site is None:
             return True
         stored = self.facts.stored_when.get((box.site, atom))

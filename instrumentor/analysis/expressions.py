@@ -347,7 +347,7 @@ class Evaluator:
     def _note_yield(self, held: Value) -> None:
         function = self.scope.function
         if function is not None:
-            self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(held)))
+            self.facts.captured.add(strip(atom) for atom in self.facts.reach(held))
             self.facts.grow(self.facts.yields, function.key, held)
 
     def _constant(self, _node: ast.Constant) -> Value:

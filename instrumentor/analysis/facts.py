@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from instrumentor.analysis.tables import Marks, Readers, Table, Visits
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,
@@ -29,12 +31,12 @@ from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.blocks import Conditions
     from instrumentor.analysis.environment import Number
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.units import Class, Function, Unit
 
 
 K = TypeVar("K")
@@ -43,7 +45,7 @@ ANY_KEY = "*"
 
 @dataclass
 class Site:
-    """A place where an object comes into being.
+    """A place where an object comes into being; what is known of it grows by `Facts.grow_site`.
 
     Attributes:
         key: where.
@@ -72,6 +74,11 @@ class Site:
     callee: Value = NOTHING
     is_copy: bool = False
     is_read: bool = False
+
+    @property
+    def scope(self) -> str:
+        """The key of the scope it stands in."""
+        return scope_key(self.unit, self.function)
 
 
 @dataclass(frozen=True)
@@ -116,10 +123,19 @@ class Event:
     is_sure: bool = True
 
 
+def scope_key(unit: Unit, function: Function | None) -> str:
+    """What a function, or for None the top of a file, is called as a scope."""
+    return unit.name if function is None else function.key
+
+
 class Facts:
-    """The tables. `version` changes whenever one of them grows.
+    """The tables.
+
+    What a visit of a scope reads of those that are a `Table` or `Marks` is what it depends on: whenever an entry
+    changes, the scopes that read it are due for another visit. The others are only written during visits.
 
     Attributes:
+        visits: which scopes are due.
         sites: the places where objects come into being.
         bindings: every store, by the target's node and text.
         attributes: what an object's attribute of a name was ever given.
@@ -135,7 +151,7 @@ class Facts:
         passed: what callers pass for parameters, defaults included.
         evidence: how objects are used.
         captured: the objects that something besides the value returned keeps hold of.
-        dropped: the objects that the function that makes them does not always return; found anew in every round.
+        dropped: the objects that the scope that makes them does not always return, by scope; found anew in each visit.
         proxied: the objects that the script itself puts under a proxy.
         hidden: the objects in plain containers that modules keep, which are no submodules of theirs.
         absorbed: where objects become part of modules.
@@ -144,52 +160,67 @@ class Facts:
         escaped: the functions that unseen code gets as values.
         called_unseen: the functions whose parameters may be given more than `passed` says.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
+        descendants: the classes below those that were asked for, in the files read so far.
     """
 
     def __init__(self) -> None:
-        self.version = 0
-        self._reached: dict[Value, Value] = {}
-        self.sites: dict[SiteKey, Site] = {}
+        self.visits = visits = Visits()
+        self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
+        self.sites: Table[SiteKey, Site] = Table(visits)
+        self._arguments: Readers[SiteKey] = Readers(visits)
         self.bindings: dict[tuple[int, str], Binding] = {}
-        self.attributes: dict[tuple[Atom, str], Value] = {}
-        self.contents: dict[SiteKey, dict[str, Value]] = {}
-        self.scattered: set[SiteKey] = set()
-        self.stored_when: dict[tuple[SiteKey, Atom], set[Conditions]] = {}
-        self.bound_arguments: dict[SiteKey, Arguments] = {}
-        self.scopes: dict[tuple[str, str], Value] = {}
-        self.shared: dict[str, set[str]] = {}
-        self.stored_outside: dict[tuple[str, str], Value] = {}
-        self.returns: dict[str, Value] = {}
-        self.yields: dict[str, Value] = {}
-        self.passed: dict[tuple[str, str], Value] = {}
-        self.defaults: dict[tuple[str, str], Value] = {}
+        self.attributes: Table[tuple[Atom, str], Value] = Table(visits)
+        self.contents: Table[SiteKey, dict[str, Value]] = Table(visits)
+        self.scattered: Marks[SiteKey] = Marks(visits)
+        self.stored_when: Table[tuple[SiteKey, Atom], set[Conditions]] = Table(visits)
+        self.bound_arguments: Table[SiteKey, Arguments] = Table(visits)
+        self.scopes: Table[tuple[str, str], Value] = Table(visits)
+        self.shared: Table[str, set[str]] = Table(visits)
+        self.stored_outside: Table[tuple[str, str], Value] = Table(visits)
+        self.returns: Table[str, Value] = Table(visits)
+        self.yields: Table[str, Value] = Table(visits)
+        self.passed: Table[tuple[str, str], Value] = Table(visits)
+        self.defaults: Table[tuple[str, str], Value] = Table(visits)
         self.evidence: dict[Atom, set[str]] = {}
-        self.captured: set[Atom] = set()
-        self.dropped: set[Atom] = set()
+        self.captured: Marks[Atom] = Marks(visits)
+        self.dropped: dict[str, set[Atom]] = {}
         self.proxied: set[Atom] = set()
         self.hidden: set[Atom] = set()
-        self.absorbed: dict[Atom, dict[int, Event]] = {}
-        self.replaced: dict[Atom, dict[int, Event]] = {}
-        self.calls: dict[str, dict[int, Event]] = {}
+        self.absorbed: Table[Atom, dict[int, Event]] = Table(visits)
+        self.replaced: Table[Atom, dict[int, Event]] = Table(visits)
+        self.calls: Table[str, dict[int, Event]] = Table(visits)
+        self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
+        self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()
         self.escaped: set[str] = set()
-        self.called_unseen: set[str] = set()
+        self.called_unseen: Marks[str] = Marks(visits)
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.call_kinds: dict[int, set[str]] = {}
+        self.descendants: Table[Class, list[Class]] = Table(visits)
 
-    def grow(self, table: dict[K, Value], key: K, value: Value) -> None:
+    @contextmanager
+    def visiting(self, scope: str) -> Iterator[None]:
+        """Take what is read and dropped on the way as read and dropped by a scope."""
+        self.dropped[scope] = set()
+        with self.visits.of(scope):
+            yield
+            self._keep_events()
+
+    def grow(self, table: Table[K, Value], key: K, value: Value) -> None:
         """Add to what a table says `key` may hold."""
-        old = table.get(key)
+        old = table.peek(key)
         new = value if old is None else join((old, value))
         if new != old:
             table[key] = new
-            self.version += 1
 
     def put(self, site: SiteKey, key: str, value: Value) -> None:
         """Let the container made at `site` hold one thing more under `key`."""
-        before = self.version
-        self.grow(self.contents.setdefault(site, {}), key, value)
-        if self.version != before:
+        held = self.contents.kept(site, dict)
+        old = held.get(key)
+        new = value if old is None else join((old, value))
+        if new != old:
+            held[key] = new
+            self.contents.note_changed(site)
             self._reached.clear()
 
     def elements(self, site: SiteKey, key: str | None = None) -> Value:
@@ -199,57 +230,120 @@ class Facts:
             return join(held.values())
         return join([held[each] for each in (key, ANY_KEY) if each in held])
 
-    def add(self, table: set[K], items: Iterable[K]) -> None:
-        """Add to a set."""
-        before = len(table)
-        table.update(items)
-        self.version += len(table) - before
+    def grow_site(
+        self,
+        site: Site,
+        *,
+        nature: Nature = Nature.NOT_MODULE,
+        labels: Iterable[str] = (),
+        class_keys: Iterable[str] = (),
+        origins: Iterable[SiteKey] = (),
+        arguments: Value = NOTHING,
+        callee: Value = NOTHING,
+        is_copy: bool = False,
+        is_read: bool = False,
+    ) -> None:
+        """Add to what is known of a site; what it makes is the most that any visit has said."""
+        is_new = self.sites.peek(site.key) is not site
+        new_labels = [label for label in labels if label not in site.labels]
+        if is_new or nature > site.nature or new_labels or not site.class_keys.issuperset(class_keys):
+            site.nature = max(site.nature, nature)
+            site.labels += new_labels
+            site.class_keys.update(class_keys)
+            self.sites[site.key] = site
+        if is_copy and not site.is_copy:
+            site.is_copy = True
+            self.sites.note_changed(site.key)
+        given = join((site.arguments, arguments))
+        if given != site.arguments:
+            site.arguments = given
+            self._arguments.note_changed(site.key)
+        # What follows is asked for when all is found out.
+        site.origins.update(origins)
+        site.callee = join((site.callee, callee))
+        site.is_read |= is_read
+
+    def arguments_of(self, site: Site) -> Value:
+        """The objects passed in where an object is made."""
+        self._arguments.note_read(site.key)
+        return site.arguments
 
     def note_evidence(self, atoms: Value, word: str) -> None:
         """Remember that objects were used as `word` says."""
         for atom in atoms:
             key = strip(atom)
             if isinstance(key, (Made, Parameter)):
-                words = self.evidence.setdefault(key, set())
-                if word not in words:
-                    words.add(word)
-                    self.version += 1
+                self.evidence.setdefault(key, set()).add(word)
 
-    def note_event(self, table: dict[Atom, dict[int, Event]], atoms: Iterable[Atom], event: Event) -> None:
+    def note_event(self, table: Table[Atom, dict[int, Event]], atoms: Iterable[Atom], event: Event) -> None:
         """Remember that something happens to objects."""
         for atom in atoms:
             key = strip(atom)
             if isinstance(key, (Made, Parameter)):
-                events = table.setdefault(key, {})
-                if id(event.node) not in events:
-                    self.version += 1
-                events[id(event.node)] = event  # the last visit has seen all that there is to see
+                self._events[table, key, id(event.node)] = event
+
+    def _keep_events(self) -> None:
+        """Take over what the visit said last of each event: that has seen all that there is to see.
+
+        Events may become sure as more is found out, and doubtful again, but not sure once more: visits come to an end.
+        """
+        for (table, key, node), event in self._events.items():
+            events = table.kept(key, dict)
+            old = events.get(node)
+            is_doubtful = (table, key, node) in self._doubtful
+            if old is not None and old.is_sure and not event.is_sure:
+                self._doubtful.add((table, key, node))
+            events[node] = replace(event, is_sure=event.is_sure and not is_doubtful)
+            if old is None or old.is_sure != events[node].is_sure:
+                table.note_changed(key)
+        self._events.clear()
+
+    def note_conditions(self, box: SiteKey, atom: Atom, conditions: Conditions) -> None:
+        """Remember that an object is put into a container under some conditions."""
+        known = self.stored_when.kept((box, atom), set)
+        if conditions not in known:
+            known.add(conditions)
+            self.stored_when.note_changed((box, atom))
+
+    def site_of(self, made: Made) -> Site:
+        """Where an object is made; what may still become known of it is not to be asked for."""
+        site = self.sites.peek(made.site)
+        assert site is not None
+        return site
+
+    def note_dropped(self, atoms: Iterable[Atom]) -> None:
+        """Remember that the scope visited lets go of objects of its own."""
+        assert self.visits.current is not None
+        self.dropped[self.visits.current].update(atoms)
+
+    def is_dropped(self, site: Site) -> bool:
+        """Whether the scope that makes an object lets go of it, in some run at least."""
+        return Made(site.key) in self.dropped.get(site.scope, ())
 
     def note_shared(self, scope: str, name: str) -> None:
         """Remember that functions inside store to a name of a scope."""
-        self.add(self.shared.setdefault(scope, set()), [name])
+        known = self.shared.kept(scope, set)
+        if name not in known:
+            known.add(name)
+            self.shared.note_changed(scope)
 
     def note_call(self, function: str, event: Event) -> None:
         """Remember that a function is called at an expression."""
-        events = self.calls.setdefault(function, {})
+        events = self.calls.kept(function, dict)
         if id(event.node) not in events:
             events[id(event.node)] = event
-            self.version += 1
+            self.calls.note_changed(function)
 
     def bind(self, binding: Binding) -> None:
         """Remember a store; what it may store grows with each visit."""
         key = (id(binding.target), binding.text)
         old = self.bindings.get(key)
-        if old is None:
-            self.bindings[key] = binding
-            self.version += 1
-            return
-        value = join((old.value, binding.value))
-        receiver = join((old.receiver, binding.receiver))
-        if (value, receiver) != (old.value, old.receiver):
-            self.version += 1
-        # The number is that of the last visit, which has seen all that there is to see.
-        self.bindings[key] = replace(old, value=value, receiver=receiver, number=binding.number)
+        if old is not None:
+            value = join((old.value, binding.value))
+            receiver = join((old.receiver, binding.receiver))
+            # The number is that of the last visit, which has seen all that there is to see.
+            binding = replace(old, value=value, receiver=receiver, number=binding.number)
+        self.bindings[key] = binding
 
     def reach(self, value: Value) -> Value:
         """The objects in a value and in the tuples and containers it holds; containers' own atoms aside."""
@@ -258,11 +352,16 @@ class Facts:
         known = self._reached.get(value)
         if known is None:
             known = self._reached[value] = self._reach(value)
-        return known
+        found, boxes = known
+        for site in boxes:
+            self.contents.note_read(site)
+        return found
 
-    def _reach(self, value: Value) -> Value:
+    def _reach(self, value: Value) -> tuple[Value, frozenset[SiteKey]]:
+        """The objects, with the containers that they were found in."""
         found: set[Atom] = set()
         seen: set[Atom] = set()
+        boxes: set[SiteKey] = set()
         pending = list(value)
         while pending:
             atom = pending.pop()
@@ -272,11 +371,12 @@ class Facts:
             if isinstance(atom, Pack):
                 pending.extend(inner for item in atom.items for inner in item)
             elif isinstance(atom, Box):
-                for held in self.contents.get(atom.site, {}).values():
+                boxes.add(atom.site)
+                for held in (self.contents.peek(atom.site) or {}).values():
                     pending.extend(held)
             else:
                 found.add(atom)
-        return frozenset(found)
+        return frozenset(found), frozenset(boxes)
 
     def passed_for(self, parameter: Parameter) -> Value:
         """What callers pass for a parameter, their own parameters looked up likewise; containers are kept as such.

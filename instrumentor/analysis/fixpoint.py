@@ -1,10 +1,10 @@
-"""The analysis of a whole script: every scope again and again until nothing new is found."""
+"""The analysis of a whole script: its scopes again and again until nothing new is found."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.facts import Facts
+from instrumentor.analysis.facts import Facts, scope_key
 from instrumentor.analysis.statements import Pass
 from instrumentor.resolve.classes import Hierarchy
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierarchy]:
     """Find out which objects a script makes and which of its names may hold them.
 
-    The tables only grow, and towards a finite bound: the rounds end by themselves, mostly after three.
+    The tables only grow, and towards a finite bound: the rounds end by themselves, mostly after three. A scope that
+    read nothing that has changed since would find what it found before, so it is passed over.
 
     Args:
         project: the script, with what it leads to.
@@ -28,15 +29,19 @@ def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierar
     hierarchy = Hierarchy(project)
     script = project.script
     facts.demanded_functions.update((each.key, each) for each in script.function_of.values())
-    version, is_forward = -1, True
-    while facts.version != version:
-        version = facts.version
-        facts.dropped.clear()
+    is_forward, is_settled = True, False
+    while not is_settled:
+        is_settled = True
         # Callers before callees carries arguments down, the other way round carries what is returned up.
         for unit, function in _scopes(facts, script) if is_forward else reversed(list(_scopes(facts, script))):
-            if function is not None and _is_overriding(hierarchy, function):
-                facts.add(facts.called_unseen, [function.key])
-            Pass(facts, hierarchy, unit, function).run()
+            scope = scope_key(unit, function)
+            if facts.visits.is_due(scope):
+                is_settled = False
+                if function is not None and _is_overriding(hierarchy, function):
+                    facts.called_unseen.add([function.key])
+                with facts.visiting(scope):
+                    Pass(facts, hierarchy, unit, function).run()
+                _note_descendants(facts, hierarchy)
         is_forward = not is_forward
     return facts, hierarchy
 
@@ -49,6 +54,14 @@ def _scopes(facts: Facts, script: Unit) -> Iterator[tuple[Unit, Function | None]
             yield unit, None
     for function in list(facts.demanded_functions.values()):
         yield function.unit, function
+
+
+def _note_descendants(facts: Facts, hierarchy: Hierarchy) -> None:
+    """Note which classes have more below them since further files were read."""
+    for cls, known in list(facts.descendants.items()):
+        found = hierarchy.descendants(cls)
+        if found is not known and found != known:
+            facts.descendants[cls] = found
 
 
 def _is_overriding(hierarchy: Hierarchy, function: Function) -> bool:

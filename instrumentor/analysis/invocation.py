@@ -57,9 +57,7 @@ class Invocation:
             return value(Instance(cls.key))
         made = self.effects.make(node, nature, cls.node.name, arguments)
         site = self.scope.site(node, nature, cls.node.name)
-        if cls.key not in site.class_keys:
-            site.class_keys.add(cls.key)
-            self.facts.version += 1
+        self.facts.grow_site(site, class_keys=[cls.key])
         if initialiser is not None:
             self._pass(initialiser, made, node, arguments)
         else:
@@ -117,14 +115,13 @@ class Invocation:
         if origin is None or origin.function is not function:
             return None
         site = self.scope.site(node, origin.nature, function.name, path)
-        if made.site not in site.origins and made.site != site.key:
-            site.origins.add(made.site)
-            self.facts.version += 1
-        if not origin.class_keys <= site.class_keys:
-            site.class_keys |= origin.class_keys
-            self.facts.version += 1
-        site.is_copy |= origin.is_copy
-        site.arguments = join((site.arguments, self.facts.reach(arguments.all())))
+        self.facts.grow_site(
+            site,
+            class_keys=origin.class_keys,
+            origins=[made.site] if made.site != site.key else [],
+            arguments=self.facts.reach(arguments.all()),
+            is_copy=origin.is_copy,
+        )
         return value(Made(site.key))
 
     def _pass(

@@ -131,7 +131,7 @@ class LibraryCalls:
         return arguments.at(1, "val") if name == "typing.cast" else arguments.module()
 
     def _proxies(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
-        self.facts.add(self.facts.proxied, (strip(atom) for atom in arguments.module()))
+        self.facts.proxied.update(strip(atom) for atom in arguments.module())
         return arguments.module()
 
     def _identity_tuple(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
@@ -204,11 +204,11 @@ class LibraryCalls:
     def _copied_object(self, node: ast.expr, original: Value, arguments: Arguments, name: str) -> Value:
         self.effects.make(node, Nature.UNKNOWN, name, arguments)
         site = self.scope.site(node, Nature.UNKNOWN, name)
-        site.is_copy = True
+        self.facts.grow_site(site, is_copy=True)
         for atom in original:
             base = strip(atom)
             if isinstance(base, Made) and base.site in self.facts.sites:
-                site.class_keys |= self.facts.sites[base.site].class_keys
+                self.facts.grow_site(site, class_keys=self.facts.sites[base.site].class_keys)
         return value(Made(site.key))
 
     def _derives(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
@@ -247,11 +247,10 @@ class LibraryCalls:
         """`functools.partial`: the callee with what is bound."""
         callees, bound = arguments.at(0), Arguments(arguments.positional[1:], arguments.keywords, arguments.rest)
         site = self.scope.locate(node)
-        old = self.facts.bound_arguments.get(site)
+        old = self.facts.bound_arguments.peek(site)
         new = bound if old is None else old.joined(bound)
         if new != old:
             self.facts.bound_arguments[site] = new
-            self.facts.version += 1
         return frozenset(atom if _is_bound_at(atom, site) else Partial(atom, site) for atom in callees) or OPAQUE
 
     # ---- builtins that reach into objects ----

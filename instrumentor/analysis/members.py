@@ -113,7 +113,7 @@ class Members:
         cls = self.scope.class_of(atom.key)
         if cls is None:
             return OPAQUE
-        related = [*hierarchy.ancestors(cls), *hierarchy.descendants(cls)]
+        related = [*hierarchy.ancestors(cls), *self.scope.descendants(cls)]
         held = [self._stored(Instance(each.key), name) for each in related]
         method = hierarchy.method(cls, name)
         if method is not None:
@@ -128,10 +128,10 @@ class Members:
     def property_value(self, function: Function, receiver: Value) -> Value:
         """What a property gives: like any attribute it hands on the object that its method returns."""
         self.scope.demand(function)
-        self.facts.add(self.facts.called_unseen, [function.key])  # reading it calls it, again and again
+        self.facts.called_unseen.add([function.key])  # reading it calls it, again and again
         self.scope.let_others_run()
         returned = self.facts.returns.get(function.key, NOTHING)
-        self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(returned)))
+        self.facts.captured.add(strip(atom) for atom in self.facts.reach(returned))
         first = parameter_names(function)[:1]
 
         def is_self(atom: Atom) -> bool:

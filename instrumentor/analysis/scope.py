@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import conditions_of, statement_of
 from instrumentor.analysis.dropped import note_overwritten
-from instrumentor.analysis.facts import ANY_KEY, Binding, Event, Facts, Site
+from instrumentor.analysis.facts import ANY_KEY, Binding, Event, Facts, Site, scope_key
 from instrumentor.analysis.values import (
     MAX_TUPLE_DEPTH,
     NOTHING,
@@ -68,7 +68,7 @@ class Scope:
     @property
     def key(self) -> str:
         """Under which key the facts keep this scope's names."""
-        return self.unit.name if self.function is None else self.function.key
+        return scope_key(self.unit, self.function)
 
     # ---- names ----
 
@@ -127,15 +127,13 @@ class Scope:
 
     def unit_variable(self, unit: Unit, name: str) -> Value:
         """What a variable of another file holds, whose top is analysed from now on."""
-        if unit.name not in self.facts.demanded_units:
-            self.facts.demanded_units[unit.name] = unit
-            self.facts.version += 1
+        self.facts.demanded_units.setdefault(unit.name, unit)
         return self.facts.scopes.get((unit.name, name), NOTHING)
 
     def assign(self, path: Path, held: Value, number: Number = None) -> None:
         """Let a path hold a value, here and for the functions inside."""
         if self.env.get(path):
-            note_overwritten(self.facts, self.function, self.env, path, held)
+            note_overwritten(self.facts, self.key, self.env, path, held)
         self.env.assign(path, held, number)
         if len(path) == 1:
             name = path[0]
@@ -144,7 +142,7 @@ class Scope:
                 self.facts.note_shared(target, name)
                 self.facts.grow(self.facts.stored_outside, (target, name), held)
                 self.facts.grow(self.facts.scopes, (target, name), held)
-                self.facts.add(self.facts.captured, (strip(atom) for atom in held))
+                self.facts.captured.add(strip(atom) for atom in held)
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
 
@@ -198,9 +196,14 @@ class Scope:
 
     def demand(self, function: Function) -> None:
         """See to it that a function is analysed."""
-        if function.key not in self.facts.demanded_functions:
-            self.facts.demanded_functions[function.key] = function
-            self.facts.version += 1
+        self.facts.demanded_functions.setdefault(function.key, function)
+
+    def descendants(self, cls: Class) -> list[Class]:
+        """The classes below a class in the files read so far."""
+        found = self.hierarchy.descendants(cls)
+        self.facts.descendants.kept(cls, lambda: found)
+        self.facts.descendants.note_read(cls)
+        return found
 
     def method_of(self, base: Atom, name: str) -> Function | None:
         """The project's method that `base.name` is, where `base` is a project's module."""
@@ -213,7 +216,8 @@ class Scope:
     def module_classes(self, base: Atom) -> list[Class]:
         """The project's classes that a module may have."""
         if isinstance(base, Made):
-            keys = self.facts.sites[base.site].class_keys if base.site in self.facts.sites else set()
+            site = self.facts.sites.get(base.site)
+            keys = site.class_keys if site is not None else set()
             return [cls for key in sorted(keys) if (cls := self.class_of(key)) is not None]
         if isinstance(base, Parameter) and self.is_self(base) and self.function is not None:
             owner = self.function.owner
@@ -266,17 +270,10 @@ class Scope:
         return SiteKey(self.unit.name, *place, path)
 
     def site(self, node: ast.expr, nature: Nature, label: str, path: tuple[int, ...] = ()) -> Site:
-        """The site of an expression; what it makes is the most that any visit has said."""
+        """The site of an expression."""
         key = self.locate(node, path)
-        found = self.facts.sites.get(key)
-        if found is None:
-            found = self.facts.sites[key] = Site(key, node, self.unit, self.function)
-            self.facts.version += 1
-        if nature > found.nature:
-            found.nature = nature
-            self.facts.version += 1
-        if label not in found.labels:
-            found.labels.append(label)
+        found = self.facts.sites.peek(key) or Site(key, node, self.unit, self.function)
+        self.facts.grow_site(found, nature=nature, labels=[label])
         return found
 
     def element_site(self, made: Made, position: int) -> Made:
@@ -285,11 +282,8 @@ class Scope:
         key = made.site._replace(path=(*made.site.path, position))
         if len(key.path) > 2:
             return made
-        if key not in self.facts.sites:
-            self.facts.sites[key] = Site(key, whole.node, whole.unit, whole.function, Nature.UNKNOWN, whole.labels)
-            self.facts.version += 1
-        site = self.facts.sites[key]
-        site.arguments = join((site.arguments, whole.arguments))
+        site = self.facts.sites.peek(key) or Site(key, whole.node, whole.unit, whole.function)
+        self.facts.grow_site(site, nature=Nature.UNKNOWN, labels=whole.labels, arguments=self.facts.arguments_of(whole))
         return Made(key)
 
     def nature(self, made: Made) -> Nature:
@@ -330,5 +324,5 @@ class Scope:
 
     def scatter(self, site: SiteKey) -> None:
         """The elements of a container may lie under other keys from now on."""
-        self.facts.add(self.facts.scattered, [site])
+        self.facts.scattered.add([site])
         self.env.forget_elements()

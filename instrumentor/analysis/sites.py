@@ -165,7 +165,7 @@ class SiteIndex:
         """Whether a site's object leaves its function as the value returned, and by no other way."""
         function = site.function
         made = Made(site.key)
-        if function is None or made in self.facts.captured or made in self.facts.dropped:
+        if function is None or made in self.facts.captured or self.facts.is_dropped(site):
             return False
         if is_in_loop(site.unit, site.node):
             return False  # of several objects one is returned

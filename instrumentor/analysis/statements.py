@@ -353,11 +353,11 @@ class Pass:
         if self.function is not None:
             parts = node.elts if isinstance(node, ast.Tuple) else [node]
             numbers = [self.evaluator.number_of(part) for part in parts if part is not None]
-            note_left_behind(self.facts, self.function, self.scope.env, held, numbers)
+            note_left_behind(self.facts, self.scope.key, self.scope.env, held, numbers)
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
             kept = held if self._is_cached() else frozenset(inside)
-            self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(kept)))
+            self.facts.captured.add(strip(atom) for atom in self.facts.reach(kept))
             self.facts.grow(self.facts.returns, self.function.key, held)
 
     def _is_cached(self) -> bool:

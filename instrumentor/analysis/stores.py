@@ -55,8 +55,8 @@ class Stores:
         if not is_single or not isinstance(node, (ast.Attribute, ast.Subscript)) or not self._is_fetched(node, held):
             return held
         site = self.scope.site(node, Nature.UNKNOWN, text_of(node))
-        site.is_read = True
-        site.arguments = join((site.arguments, frozenset(atom for atom in held if is_object(atom)), self._base(node)))
+        objects = frozenset(atom for atom in held if is_object(atom))
+        self.facts.grow_site(site, arguments=join((objects, self._base(node))), is_read=True)
         return join((held, value(Made(site.key))))
 
     def _is_fetched(self, node: ast.expr, held: Value) -> bool:
@@ -163,18 +163,18 @@ class Stores:
         for atom in receiver:
             cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
             if cls is not None:
-                related = [cls, *hierarchy.descendants(cls)]
+                related = [cls, *self.scope.descendants(cls)]
                 methods = [method for each in related for name in names if (method := hierarchy.method(each, name))]
                 for method in methods:
                     self.scope.demand(method)
-                    self.facts.add(self.facts.called_unseen, [method.key])
+                    self.facts.called_unseen.add([method.key])
                 if methods:
                     return True
         return False
 
     def _store_into(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value) -> None:
         name = target.attr if isinstance(target, ast.Attribute) else None
-        self.facts.add(self.facts.captured, (strip(atom) for atom in self.facts.reach(held)))
+        self.facts.captured.add(strip(atom) for atom in self.facts.reach(held))
         for atom in receiver:
             base = strip(atom)
             if isinstance(atom, Box) and isinstance(target, ast.Subscript):
@@ -189,7 +189,7 @@ class Stores:
                 stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
                 # Only modules themselves are registered; a plain list keeps its elements out of sight.
                 self.evaluator.calls.effects.note(self.facts.absorbed, stored, event)
-                self.facts.add(self.facts.hidden, self.facts.reach(held - stored))
+                self.facts.hidden.update(self.facts.reach(held - stored))
 
     def _store_element_of(self, box: Box, target: ast.Subscript, held: Value) -> None:
         if isinstance(target.slice, ast.Slice):

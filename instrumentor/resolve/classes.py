@@ -27,6 +27,8 @@ class Hierarchy:
         self._natures: dict[str, Nature] = {}
         self._ancestors: dict[str, list[Class]] = {}
         self._bases: dict[str, tuple[Class | str | None, ...]] = {}
+        self._below: dict[Class, list[Class]] = {}
+        self._units_below = 0
 
     def resolve(self, unit: Unit, expression: ast.expr) -> Class | Function | Unit | str | None:
         """What a name or a dotted name stands for, by the unit's imports and definitions alone."""
@@ -75,9 +77,14 @@ class Hierarchy:
 
     def descendants(self, cls: Class) -> list[Class]:
         """The classes below a class in the units read so far."""
-        units = [unit for unit in self.project.units.values() if unit is not None]
-        classes = [each for unit in units for each in unit.class_of.values()]
-        return [each for each in classes if each is not cls and cls in self.ancestors(each)]
+        if len(self.project.units) != self._units_below:
+            self._units_below = len(self.project.units)
+            self._below = {}
+            units = [unit for unit in self.project.units.values() if unit is not None]
+            for each in [each for unit in units for each in unit.class_of.values()]:
+                for above in self.ancestors(each)[1:]:
+                    self._below.setdefault(above, []).append(each)
+        return self._below.get(cls, [])
 
     def method(self, cls: Class, name: str) -> Function | None:
         """The method that an instance of exactly this class has."""

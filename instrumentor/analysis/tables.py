@@ -1,0 +1,139 @@
+"""Tables that know who has read which of their entries, so that only those look again when one changes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+
+class Visits:
+    """Which scopes have to be visited: those that never were, and those that read what has changed since.
+
+    Attributes:
+        current: the scope that is being visited; None where none is, so that reading leaves no trace.
+    """
+
+    def __init__(self) -> None:
+        self.current: str | None = None
+        self._settled: set[str] = set()
+
+    def is_due(self, scope: str) -> bool:
+        """Whether a visit of a scope may find anything new."""
+        return scope not in self._settled
+
+    @contextmanager
+    def of(self, scope: str) -> Iterator[None]:
+        """Note on the way what is read as read by a scope."""
+        self._settled.add(scope)
+        self.current = scope
+        try:
+            yield
+        finally:
+            self.current = None
+
+    def repeat(self, scopes: Iterable[str]) -> None:
+        """Have scopes visited again, the one that is being visited too."""
+        self._settled.difference_update(scopes)
+
+
+class Readers(Generic[K]):
+    """Who has read which entries since these last changed."""
+
+    def __init__(self, visits: Visits) -> None:
+        self._visits = visits
+        self._readers: dict[K, set[str]] = {}
+
+    def note_read(self, key: K) -> None:
+        """Remember that the scope visited depends on an entry."""
+        scope = self._visits.current
+        if scope is None:
+            return
+        readers = self._readers.get(key)
+        if readers is None:
+            self._readers[key] = {scope}
+        else:
+            readers.add(scope)
+
+    def note_changed(self, key: K) -> None:
+        """Have those visited again that read an entry before it changed."""
+        readers = self._readers.pop(key, None)
+        if readers is not None:
+            self._visits.repeat(readers)
+
+
+class Table(Readers[K], Generic[K, V]):
+    """What is known of each of several things."""
+
+    def __init__(self, visits: Visits) -> None:
+        super().__init__(visits)
+        self._held: dict[K, V] = {}
+
+    @overload
+    def get(self, key: K) -> V | None: ...
+    @overload
+    def get(self, key: K, default: D) -> V | D: ...
+    def get(self, key: K, default: D | None = None) -> V | D | None:
+        """What is known of `key`."""
+        self.note_read(key)
+        return self._held.get(key, default)
+
+    def __getitem__(self, key: K) -> V:
+        self.note_read(key)
+        return self._held[key]
+
+    def __contains__(self, key: K) -> bool:
+        self.note_read(key)
+        return key in self._held
+
+    def peek(self, key: K) -> V | None:
+        """What is known of `key`, for those that go by nothing in it that may change."""
+        return self._held.get(key)
+
+    def kept(self, key: K, make: Callable[[], V]) -> V:
+        """What is kept for `key`, made empty if need be, for those that add to it and note that it changed."""
+        held = self._held.get(key)
+        if held is None:
+            held = self._held[key] = make()
+        return held
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._held[key] = value
+        self.note_changed(key)
+
+    def keys(self) -> Iterable[K]:
+        """All that something is known of; not to be asked for during a visit."""
+        return self._held.keys()
+
+    def values(self) -> Iterable[V]:
+        """All that is known; not to be asked for during a visit."""
+        return self._held.values()
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """Both; not to be asked for during a visit."""
+        return self._held.items()
+
+
+class Marks(Readers[K]):
+    """The things of which something is so."""
+
+    def __init__(self, visits: Visits) -> None:
+        super().__init__(visits)
+        self._held: set[K] = set()
+
+    def __contains__(self, key: K) -> bool:
+        self.note_read(key)
+        return key in self._held
+
+    def add(self, keys: Iterable[K]) -> None:
+        """Let it be so for more."""
+        for key in keys:
+            if key not in self._held:
+                self._held.add(key)
+                self.note_changed(key)

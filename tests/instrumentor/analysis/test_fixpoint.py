@@ -1,0 +1,65 @@
+"""The order in which scopes are visited, and when they are left alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from instrumentor.analysis.fixpoint import analyse
+from instrumentor.analysis.statements import Pass
+from instrumentor.instrument import instrument_source
+from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
+from instrumentor.settings import Settings
+from instrumentor.source.source_text import decode, parse
+from tests.instrumentor.program_grammar import write_program
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.tables import Visits
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+ROWS = [json.loads(line) for line in (FIXTURES / "patterns.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def sources_of(row: dict[str, Any]) -> Sources:
+    return Sources({name: text.encode() for name, text in row.get("files", {}).items()}.get)
+
+
+SCRIPTS = [
+    *(pytest.param(row["snippet"].encode(), sources_of(row), id=row["id"]) for row in ROWS),
+    *(pytest.param(write_program(seed).encode(), Sources(), id=f"program {seed}") for seed in range(1_000, 1_020)),
+]
+
+
+@pytest.mark.parametrize(("source", "sources"), SCRIPTS)
+def test_another_visit_of_every_scope_finds_nothing_new(source: bytes, sources: Sources) -> None:
+    tree = parse(decode(source, source_name="script.py"), source_name="script.py")
+    project = Project(index_unit(SCRIPT, "", tree), Settings(), sources)
+    facts, hierarchy = analyse(project)
+    tops = [(unit, None) for unit in facts.demanded_units.values()]
+    functions = [(function.unit, function) for function in facts.demanded_functions.values()]
+    for unit, function in [(project.script, None), *tops, *functions]:
+        before = {key: binding.number for key, binding in facts.bindings.items()}
+        visit = Pass(facts, hierarchy, unit, function)
+        with facts.visiting(visit.scope.key):
+            visit.run()
+        due = [each.key for _, each in functions if facts.visits.is_due(each.key)]
+        assert due == []
+        assert {key: binding.number for key, binding in facts.bindings.items()} == before
+
+
+@pytest.mark.parametrize(("source", "sources"), SCRIPTS[::5])
+def test_the_scopes_passed_over_would_have_changed_no_decision(
+    source: bytes, sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = instrument_source(source, Settings(), source_name="script.py", sources=sources)
+    rounds: dict[str, int] = {}
+
+    def is_in_first_rounds(_: Visits, scope: str) -> bool:
+        rounds[scope] = rounds.get(scope, 0) + 1
+        return rounds[scope] <= 12
+
+    monkeypatch.setattr("instrumentor.analysis.tables.Visits.is_due", is_in_first_rounds)
+    assert instrument_source(source, Settings(), source_name="script.py", sources=sources) == found
