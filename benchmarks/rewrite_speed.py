@@ -28,7 +28,7 @@ import libcst
 from instrumentor.instrument import instrument_source
 from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
-from instrumentor.resolve.search_path import import_roots, package_folders
+from instrumentor.resolve.search_path import SearchPaths, package_folders
 from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
@@ -78,7 +78,9 @@ class Script:
         """Do the work that is measured."""
         cache = _NothingKept()
         self.read = []
-        sources = Sources(self._read_sibling, import_roots(self.directory), InstalledFiles(self.folders, cache))
+        sources = Sources(
+            self._read_sibling, SearchPaths().roots(str(self.directory)), InstalledFiles(self.folders, cache)
+        )
         instrument_source(self.content, Settings(), source_name=self.name, sources=sources)
         self.read += cache.read
 

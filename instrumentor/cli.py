@@ -1,7 +1,6 @@
 """The `instrument` command: options in, one call, an exit code out."""
 
-from __future__ import annotations
-
+# Annotations are evaluated where they stand: typer would compile each of them again from its text.
 import os
 import sys
 from enum import Enum

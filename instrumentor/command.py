@@ -7,10 +7,12 @@ import hashlib
 import os
 import shlex
 import sys
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from instrumentor import messages
 from instrumentor.configuration import Configurations, Section
@@ -26,7 +28,7 @@ from instrumentor.output.writing import Writer, show_diff
 from instrumentor.paths import files
 from instrumentor.paths.files import Script
 from instrumentor.paths.selection import STANDARD_STREAM, Found, is_in_shard, select_files
-from instrumentor.resolve.search_path import PackageSearch
+from instrumentor.resolve.search_path import SearchPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,7 +147,7 @@ class _Run:
     has_directories: bool
     mirror: Mirror | None = None
     cache: ResultsCache | None = None
-    packages: PackageSearch = field(default_factory=PackageSearch)
+    search: SearchPaths = field(default_factory=SearchPaths)
     modules_cache: str | None = None
     would_change: bool = False
     failures: list[str] = field(default_factory=list)
@@ -157,6 +159,7 @@ class _Run:
     def tasks(self, found: Iterator[Found]) -> Iterator[Task]:
         """Make the tasks, one for each file."""
         done = self.journal.done if self.journal is not None else set()
+        last: str | None = None
         for each in found:
             if done and each.shown.replace(os.sep, "/") in done:
                 continue
@@ -165,14 +168,19 @@ class _Run:
             is_stdin = each.shown == STANDARD_STREAM
             shown = (self.request.stdin_name or files.STDIN_NAME) if is_stdin else each.shown
             directory = os.path.dirname("" if shown == files.STDIN_NAME else shown)  # noqa: PTH120
+            if directory != last:  # files come folder by folder
+                last = directory
+                settings = self.configurations.of_directory(directory).settings
+                packages = self.search.packages(directory)
+                absolute = os.path.abspath(directory or ".")  # noqa: PTH100
             yield Task(
-                path="" if is_stdin else os.path.abspath(shown),  # noqa: PTH100
+                path="" if is_stdin else os.path.join(absolute, os.path.basename(shown)),  # noqa: PTH118, PTH119
                 shown=shown,
                 name=files.recorded_name(shown),
-                settings=self.configurations.of_directory(directory).settings,
+                settings=settings,
                 goal=self.request.goal,
                 root=each.root,
-                packages=self.packages.of(Path(directory)),
+                packages=packages,
                 modules_cache=self.modules_cache,
             )
 
@@ -180,10 +188,12 @@ class _Run:
         """The outcome of a task that needs no engine: standard input, and what an earlier run knows."""
         if not task.path:
             return self._process_stdin(task)
-        outcome = self.cache.find(task) if self.cache is not None else None
+        request = self.request
+        # Of what a directory holds beside models nothing is said.
+        with_decisions = not task.was_found or request.verbose or request.explain or request.records
+        outcome = self.cache.find(task, with_decisions=with_decisions) if self.cache is not None else None
         if outcome is None or outcome.status != "changed":
             return outcome
-        request = self.request
         if request.records or request.diff:
             return None  # its bytes are needed
         if not request.writes:
@@ -200,13 +210,12 @@ class _Run:
             self.cache.add(task, outcome)
         written_to = None
         try:
-            script = self._script_of(task, outcome)
             if outcome.failure is not None:
                 self._fail(outcome.failure.text)
                 if self.request.verbose and outcome.failure.trace:
                     sys.stderr.write(outcome.failure.trace)
             else:
-                written_to = self._handle(script, task, outcome)
+                written_to = self._handle(task, outcome)
         except InstrumentError as error:
             self._fail(str(error))
             failure = Failure(str(error), error.message, error.line, error.column)
@@ -266,16 +275,20 @@ class _Run:
             content = files.read_script(task.shown).content  # to be copied
         return Script(task.shown, task.name, content, Path(task.shown), Path(task.shown).parent)
 
-    def _handle(self, script: Script, task: Task, outcome: Outcome) -> str | None:
+    def _handle(self, task: Task, outcome: Outcome) -> str | None:
         """Tell, show or write; gives the path that was written."""
         request = self.request
         if request.explain:
-            self.explained.extend((script.shown, decision) for decision in outcome.decisions)
+            self.explained.extend((task.shown, decision) for decision in outcome.decisions)
         if request.verbose:
             for decision in outcome.decisions:
-                say(messages.describe_decision(script.shown, decision, outcome))
+                say(messages.describe_decision(task.shown, decision, outcome))
         if outcome.status == "not instrumented":
             return None
+        # What a directory holds beside models needs no word for each file.
+        if outcome.status != "changed" and task.was_found and not (request.verbose or request.entry):
+            return None
+        script = self._script_of(task, outcome)
         if outcome.status != "changed":
             return self._handle_unchanged(script, task, outcome)
         self.would_change = True
@@ -294,11 +307,9 @@ class _Run:
         if self.request.writes and (change := self.writer.copy_of(script, task, outcome)) is not None:
             self.tell(self.writer.write(change, task))
             return None if change.target is None else str(change.target)
-        # What a directory holds beside models needs no word for each file.
-        if not task.was_found or self.request.verbose or self.request.entry:
-            reason = messages.describe_nothing(outcome)
-            known = outcome.status == "already instrumented"
-            self.tell(f"{script.shown}: {reason}" if known else f"{reason} in {script.shown}")
+        reason = messages.describe_nothing(outcome)
+        known = outcome.status == "already instrumented"
+        self.tell(f"{script.shown}: {reason}" if known else f"{reason} in {script.shown}")
         return None
 
     def _summarize(self) -> None:
@@ -389,9 +400,9 @@ def _execute(request: Request) -> int:
 
             clear(directory / "results")
             clear_facts(directory)
-        run.packages = PackageSearch(request.python_path)
+        run.search = SearchPaths(request.python_path)
         if request.cache:
-            run.cache = stack.enter_context(ResultsCache(directory / "results"))
+            run.cache = stack.enter_context(ResultsCache(directory / "results", run.search))
             run.modules_cache = str(directory)
         found = _select(request, configurations, run.note_failure)
         total = partial(_count, request, configurations)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from instrumentor.settings import Confidence  # noqa: TC001 - the cache of results resolves the fields' types
 
@@ -11,8 +12,7 @@ DecisionKind = Literal["wrap", "merged", "not wrapped"]
 Relation = Literal["same", "wrapper", "unwrap"]
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What happens to one place where a module object comes into being or is bound again.
 
     Attributes:

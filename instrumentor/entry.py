@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instrumentor.engine.outcome import Failure, FileState, Outcome, digest_of
+from msgspec.structs import replace
+
+from instrumentor.engine.file_states import digest_of
+from instrumentor.engine.outcome import Failure, FileState, Outcome
 from instrumentor.errors import InstrumentError
 from instrumentor.paths import files
 from instrumentor.program import instrument_program
 from instrumentor.resolve.libraries import Libraries
-from instrumentor.resolve.search_path import import_roots
 from instrumentor.resolve.units import Sources
 
 if TYPE_CHECKING:
@@ -41,10 +43,11 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
     """
     try:
         script = files.read_script(task.path, shown=task.shown)
+        libraries = Libraries()
         sources = Sources(
             files.read_siblings(script),
-            import_roots(files.project_directory(script)),
-            Libraries().at(task.packages.folders, task.modules_cache),
+            libraries.search.roots(str(files.project_directory(script))),
+            libraries.at(task.packages.folders, task.modules_cache),
         )
         found = instrument_program(
             script.content, task.settings, source_name=task.name, sources=sources, is_moved=is_moved

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from instrumentor.analysis.placement import Place, Placement
 from instrumentor.analysis.spelling import text_of

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from instrumentor.decision import Decision  # noqa: TC001 - the cache resolves the fields' types
 from instrumentor.resolve.search_path import Packages
@@ -15,8 +14,7 @@ Goal = Literal["instrument", "explain", "revert"]
 Status = Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """One script to process.
 
     Attributes:
@@ -36,7 +34,7 @@ class Task:
     settings: Settings
     goal: Goal = "instrument"
     root: str | None = None
-    packages: Packages = field(default_factory=Packages)
+    packages: Packages = Packages()
     modules_cache: str | None = None
 
     @property
@@ -49,8 +47,7 @@ class Task:
         return self.root is not None
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """Why a script could not be processed.
 
     Attributes:
@@ -68,8 +65,7 @@ class Failure:
     trace: str | None = None
 
 
-@dataclass(frozen=True)
-class FileState:
+class FileState(msgspec.Struct, frozen=True):
     """A file as it was when it was read.
 
     Attributes:
@@ -85,8 +81,7 @@ class FileState:
     size: int = -1
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What processing one script gave.
 
     Attributes:
@@ -115,17 +110,3 @@ class Outcome:
     cells: tuple[tuple[int, int], ...] = ()
     failure: Failure | None = None
     dependencies: tuple[FileState, ...] = ()
-
-
-def digest_of(content: bytes) -> bytes:
-    """The digest by which contents are compared."""
-    return hashlib.blake2b(content, digest_size=16).digest()
-
-
-def stat_file(path: str) -> tuple[int, int] | None:
-    """The time of modification in ns, and the size in bytes; None where there is no file."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - the million of them count
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_size

@@ -1,160 +1,441 @@
-"""Outcomes of earlier runs, kept on the disk: a file that is as it was, and all it depends on, is not read again."""
+"""Outcomes of earlier runs, kept on the disk: a file that is as it was, and all it depends on, is not read again.
+
+One SQLite file, so that runs at the same time may share it and a run that is killed leaves it whole. Rows lie in the
+order in which a tree is walked, and are read many at a time:
+
+    results   one for each script and choice of settings, with the numbers of its folder and of what was read for it
+    sources   other files, once for each content they were read with
+    folders   for all scripts of a folder together, which names were looked for and not there
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sqlite3
 import sys
 import time
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from instrumentor import __version__
-from instrumentor.engine.outcome import Outcome, digest_of, stat_file
+from instrumentor.decision import Decision  # noqa: TC001 - msgspec resolves the fields' types
+from instrumentor.engine.file_states import FileStates, digest_of, is_settled
+from instrumentor.engine.outcome import FileState, Outcome, Status
+from instrumentor.resolve.search_path import SearchPaths
 
 if TYPE_CHECKING:
-    from instrumentor.engine.outcome import FileState, Task
-    from instrumentor.settings import Settings
+    from collections.abc import Iterator
+    from pathlib import Path
 
-_FORMAT = 1
-_KEPT_SECONDS = 30 * 24 * 3600
-_COMMIT_EVERY = 256
+    from instrumentor.engine.outcome import Task
+
+_FORMAT = 2
+_KEPT_DAYS = 30
+_PAGE = 512
+_FLUSH_AFTER = 256
+_FLUSH_AFTER_S = 2.0
+# Contents of files that no outcome depends on any more are not looked for, but forgotten with everything else.
+_MAX_SOURCES = 2_000_000
+_MAX_HELD = 100_000
 
 _SCHEMA = """
 create table if not exists results (
-    key blob primary key,       -- of the file's path, the settings and everything that is the same for a whole run
-    used integer not null,      -- the day, in seconds since 1970
-    outcome blob not null
-) without rowid
+    run blob not null,               -- a digest of the settings and all else that is the same for a whole run
+    path blob not null,              -- with a zero byte for each slash: so a folder comes before what follows it
+    folder integer not null,         -- its number; the row holds only while there is such a folder
+    modified_ns integer not null,    -- of the script, as size and digest
+    size integer not null,
+    digest blob not null,
+    status text not null,
+    lines integer not null,
+    result_digest blob not null,
+    sources blob not null,           -- numbers of sources, four bytes each
+    details blob not null,
+    primary key (run, path)
+) without rowid;
+create table if not exists sources (
+    number integer primary key,
+    path blob not null,
+    digest blob not null,
+    modified_ns integer not null,
+    size integer not null,
+    unique (path, digest)
+);
+create table if not exists folders (
+    number integer primary key autoincrement,
+    run blob not null,
+    path blob not null,
+    used integer not null,           -- the day, counted from 1970
+    roots text not null,             -- where imports started from
+    missing blob not null,           -- names by the folder that they are not in
+    unique (run, path)
+);
 """
 
 
+class _Details(msgspec.Struct, array_like=True):
+    """What only some runs want to know of an outcome."""
+
+    decisions: tuple[Decision, ...]
+    cells: tuple[tuple[int, int], ...]
+    recorded_source: str
+
+
+class _Row(NamedTuple):
+    """What is known of a script."""
+
+    path: bytes
+    folder: int
+    modified_ns: int
+    size: int
+    digest: bytes
+    status: Status
+    lines: int
+    result_digest: bytes
+    sources: bytes
+
+
+class _Source(NamedTuple):
+    """A file as it was when an outcome came to depend on it."""
+
+    number: int
+    path: bytes
+    digest: bytes
+    modified_ns: int
+    size: int
+
+
+class _Kept(NamedTuple):
+    """An outcome that is to be written."""
+
+    script: FileState
+    status: Status
+    lines: int
+    result_digest: bytes
+    details: bytes
+    sources: tuple[FileState, ...]
+    missing: frozenset[tuple[str, str]]
+
+
+class _Page(NamedTuple):
+    """Some rows of one run: those whose paths come from `first` on, up to `last` where there are more."""
+
+    run: bytes
+    first: bytes
+    last: bytes | None
+    rows: dict[bytes, _Row]
+
+    def covers(self, run: bytes, path: bytes) -> bool:
+        """Whether a script would be among the rows if it had one."""
+        return run == self.run and self.first <= path and (self.last is None or path <= self.last)
+
+
 class ResultsCache:
-    """A table of outcomes by file and settings; a context manager, so that what is new in it is kept.
+    """Outcomes by file and settings; a context manager, so that what is new is kept.
 
     Runs at the same time may share it. What goes wrong with it costs time, never the run: then nothing is found.
     """
 
-    def __init__(self, directory: Path) -> None:
-        """Open the cache in `directory`, which is made if need be."""
+    def __init__(self, directory: Path, search: SearchPaths | None = None) -> None:
+        """Open a cache.
+
+        Args:
+            directory: where it lies; made if need be.
+            search: says where the imports of scripts start from.
+        """
+        self._search = search or SearchPaths()
         self._environment = _environment_digest()
-        self._decoder = msgspec.msgpack.Decoder(Outcome)
+        self._decoder = msgspec.msgpack.Decoder(_Details)
+        self._missing_decoder = msgspec.msgpack.Decoder(dict[str, list[str]])
         self._encoder = msgspec.msgpack.Encoder()
-        self._settings: dict[Settings, bytes] = {}
-        self._states: dict[str, tuple[int, int] | None] = {}
-        self._digests: dict[str, bytes] = {}
-        self._names: dict[str, frozenset[str] | None] = {}
-        self._today = int(time.time()) // 86400 * 86400
-        self._new = 0
-        self._connection: sqlite3.Connection | None = None
-        with contextlib.suppress(OSError, sqlite3.Error):
-            directory.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(directory / f"results-{_FORMAT}.sqlite", timeout=5, isolation_level=None)
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = off")
-            connection.execute(_SCHEMA)
-            connection.execute("delete from results where used < ?", (self._today - _KEPT_SECONDS,))
-            connection.execute("begin")
-            self._connection = connection
+        self._files = FileStates()
+        self._today = int(time.time()) // 86400
+        self._last_run: tuple[Task, str, bytes] | None = None
+        self._page: _Page | None = None
+        self._sources: dict[int, _Source] = {}
+        self._is_unchanged: dict[int, bool] = {}
+        self._folders: dict[int, tuple[int, str, bytes]] = {}
+        self._holding: dict[int, bool] = {}
+        # By run, folder, and where its imports started from.
+        self._pending: dict[tuple[bytes, bytes, str], dict[bytes, _Kept]] = {}
+        self._pending_count = 0
+        self._flushed_s = time.monotonic()
+        # Folders for which something has come that was not there: nothing that is kept of them holds any more.
+        self._stale: set[int] = set()
+        self._touched: set[int] = set()
+        # Files with the content that they had, whose times say so no longer.
+        self._newer_scripts: dict[tuple[bytes, bytes], tuple[int, int]] = {}
+        self._newer_sources: dict[int, tuple[int, int]] = {}
+        self._directory = directory
+        self._connection = self._open() or self._open()
 
     def __enter__(self) -> ResultsCache:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._flush()
         if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("commit")
             self._connection.close()
             self._connection = None
 
-    def find(self, task: Task) -> Outcome | None:
-        """The outcome of a task as it was found before, without the bytes; None where it may be another one now."""
+    def find(self, task: Task, *, with_decisions: bool = True) -> Outcome | None:
+        """The outcome of a task as it was found before; None where it may be another one now.
+
+        Args:
+            task: what is to be done.
+            with_decisions: whether they are wanted even of a script that does not change.
+
+        Returns:
+            The outcome without bytes and dependencies.
+        """
         if self._connection is None:
             return None
         try:
-            key = self._key(task)
-            row = self._connection.execute("select used, outcome from results where key = ?", (key,)).fetchone()
-            if row is None:
+            run, path = self._run(task), _in_order(task.path)
+            row = self._row(self._connection, run, path)
+            if row is None or not self._holds(self._connection, run, task.path, row):
                 return None
-            outcome = self._decoder.decode(row[1])
-            if not all(map(self._is_unchanged, (outcome.source, *outcome.dependencies))):
-                return None
-            if row[0] != self._today:
-                self._connection.execute("update results set used = ? where key = ?", (self._today, key))
-        except (OSError, sqlite3.Error, msgspec.MsgspecError):
+            outcome = Outcome(
+                row.status,
+                FileState(task.path, row.digest, row.modified_ns, row.size),
+                result_digest=row.result_digest,
+                lines=row.lines,
+            )
+            if row.status == "unchanged" and not with_decisions:
+                return outcome
+            query = "select details from results where run = ? and path = ?"
+            details = self._decoder.decode(self._connection.execute(query, (run, path)).fetchone()[0])
+        except (sqlite3.Error, msgspec.MsgspecError, TypeError, ValueError) as error:
+            self._repair(error)
             return None
-        return outcome
+        return replace(
+            outcome,
+            decisions=details.decisions,
+            cells=details.cells,
+            recorded_source=details.recorded_source,
+        )
 
     def add(self, task: Task, outcome: Outcome) -> None:
         """Keep an outcome; failures are looked at anew each time."""
-        if self._connection is None or outcome.failure is not None:
+        if self._connection is None or outcome.failure is not None or outcome.source.digest is None:
             return
-        kept = self._encoder.encode(replace(outcome, original=None, result=None))
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute(
-                "insert or replace into results values (?, ?, ?)", (self._key(task), self._today, kept)
-            )
-            self._new += 1
-            if self._new % _COMMIT_EVERY == 0:  # others wait for the lock, and an interrupted run is to keep its work
-                self._connection.execute("commit")
-                self._connection.execute("begin")
-
-    def _key(self, task: Task) -> bytes:
-        settings = self._settings.get(task.settings)
-        if settings is None:
-            settings = self._settings[task.settings] = repr(task.settings).encode()
-        parts = (
-            self._environment,
-            settings,
-            task.goal.encode(),
-            b"%d" % task.was_found,
-            task.packages.digest,
-            task.name.encode("utf-8", "surrogateescape"),
+        if os.path.islink(task.path):  # noqa: PTH114 - whose imports start from another folder
+            return
+        parts = [self._files.missing_part(each.path) for each in outcome.dependencies if each.digest is None]
+        missing = frozenset(part for part in parts if part is not None)
+        if None in parts:  # it has come meanwhile
+            return
+        folder = _in_order(os.path.dirname(task.path))  # noqa: PTH120
+        kept = self._pending.setdefault((self._run(task), folder, self._roots_of(task.path)), {})
+        kept[_in_order(task.path)] = _Kept(
+            outcome.source,
+            outcome.status,
+            outcome.lines,
+            outcome.result_digest,
+            self._encoder.encode(_Details(outcome.decisions, outcome.cells, outcome.recorded_source)),
+            tuple(each for each in outcome.dependencies if each.digest is not None),
+            missing,
         )
-        return digest_of(b"\0".join((*parts, os.fsencode(task.path))))
+        self._pending_count += 1
+        if self._pending_count >= _FLUSH_AFTER or time.monotonic() - self._flushed_s > _FLUSH_AFTER_S:
+            self._flush()
 
-    def _is_unchanged(self, file: FileState) -> bool:
-        """Whether a file is as it was: by its time and size, else by its content, which is read once."""
-        if file.digest is None:
-            return self._is_absent(file.path)
-        if file.path not in self._states:
-            self._states[file.path] = stat_file(file.path)
-        now = self._states[file.path]
-        if now is None:
+    # ---- reading ----
+
+    def _run(self, task: Task) -> bytes:
+        """What is the same for a whole run, as a digest; most scripts share it with the one before."""
+        # What an outcome holds of the path is what the source comment records of it.
+        if task.name == os.path.basename(task.path):  # noqa: PTH119
+            place = ""
+        elif task.path.endswith(task.name):
+            place = task.path[: -len(task.name)]
+        else:
+            place = f"{task.path} as {task.name}"
+        if self._last_run is not None:
+            last, last_place, run = self._last_run
+            if (
+                place == last_place
+                and task.settings is last.settings
+                and task.packages is last.packages
+                and task.goal == last.goal
+                and task.was_found == last.was_found
+            ):
+                return run
+        parts = (repr(task.settings), task.goal, str(task.was_found), task.packages.digest.hex(), place)
+        stated = "\0".join(parts).encode("utf-8", "surrogateescape")
+        run = digest_of(self._environment + stated)
+        self._last_run = (task, place, run)
+        return run
+
+    def _row(self, connection: sqlite3.Connection, run: bytes, path: bytes) -> _Row | None:
+        if self._page is None or not self._page.covers(run, path):
+            query = (
+                "select path, folder, modified_ns, size, digest, status, lines, result_digest, sources from results"
+                f" where run = ? and path >= ? order by path limit {_PAGE}"
+            )
+            rows = {row[0]: _Row(*row) for row in connection.execute(query, (run, path))}
+            last = next(reversed(rows)) if len(rows) == _PAGE else None
+            self._page = _Page(run, path, last, rows)
+        return self._page.rows.get(path)
+
+    def _holds(self, connection: sqlite3.Connection, run: bytes, path: str, row: _Row) -> bool:
+        """Whether a script and all that was read for it, or looked for, are as they were."""
+        if not self._is_folder_unchanged(connection, row.folder, path):
             return False
-        if now == (file.modified_ns, file.size):
+        state = self._files.state(path)
+        if state != (row.modified_ns, row.size):
+            if state is None or not self._files.has_content(path, row.digest):
+                return False
+            if is_settled(state[0]):
+                self._newer_scripts[run, row.path] = state
+        if not row.sources:
             return True
-        if file.path not in self._digests:
-            self._digests[file.path] = digest_of(Path(file.path).read_bytes())
-        return self._digests[file.path] == file.digest
+        numbers = array("I", row.sources)
+        known = self._is_unchanged
+        return all(known[number] if number in known else self._look_at(connection, number) for number in numbers)
 
-    def _is_absent(self, path: str) -> bool:
-        """Whether there is no file still; most of what is looked for would lie in folders that are not there either."""
-        folder, name = os.path.split(path)
-        names = self._names_in(folder)
-        return stat_file(path) is None if names is None else name not in names
+    def _is_folder_unchanged(self, connection: sqlite3.Connection, number: int, path: str) -> bool:
+        """Whether scripts of a folder would look at the same places, and what was missing there is so still."""
+        if number not in self._holding:
+            if number not in self._folders:
+                if len(self._holding) > _MAX_HELD:
+                    self._holding.clear()
+                self._folders.clear()
+                query = "select number, used, roots, missing from folders where number >= ? order by number limit 128"
+                self._folders.update((row[0], row[1:]) for row in connection.execute(query, (number,)))
+            used, roots, packed = self._folders.get(number, (self._today, None, b""))
+            holds = roots == self._roots_of(path) and all(
+                self._files.is_missing(folder, names) for folder, names in self._missing_decoder.decode(packed).items()
+            )
+            self._holding[number] = holds
+            if not holds:
+                self._stale.add(number)
+            elif used != self._today:
+                self._touched.add(number)
+        return self._holding[number]
 
-    def _names_in(self, folder: str) -> frozenset[str] | None:
-        """The names in a folder, read once, and not at all where the one above has no such folder; None if unknown."""
-        if folder not in self._names:
-            above, name = os.path.split(folder)
-            siblings = None if above == folder or name in ("", ".", "..") else self._names_in(above)
-            self._names[folder] = _list_names(folder) if siblings is None or name in siblings else frozenset()
-        return self._names[folder]
+    def _roots_of(self, path: str) -> str:
+        return "\0".join(self._search.roots(os.path.dirname(path)))  # noqa: PTH120
 
+    def _look_at(self, connection: sqlite3.Connection, number: int) -> bool:
+        """Whether a source is as it was."""
+        if number not in self._sources:
+            if len(self._sources) > _MAX_HELD:
+                self._sources.clear()
+                self._is_unchanged.clear()
+            # Files that were read one after the other have numbers in a row, and so are they asked for.
+            query = """
+                select number, path, digest, modified_ns, size from sources where number >= ? order by number limit 128
+            """
+            self._sources.update((row[0], _Source(*row)) for row in connection.execute(query, (number,)))
+        source = self._sources[number]
+        path = os.fsdecode(source.path)
+        state = self._files.state(path)
+        unchanged = state == (source.modified_ns, source.size)
+        if state is not None and not unchanged and self._files.has_content(path, source.digest):
+            unchanged = True
+            if is_settled(state[0]):
+                self._newer_sources[number] = state
+        self._is_unchanged[number] = unchanged
+        return unchanged
 
-def _list_names(folder: str) -> frozenset[str] | None:
-    try:
-        return frozenset(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
-    except (FileNotFoundError, NotADirectoryError):
-        return frozenset()
-    except OSError:  # a folder may be passed through that may not be listed
-        return None
+    # ---- writing ----
+
+    def _open(self) -> sqlite3.Connection | None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            path = self._directory / f"results-{_FORMAT}.sqlite"
+            connection = sqlite3.connect(path, timeout=5, isolation_level=None)
+            # A write-ahead log would not do on the network file systems that clusters have.
+            connection.execute("pragma journal_mode = truncate")
+            connection.execute("pragma synchronous = off")
+            connection.executescript(_SCHEMA)
+            _forget_old(connection, self._today)
+        except (OSError, sqlite3.Error) as error:
+            self._connection = None
+            self._repair(error)
+            return None
+        return connection
+
+    def _repair(self, error: Exception) -> None:
+        """Do without the cache for this run, and take it away if it is damaged."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        is_damaged = not isinstance(error, (OSError, sqlite3.OperationalError))
+        if is_damaged:
+            clear(self._directory)
+
+    def _flush(self) -> None:
+        """Write what is new, in one short transaction: others may be waiting."""
+        connection = self._connection
+        is_any = self._pending or self._stale or self._touched or self._newer_scripts or self._newer_sources
+        if connection is not None and is_any:
+            try:
+                connection.execute("begin immediate")
+                self._write(connection)
+                connection.execute("commit")
+            except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("rollback")
+                self._repair(error)
+        for each in (self._pending, self._stale, self._touched, self._newer_scripts, self._newer_sources):
+            each.clear()
+        self._pending_count = 0
+        self._flushed_s = time.monotonic()
+
+    def _write(self, connection: sqlite3.Connection) -> None:
+        for number in self._stale:
+            connection.execute("delete from folders where number = ?", (number,))
+        for place, kept in self._pending.items():
+            self._write_folder(connection, place, kept)
+        for number in self._touched:
+            connection.execute("update folders set used = ? where number = ?", (self._today, number))
+        for (run, path), state in self._newer_scripts.items():
+            query = "update results set modified_ns = ?, size = ? where run = ? and path = ?"
+            connection.execute(query, (*state, run, path))
+        for number, state in self._newer_sources.items():
+            connection.execute("update sources set modified_ns = ?, size = ? where number = ?", (*state, number))
+
+    def _write_folder(
+        self, connection: sqlite3.Connection, place: tuple[bytes, bytes, str], kept: dict[bytes, _Kept]
+    ) -> None:
+        query = "select number, missing from folders where run = ? and path = ? and roots = ?"
+        number, packed = connection.execute(query, place).fetchone() or (None, b"\x80")
+        missing = {within: set(names) for within, names in self._missing_decoder.decode(packed).items()}
+        for each in kept.values():
+            for within, name in each.missing:
+                missing.setdefault(within, set()).add(name)
+        packed = self._encoder.encode({within: sorted(names) for within, names in missing.items()})
+        if number is None:
+            query = "insert or replace into folders (run, path, roots, used, missing) values (?, ?, ?, ?, ?)"
+            number = connection.execute(query, (*place, self._today, packed)).lastrowid
+        else:
+            query = "update folders set used = ?, missing = ? where number = ?"
+            connection.execute(query, (self._today, packed, number))
+        connection.executemany(
+            "insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    place[0],
+                    path,
+                    number,
+                    each.script.modified_ns,
+                    each.script.size,
+                    each.script.digest,
+                    each.status,
+                    each.lines,
+                    each.result_digest,
+                    array("I", [_number(connection, source) for source in each.sources]).tobytes(),
+                    each.details,
+                )
+                for path, each in kept.items()
+            ],
+        )
 
 
 def clear(directory: Path) -> None:
@@ -164,12 +445,54 @@ def clear(directory: Path) -> None:
             path.unlink()
 
 
+def _in_order(path: str) -> bytes:
+    """A path as a key whose order is that of a walk: entries by name, a folder with all in it at its own place."""
+    return os.fsencode(path).replace(os.fsencode(os.sep), b"\0")
+
+
+def _number(connection: sqlite3.Connection, source: FileState) -> int:
+    """The number of a source, which gets one if it has none."""
+    path = os.fsencode(source.path)
+    query = "select number, modified_ns from sources where path = ? and digest = ?"
+    found = connection.execute(query, (path, source.digest)).fetchone()
+    if found is None:
+        query = "insert into sources (path, digest, modified_ns, size) values (?, ?, ?, ?)"
+        number = connection.execute(query, (path, source.digest, source.modified_ns, source.size)).lastrowid
+        assert number is not None
+        return number
+    number = int(found[0])
+    if source.modified_ns not in (-1, found[1]):
+        query = "update sources set modified_ns = ?, size = ? where number = ?"
+        connection.execute(query, (source.modified_ns, source.size, number))
+    return number
+
+
+def _forget_old(connection: sqlite3.Connection, today: int) -> None:
+    """Forget, once a day, what was not asked for in a long time."""
+    if connection.execute("pragma user_version").fetchone()[0] == today:
+        return
+    connection.execute("begin immediate")
+    connection.execute("delete from folders where used < ?", (today - _KEPT_DAYS,))
+    connection.execute("delete from results where folder not in (select number from folders)")
+    (count,) = connection.execute("select coalesce(max(number), 0) from sources").fetchone()
+    if count > _MAX_SOURCES:
+        for table in ("results", "sources", "folders"):
+            connection.execute(f"delete from {table}")
+    connection.execute(f"pragma user_version = {today}")
+    connection.execute("commit")
+
+
 def _environment_digest() -> bytes:
     """A digest of what is the same for a whole run: this tool's own code, and the Python whose grammar is used."""
-    package = Path(__file__).parents[1]
-    code = [
-        f"{path.relative_to(package)} {status.st_mtime_ns} {status.st_size}"
-        for path in sorted(package.rglob("*.py"))
-        for status in (path.stat(),)
-    ]
-    return hashlib.blake2b("\n".join([__version__, sys.version, *code]).encode(), digest_size=16).digest()
+    code = sorted(_list_code(os.path.dirname(os.path.dirname(__file__))))  # noqa: PTH120
+    return digest_of("\n".join([__version__, sys.version, sys.byteorder, *code]).encode("utf-8", "surrogateescape"))
+
+
+def _list_code(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _list_code(entry.path)
+            elif entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{entry.path} {status.st_mtime_ns} {status.st_size}"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 import traceback
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from instrumentor.engine.outcome import Failure, FileState, Outcome, digest_of, stat_file
+from msgspec.structs import replace
+
+from instrumentor.engine.file_states import digest_of, settled_state
+from instrumentor.engine.outcome import Failure, FileState, Outcome
 from instrumentor.engine.prefilter import may_hold_site
 from instrumentor.errors import InstrumentError
 from instrumentor.instrument import instrument_source
@@ -22,7 +23,6 @@ from instrumentor.notebooks.notebook import instrument_notebook
 from instrumentor.notebooks.undo import revert_notebook
 from instrumentor.paths import files
 from instrumentor.resolve.libraries import Libraries
-from instrumentor.resolve.search_path import import_roots
 from instrumentor.resolve.units import Sources
 from instrumentor.source.undo import undo
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 # Source bytes whose trees may lie about before the cyclic garbage is collected; a tree takes some 60 times its source.
 _COLLECT_AFTER_BYTES = 400_000
 _BYTES_PER_LINE = 40
-# File systems keep time in steps of up to two seconds: a file written just now may be written again within one.
-_SETTLED_NS = 2_000_000_000
 
 
 def process_batch(tasks: Sequence[Task]) -> list[Outcome]:
@@ -67,7 +65,7 @@ def process_batch(tasks: Sequence[Task]) -> list[Outcome]:
 
 def process(task: Task, libraries: Libraries | None = None) -> Outcome:
     """Read and process one script; `libraries` remembers what was read for others."""
-    state = _settled_state(task.path)
+    state = settled_state(task.path)
     try:
         script = files.read_script(task.path, shown=task.shown)
     except InstrumentError as error:
@@ -88,10 +86,11 @@ def process_script(
             return _revert(content, task, common)
         if task.was_found and not is_notebook(task.shown) and not may_hold_site(content, task.settings):
             return common
+        libraries = libraries or Libraries()
         sources = Sources(
             recorder.read,
-            import_roots(files.project_directory(script)),
-            (libraries or Libraries()).at(task.packages.folders, task.modules_cache),
+            libraries.search.roots(str(files.project_directory(script))),
+            libraries.at(task.packages.folders, task.modules_cache),
         )
         return replace(_instrument(content, task, common, sources), dependencies=recorder.dependencies())
     except InstrumentError as error:
@@ -144,19 +143,12 @@ def _changed(common: Outcome, original: bytes, result: bytes, **more: object) ->
         original=original,
         result=result,
         result_digest=digest_of(result),
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
 def _describe(error: InstrumentError) -> Failure:
     return Failure(str(error), error.message, error.line, error.column)
-
-
-def _settled_state(path: str) -> tuple[int, int]:
-    """The time and size of a file that is about to be read; (-1, -1) if that may not tell it from a later one."""
-    state = stat_file(path)
-    is_settled = state is not None and abs(time.time_ns() - state[0]) > _SETTLED_NS
-    return state if state is not None and is_settled else (-1, -1)
 
 
 class _Recorder:
@@ -169,7 +161,7 @@ class _Recorder:
 
     def read(self, relative: str) -> bytes | None:
         path = os.path.join(self._directory, relative)  # noqa: PTH118
-        state = _settled_state(path)
+        state = settled_state(path)
         content = self._read(relative)
         self._seen[path] = FileState(path, None) if content is None else FileState(path, digest_of(content), *state)
         return content

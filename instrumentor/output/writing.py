@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instrumentor import emit
-from instrumentor.engine.outcome import digest_of
+from instrumentor.engine.file_states import digest_of
 from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
 from instrumentor.messages import describe_models, describe_nothing
 from instrumentor.notebooks.cells import is_notebook

@@ -116,8 +116,8 @@ def _read_stdin(shown: str) -> bytes:
 
 def recorded_name(shown: str) -> str:
     """Spell a path as the source comment records it: with `/`, and only its last part where it is absolute."""
-    if Path(shown).is_absolute():
-        return Path(shown).name
+    if os.path.isabs(shown):  # noqa: PTH117
+        return os.path.basename(shown)  # noqa: PTH119
     return shown.replace(os.sep, "/")
 
 

@@ -1,4 +1,4 @@
-"""What was read of installed packages, shared by many scripts."""
+"""Where imports lead, found and read once for many scripts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from pathlib import Path
 
 from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
+from instrumentor.resolve.search_path import SearchPaths
 
 
 class Libraries:
-    """The installed packages of many scripts; what was read for one is there for the next."""
+    """The installed packages of many scripts; what was read for one is there for the next.
+
+    Attributes:
+        search: where the imports of scripts start from.
+    """
 
     def __init__(self) -> None:
+        self.search = SearchPaths()
         self._found: dict[tuple[tuple[str, ...], str | None], InstalledFiles] = {}
 
     def at(self, folders: tuple[str, ...], cache: str | None) -> InstalledFiles:

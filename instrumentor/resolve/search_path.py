@@ -6,18 +6,20 @@ import hashlib
 import os
 import site
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ROOT_MARKS = ("pyproject.toml", "setup.cfg", "setup.py", ".git", ".hg")
+# Folders that are remembered; forgotten altogether when they are more.
+_MAX_REMEMBERED = 50_000
 
 
-@dataclass(frozen=True)
-class Packages:
+class Packages(msgspec.Struct, frozen=True):
     """Where a script's packages lie.
 
     Attributes:
@@ -29,56 +31,92 @@ class Packages:
     digest: bytes = b""
 
 
-class PackageSearch:
-    """Finds out where the packages lie that scripts import.
+class SearchPaths:
+    """Finds out where scripts' imports are looked up, folder by folder; looks at each folder once.
 
     Args:
-        chosen: the folders, or the environments that have them, that the user names; empty for the active ones.
+        chosen: the folders with packages, or the environments that have them, that the user names; empty for the
+            active ones.
     """
 
     def __init__(self, chosen: Sequence[str] = ()) -> None:
         self._chosen = [Path(path) for path in chosen]
-        self._by_directory: dict[Path, Packages] = {}
-        self._by_project: dict[Path | None, Packages] = {}
+        self._packages: dict[str | None, Packages] = {}
+        self._real: dict[str, str] = {}
+        self._projects: dict[str, str | None] = {}
+        self._tops: dict[str, str] = {}
+        self._has_src: dict[str, bool] = {}
 
-    def of(self, directory: Path) -> Packages:
-        """The packages of scripts in a folder."""
-        if directory not in self._by_directory:
-            project = None if self._chosen else project_root(Path(os.path.realpath(directory)))
-            if project not in self._by_project:
-                folders = package_folders(self._chosen, project)
-                # Installers add and remove entries: that shows in a folder's own time.
-                times = [f"{folder}\0{folder.stat().st_mtime_ns}" for folder in folders if folder.is_dir()]
-                digest = hashlib.blake2b("\0".join(times).encode("utf-8", "surrogateescape"), digest_size=16).digest()
-                self._by_project[project] = Packages(tuple(map(str, folders)), digest)
-            self._by_directory[directory] = self._by_project[project]
-        return self._by_directory[directory]
+    def packages(self, directory: str) -> Packages:
+        """The packages of the scripts in a folder."""
+        project = None if self._chosen else self._project(self._real_path(os.path.abspath(directory)))  # noqa: PTH100
+        if project not in self._packages:
+            folders = package_folders(self._chosen, None if project is None else Path(project))
+            # Installers add and remove entries: that shows in a folder's own time.
+            times = [f"{folder}\0{folder.stat().st_mtime_ns}" for folder in folders if folder.is_dir()]
+            digest = hashlib.blake2b("\0".join(times).encode("utf-8", "surrogateescape"), digest_size=16).digest()
+            self._packages[project] = Packages(tuple(map(str, folders)), digest)
+        return self._packages[project]
+
+    def roots(self, directory: str) -> tuple[str, ...]:
+        """The folders that absolute imports of the scripts in a folder start from, in the order of the search.
+
+        Its own folder comes first, as when Python runs a script; then the folder above the package that it is part of,
+        as for `python -m package.script`; then the project's root and the `src` folder in it, as when it is installed.
+
+        Returns:
+            Paths relative to the folder, with `/`; the empty one for itself.
+        """
+        real = self._real_path(os.path.abspath(directory))  # noqa: PTH100
+        roots = [real, self._above_package(real)]
+        project = self._project(real)
+        if project is not None:
+            source = os.path.join(project, "src")  # noqa: PTH118
+            if project not in self._has_src:
+                self._has_src[project] = os.path.isdir(source)  # noqa: PTH112
+            roots += [project, source] if self._has_src[project] else [project]
+        return tuple(dict.fromkeys(_relative(root, real) for root in roots))
+
+    def _real_path(self, path: str) -> str:
+        """An absolute path with all links on the way followed."""
+        if path not in self._real:
+            self._make_room()
+            above, name = os.path.split(path)
+            is_plain = above != path and not os.path.islink(path)  # noqa: PTH114
+            self._real[path] = os.path.join(self._real_path(above), name) if is_plain else os.path.realpath(path)  # noqa: PTH118
+        return self._real[path]
+
+    def _project(self, real: str) -> str | None:
+        """The nearest folder at or above one that looks like a project's root; None without any."""
+        if real not in self._projects:
+            above = os.path.dirname(real)  # noqa: PTH120
+            if any(os.path.exists(os.path.join(real, mark)) for mark in _ROOT_MARKS):  # noqa: PTH110, PTH118
+                self._projects[real] = real
+            else:
+                self._projects[real] = self._project(above) if above != real else None
+        return self._projects[real]
+
+    def _above_package(self, real: str) -> str:
+        """The folder above the outermost package that a folder is part of; itself where it is part of none."""
+        if real not in self._tops:
+            above = os.path.dirname(real)  # noqa: PTH120
+            is_package = above != real and os.path.isfile(os.path.join(real, "__init__.py"))  # noqa: PTH113, PTH118
+            self._tops[real] = self._above_package(above) if is_package else real
+        return self._tops[real]
+
+    def _make_room(self) -> None:
+        if len(self._real) >= _MAX_REMEMBERED:
+            for each in (self._real, self._projects, self._tops):
+                each.clear()
 
 
-def project_root(directory: Path) -> Path | None:
-    """The nearest folder at or above one that looks like a project's root; None without any."""
-    for each in (directory, *directory.parents):
-        if any((each / mark).exists() for mark in _ROOT_MARKS):
-            return each
-    return None
-
-
-def import_roots(directory: Path) -> tuple[str, ...]:
-    """The folders that absolute imports of a script start from, relative to its own, in the order of the search.
-
-    Its own folder comes first, as when Python runs the script; then the folder above the package that it is part of,
-    as for `python -m package.script`; then the project's root and the `src` folder in it, as when it is installed.
-    """
-    directory = Path(os.path.realpath(directory))
-    project = project_root(directory)
-    package = directory
-    while (package / "__init__.py").is_file() and package.parent != package:
-        package = package.parent
-    roots = [directory, package]
-    if project is not None:
-        roots += [project, project / "src"]
-    found = dict.fromkeys(os.path.relpath(root, directory).replace(os.sep, "/") for root in roots if root.is_dir())
-    return tuple("" if root == "." else root for root in found)
+def _relative(root: str, directory: str) -> str:
+    if root == directory:
+        return ""
+    prefix = root if root.endswith(os.sep) else root + os.sep
+    if directory.startswith(prefix):
+        return "/".join([".."] * (directory.count(os.sep, len(prefix)) + 1))
+    return os.path.relpath(root, directory).replace(os.sep, "/")
 
 
 def package_folders(chosen: Sequence[Path], project: Path | None) -> list[Path]:

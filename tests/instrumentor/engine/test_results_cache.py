@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from instrumentor.engine import results_cache
 from instrumentor.engine.outcome import Task
@@ -61,9 +61,9 @@ def find(cache_dir: Path, task: Task) -> object:
 
 
 class TestFound:
-    def test_without_the_bytes(self, cache_dir: Path, project: Path) -> None:
+    def test_without_the_bytes_and_what_it_depends_on(self, cache_dir: Path, project: Path) -> None:
         task = task_of(project)
-        assert find(cache_dir, task) == replace(process(task), original=None, result=None)
+        assert find(cache_dir, task) == replace(process(task), original=None, result=None, dependencies=())
 
     def test_when_only_the_times_have_changed(self, cache_dir: Path, project: Path) -> None:
         for name in ("net.py", "train.py"):
@@ -131,7 +131,7 @@ class TestTrouble:
     def test_an_outcome_of_another_shape_is_passed_over(self, cache_dir: Path, project: Path) -> None:
         database = next(cache_dir.glob("*.sqlite"))
         with sqlite3.connect(database) as connection:
-            connection.execute("update results set outcome = x'90'")
+            connection.execute("update results set details = x'90'")
         connection.close()
         assert find(cache_dir, task_of(project)) is None
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from instrumentor.decision import Decision
 from instrumentor.report.explain import describe_object, may_pass_for_model, render_decisions

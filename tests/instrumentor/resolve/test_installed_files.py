@@ -13,7 +13,7 @@ from instrumentor.resolve.installed_files import InstalledFiles
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.search_path import PackageSearch, environment_folders, import_roots, package_folders
+from instrumentor.resolve.search_path import SearchPaths, environment_folders, package_folders
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def test_the_project_s_environment_comes_before_this_interpreter_s(
 
 def test_the_folders_that_imports_start_from(tmp_path: Path) -> None:
     write(tmp_path, {"pyproject.toml": "", "src/pkg/__init__.py": "", "src/pkg/tools/__init__.py": "", "run/x.py": ""})
-    assert import_roots(tmp_path / "run") == ("", "..", "../src")
-    assert import_roots(tmp_path / "src/pkg/tools") == ("", "../..", "../../..")
-    assert import_roots(tmp_path) == ("", "src")
+    assert SearchPaths().roots(str(tmp_path / "run")) == ("", "..", "../src")
+    assert SearchPaths().roots(str(tmp_path / "src/pkg/tools")) == ("", "../..", "../../..")
+    assert SearchPaths().roots(str(tmp_path)) == ("", "src")
 
 
 def test_what_was_read_for_one_script_is_there_for_the_next(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_what_was_read_for_one_script_is_there_for_the_next(tmp_path: Path) -> N
 
 
 def test_an_installation_changes_the_digest(tmp_path: Path) -> None:
-    before = PackageSearch([str(tmp_path)]).of(tmp_path / "x")
+    before = SearchPaths([str(tmp_path)]).packages(str(tmp_path / "x"))
     assert before.folders == (str(tmp_path),)
-    assert PackageSearch([str(tmp_path)]).of(tmp_path / "y") == before
+    assert SearchPaths([str(tmp_path)]).packages(str(tmp_path / "y")) == before
     write(tmp_path, {"new/__init__.py": ""})
     os.utime(tmp_path, ns=(1, 1))  # the clock of a file system may be coarse
-    assert PackageSearch([str(tmp_path)]).of(tmp_path / "x").digest != before.digest
+    assert SearchPaths([str(tmp_path)]).packages(str(tmp_path / "x")).digest != before.digest

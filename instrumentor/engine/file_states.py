@@ -1,0 +1,109 @@
+"""Whether files are as they were: by time and size where these tell, else by content."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from pathlib import Path
+
+# File systems keep time in steps of up to two seconds: a file written just now may be written again within one.
+_SETTLED_NS = 2_000_000_000
+# What is remembered of files and folders during a run; forgotten altogether when it is more.
+_MAX_REMEMBERED = 50_000
+
+
+def digest_of(content: bytes) -> bytes:
+    """The digest by which contents are compared."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def stat_file(path: str) -> tuple[int, int] | None:
+    """The time of modification in ns, and the size in bytes; None where there is no file."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - the million of them count
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def settled_state(path: str) -> tuple[int, int]:
+    """The time and size of a file that is about to be read; (-1, -1) if that may not tell it from a later one."""
+    state = stat_file(path)
+    return state if state is not None and is_settled(state[0]) else (-1, -1)
+
+
+def is_settled(modified_ns: int) -> bool:
+    """Whether a file that was modified then can be told by its time from one that is modified from now on."""
+    return abs(time.time_ns() - modified_ns) > _SETTLED_NS
+
+
+class FileStates:
+    """Looks at each file and folder once in a run."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[int, int] | None] = {}
+        self._digests: dict[str, bytes] = {}
+        self._names: dict[str, frozenset[str] | None] = {}
+
+    def state(self, path: str) -> tuple[int, int] | None:
+        """The time and size of a file."""
+        if path not in self._states:
+            if len(self._states) >= _MAX_REMEMBERED:
+                self._states.clear()
+                self._digests.clear()
+            self._states[path] = stat_file(path)
+        return self._states[path]
+
+    def has_content(self, path: str, digest: bytes) -> bool:
+        """Whether a file's content has a digest; it is read once."""
+        if path not in self._digests:
+            try:
+                self._digests[path] = digest_of(Path(path).read_bytes())
+            except (OSError, ValueError):
+                self._digests[path] = b""
+        return self._digests[path] == digest
+
+    def names_in(self, folder: str) -> frozenset[str] | None:
+        """The names in a folder, none where there is no folder; None where it may not be listed."""
+        if folder not in self._names:
+            if len(self._names) >= _MAX_REMEMBERED:
+                self._names.clear()
+            self._names[folder] = _list_names(folder)
+        return self._names[folder]
+
+    def missing_part(self, path: str) -> tuple[str, str] | None:
+        """The folder that is there and the name that is missing in it, on the way to a path; None if nothing is.
+
+        Most of what is looked for and not found would lie in folders that are not there either, and many paths have
+        the same one missing.
+        """
+        folder, name = os.path.split(path)
+        above, folder_name = os.path.split(folder)
+        if above != folder and folder_name not in ("", ".", ".."):
+            siblings = self.names_in(above)
+            if siblings is not None and folder_name not in siblings:
+                return self.missing_part(folder)
+        names = self.names_in(folder)
+        if names is None:
+            with contextlib.suppress(OSError, ValueError):
+                return None if os.path.lexists(path) else (folder, name)
+            return None
+        return (folder, name) if name not in names else None
+
+    def is_missing(self, folder: str, names: list[str]) -> bool:
+        """Whether none of some names is there in a folder."""
+        there = self.names_in(folder)
+        if there is None:
+            return not any(os.path.lexists(os.path.join(folder, name)) for name in names)  # noqa: PTH118
+        return there.isdisjoint(names)
+
+
+def _list_names(folder: str) -> frozenset[str] | None:
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    except (OSError, ValueError):  # a folder may be passed through that may not be listed
+        return None
