@@ -19,13 +19,14 @@ from instrumentor.configuration import Configurations, Section
 from instrumentor.engine.batch import BatchRunner
 from instrumentor.engine.cache_directory import cache_directory
 from instrumentor.engine.executors import LOCAL, count_jobs, find_engine
-from instrumentor.engine.outcome import Failure, FileState, Outcome, Task
+from instrumentor.engine.outcome import Failure, Outcome, Task
 from instrumentor.engine.progress import Progress
 from instrumentor.engine.results_cache import ResultsCache, clear
 from instrumentor.errors import InstrumentError
 from instrumentor.messages import say
 from instrumentor.output.writing import Writer, show_diff
 from instrumentor.paths import files
+from instrumentor.paths.file_state import FileState
 from instrumentor.paths.files import Script
 from instrumentor.paths.selection import STANDARD_STREAM, Found, is_in_shard, select_files
 from instrumentor.resolve.search_path import SearchPaths

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from instrumentor.engine.file_states import digest_of
-from instrumentor.engine.outcome import Failure, FileState, Outcome
+from instrumentor.engine.outcome import Failure, Outcome
 from instrumentor.errors import InstrumentError
 from instrumentor.paths import files
+from instrumentor.paths.file_state import FileState, digest_of
 from instrumentor.program import instrument_program
 from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.units import Sources

@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def loaded_by(statement: str) -> set[str]:
     """Name the top-level packages that a fresh interpreter has loaded after `statement`."""
-    program = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    return {name.partition(".")[0] for name in modules_loaded_by(statement)}
+
+
+def modules_loaded_by(statement: str) -> set[str]:
+    """Name the modules that a fresh interpreter has loaded after `statement`."""
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -64,3 +73,18 @@ def test_the_command_runs_without_torch_and_help_without_libcst() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: instrument" in done.stdout
+
+
+def test_a_run_that_finds_all_results_in_its_cache_loads_no_analysis(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name, text in (("a.py", "print(1)\n"), ("b.py", "import torch.nn as nn\n\nmodel = nn.Linear(2, 2)\n")):
+        (tree / name).write_text(text)
+        os.utime(tree / name, (1e9, 1e9))
+    statement = (
+        f"import sys; sys.argv = ['instrument', {str(tree)!r}, '--cache-dir', {str(tmp_path / 'cache')!r}, '-j1']\n"
+        "from instrumentor.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0"
+    )
+    heavy = {"instrumentor.analysis", "instrumentor.decide", "instrumentor.rewrite", "libcst", "concurrent", "rich"}
+    assert modules_loaded_by(statement) >= heavy - {"rich"}
+    assert not modules_loaded_by(statement) & (heavy | {"instrumentor.engine.work", "pathspec", "multiprocessing"})

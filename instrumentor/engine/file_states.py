@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import time
 from pathlib import Path
 
-# File systems keep time in steps of up to two seconds: a file written just now may be written again within one.
-_SETTLED_NS = 2_000_000_000
+from instrumentor.paths.file_state import digest_of, stat_file
+
 # What is remembered of files and folders during a run; forgotten altogether when it is more.
 _MAX_REMEMBERED = 50_000
-
-
-def digest_of(content: bytes) -> bytes:
-    """The digest by which contents are compared."""
-    return hashlib.blake2b(content, digest_size=16).digest()
-
-
-def stat_file(path: str) -> tuple[int, int] | None:
-    """The time of modification in ns, and the size in bytes; None where there is no file."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - the million of them count
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_size
-
-
-def settled_state(path: str) -> tuple[int, int]:
-    """The time and size of a file that is about to be read; (-1, -1) if that may not tell it from a later one."""
-    state = stat_file(path)
-    return state if state is not None and is_settled(state[0]) else (-1, -1)
-
-
-def is_settled(modified_ns: int) -> bool:
-    """Whether a file that was modified then can be told by its time from one that is modified from now on."""
-    return abs(time.time_ns() - modified_ns) > _SETTLED_NS
 
 
 class FileStates:

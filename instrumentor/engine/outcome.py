@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from instrumentor.decision import Decision  # noqa: TC001 - the cache resolves the fields' types
+from instrumentor.paths.file_state import FileState  # noqa: TC001 - as above
 from instrumentor.resolve.search_path import Packages
 from instrumentor.settings import Settings  # noqa: TC001 - as above
 
@@ -63,22 +64,6 @@ class Failure(msgspec.Struct, frozen=True):
     line: int | None = None
     column: int | None = None
     trace: str | None = None
-
-
-class FileState(msgspec.Struct, frozen=True):
-    """A file as it was when it was read.
-
-    Attributes:
-        path: where it lies.
-        digest: of its content; None where there was no such file.
-        modified_ns: its time of modification; -1 if it may change once more without another time showing it.
-        size: in bytes.
-    """
-
-    path: str
-    digest: bytes | None
-    modified_ns: int = -1
-    size: int = -1
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -23,8 +23,9 @@ from msgspec.structs import replace
 
 from instrumentor import __version__
 from instrumentor.decision import Decision  # noqa: TC001 - msgspec resolves the fields' types
-from instrumentor.engine.file_states import FileStates, digest_of, is_settled
-from instrumentor.engine.outcome import FileState, Outcome, Status
+from instrumentor.engine.file_states import FileStates
+from instrumentor.engine.outcome import Outcome, Status
+from instrumentor.paths.file_state import FileState, digest_of, is_settled
 from instrumentor.resolve.search_path import SearchPaths
 
 if TYPE_CHECKING:

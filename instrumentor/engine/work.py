@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from instrumentor.engine.file_states import digest_of, settled_state
-from instrumentor.engine.outcome import Failure, FileState, Outcome
+from instrumentor.engine.outcome import Failure, Outcome
 from instrumentor.engine.prefilter import may_hold_site
 from instrumentor.errors import InstrumentError
 from instrumentor.instrument import instrument_source
@@ -22,6 +21,7 @@ from instrumentor.notebooks.cells import is_notebook
 from instrumentor.notebooks.notebook import instrument_notebook
 from instrumentor.notebooks.undo import revert_notebook
 from instrumentor.paths import files
+from instrumentor.paths.file_state import FileState, digest_of, settled_state
 from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.units import Sources
 from instrumentor.source.undo import undo
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from instrumentor.engine.outcome import Task
     from instrumentor.paths.files import Script
+    from instrumentor.resolve.installed import Module
+    from instrumentor.resolve.installed_files import InstalledFiles
 
 # Source bytes whose trees may lie about before the cyclic garbage is collected; a tree takes some 60 times its source.
 _COLLECT_AFTER_BYTES = 400_000
@@ -87,11 +89,9 @@ def process_script(
         if task.was_found and not is_notebook(task.shown) and not may_hold_site(content, task.settings):
             return common
         libraries = libraries or Libraries()
-        sources = Sources(
-            recorder.read,
-            libraries.search.roots(str(files.project_directory(script))),
-            libraries.at(task.packages.folders, task.modules_cache),
-        )
+        recorder.installed = libraries.at(task.packages.folders, task.modules_cache)
+        roots = libraries.search.roots(str(files.project_directory(script)))
+        sources = Sources(recorder.read, roots, recorder)
         return replace(_instrument(content, task, common, sources), dependencies=recorder.dependencies())
     except InstrumentError as error:
         if error.path is not None and error.path.startswith(task.name):
@@ -152,12 +152,19 @@ def _describe(error: InstrumentError) -> Failure:
 
 
 class _Recorder:
-    """Reads a project's other files, and remembers which."""
+    """Reads a project's other files and installed modules, and remembers which.
+
+    Attributes:
+        installed: finds and reads the modules; a `ModuleFinder`, as this is.
+    """
+
+    installed: InstalledFiles
 
     def __init__(self, script: Script) -> None:
         self._read = files.read_siblings(script)
         self._directory = str(files.project_directory(script))
         self._seen: dict[str, FileState] = {}
+        self._modules: set[str] = set()
 
     def read(self, relative: str) -> bytes | None:
         path = os.path.join(self._directory, relative)  # noqa: PTH118
@@ -166,5 +173,20 @@ class _Recorder:
         self._seen[path] = FileState(path, None) if content is None else FileState(path, digest_of(content), *state)
         return content
 
+    def exists(self, name: str) -> bool:
+        self._modules.add(name)
+        return self.installed.exists(name)
+
+    def find(self, name: str) -> Module | None:
+        self._modules.add(name)
+        return self.installed.find(name)
+
+    def mentions(self, name: str, word: str) -> bool:
+        self._modules.add(name)
+        return self.installed.mentions(name, word)
+
     def dependencies(self) -> tuple[FileState, ...]:
-        return tuple(self._seen.values())
+        found = dict(self._seen)
+        for each in self.installed.dependencies(sorted(self._modules)) if self._modules else ():
+            found.setdefault(each.path, each)
+        return tuple(found.values())

@@ -10,8 +10,9 @@ import time
 from concurrent.futures import BrokenExecutor, Future
 from typing import TYPE_CHECKING
 
-from instrumentor.engine.outcome import Failure, FileState, Outcome
+from instrumentor.engine.outcome import Failure, Outcome
 from instrumentor.engine.work import process_batch
+from instrumentor.paths.file_state import FileState
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from instrumentor.engine.file_states import digest_of
 from instrumentor.errors import OutputExistsError, OutputIsSourceError, UnwritableOutputError
+from instrumentor.paths.file_state import digest_of
 from instrumentor.paths.files import describe_os_error, write_file
 from instrumentor.paths.selection import DEFAULT_EXCLUDE
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instrumentor import emit
-from instrumentor.engine.file_states import digest_of
 from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
 from instrumentor.messages import describe_models, describe_nothing
 from instrumentor.notebooks.cells import is_notebook
 from instrumentor.paths import files
+from instrumentor.paths.file_state import digest_of
 
 if TYPE_CHECKING:
     from instrumentor.engine.outcome import Outcome, Task

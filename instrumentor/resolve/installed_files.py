@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from instrumentor.paths.file_state import FileState, digest_of, settled_state
 from instrumentor.resolve.installed import Module
 from instrumentor.resolve.module_facts import ModuleFacts
 from instrumentor.resolve.module_reader import read_facts
@@ -49,11 +50,13 @@ class InstalledFiles:
     """
 
     def __init__(self, folders: Sequence[Path], cache: FactsCache | None = None) -> None:
+        self._filled_by_installers = tuple(folders)
         self._folders = tuple(_with_path_files(folders))
         self._mapped = _editable_maps(folders)
         self._cache = cache
         self._locations: dict[str, _Location | None] = {}
         self._modules: dict[str, Module | None] = {}
+        self._states: dict[Path, FileState] = {}
 
     def exists(self, name: str) -> bool:
         """Whether there is such a module."""
@@ -70,8 +73,48 @@ class InstalledFiles:
     def mentions(self, name: str, word: str) -> bool:
         """Whether a module's text holds `word`, or imports everything from somewhere."""
         location = self._locate(name)
-        content = _content(location.file) if location is not None and location.file is not None else None
+        content = self._content(location.file) if location is not None and location.file is not None else None
         return content is not None and (word.encode() in content or b"import *" in content)
+
+    def dependencies(self, names: Iterable[str]) -> Iterator[FileState]:
+        """The files that the answers about some modules came from, as they were when they were read.
+
+        What installers bring and take shows in the times of the folders they fill. Elsewhere, in packages that are
+        installed to be edited, what is not there is told too, without a digest.
+        """
+        for name in names:
+            location = self._locate(name)
+            if location is None:
+                yield from self._missing(name)
+                continue
+            if location.file in self._states:
+                yield self._states[location.file]
+            for folder in location.folders if location.file is None else ():
+                if self._is_edited(folder):
+                    yield FileState(str(folder / "__init__.py"), None)
+            if location.file is not None and not location.folders and self._is_edited(location.file):
+                yield FileState(str(location.file.with_suffix("")), None)  # a package comes before a module
+
+    def _missing(self, name: str) -> Iterator[FileState]:
+        """What was looked for in folders that people edit, as far as there are such folders on the way to a module."""
+        above, _, last = name.rpartition(".")
+        while above and self._locate(above) is None:
+            above, _, last = above.rpartition(".")
+        parent = self._locate(above) if above else None
+        for folder in self._folders if parent is None else parent.folders:
+            if self._is_edited(folder):
+                yield FileState(str(folder / last), None)
+                yield FileState(str(folder / f"{last}.py"), None)
+
+    def _is_edited(self, path: Path) -> bool:
+        return not any(folder == path or folder in path.parents for folder in self._filled_by_installers)
+
+    def _content(self, file: Path) -> bytes | None:
+        state = settled_state(str(file))
+        content = _content(file)
+        if content is not None and file not in self._states:
+            self._states[file] = FileState(str(file), digest_of(content), *state)
+        return content
 
     def _read(self, name: str) -> Module | None:
         location = self._locate(name)
@@ -79,7 +122,7 @@ class InstalledFiles:
             return None
         if location.file is None:
             return Module(name, location.shown, is_package=True, facts=ModuleFacts({}, []))
-        content = _content(location.file)
+        content = self._content(location.file)
         facts = None if content is None else self._facts(content)
         return None if facts is None else Module(name, location.shown, bool(location.folders), facts)
 

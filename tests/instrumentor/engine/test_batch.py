@@ -14,8 +14,9 @@ from instrumentor.engine import batch, work, workers
 from instrumentor.engine.batch import BatchRunner
 from instrumentor.engine.executors import Engine, find_engine
 from instrumentor.engine.local_executor import make_local_executor
-from instrumentor.engine.outcome import FileState, Outcome, Task
+from instrumentor.engine.outcome import Outcome, Task
 from instrumentor.engine.work import process_batch
+from instrumentor.paths.file_state import FileState
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from instrumentor.engine import results_cache
 from instrumentor.engine.outcome import Task
 from instrumentor.engine.results_cache import ResultsCache
 from instrumentor.engine.work import process
+from instrumentor.resolve.search_path import SearchPaths
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -70,6 +71,31 @@ class TestFound:
             (project / name).touch()
         assert find(cache_dir, task_of(project)) is not None
 
+    def test_by_the_new_times_from_then_on(
+        self, cache_dir: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("net.py", "train.py"):
+            write(project / name, (project / name).read_bytes(), age_s=60)
+        assert find(cache_dir, task_of(project)) is not None
+        monkeypatch.setattr("instrumentor.engine.file_states.digest_of", lambda _: pytest.fail("was read again"))
+        assert find(cache_dir, task_of(project)) is not None
+
+    def test_in_a_folder_of_more_files_than_are_read_at_once(
+        self, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(results_cache, "_PAGE", 2)
+        tasks = []
+        for number in range(7):
+            write(project / f"f{number}.py", b"# %d\n" % number)
+            path = project / f"f{number}.py"
+            tasks.append(Task(str(path), path.name, path.name, Settings()))
+        with ResultsCache(tmp_path / "fresh") as cache:
+            for task in tasks[1:]:
+                cache.add(task, process(task))
+        with ResultsCache(tmp_path / "fresh") as cache:
+            found = [cache.find(task) for task in (*tasks, *reversed(tasks))]
+        assert [each is not None for each in found] == [False, *[True] * 12, False]
+
 
 class TestNotFound:
     def test_when_the_script_has_changed(self, cache_dir: Path, project: Path) -> None:
@@ -87,6 +113,10 @@ class TestNotFound:
     def test_when_a_neighbour_has_come_that_is_looked_at_first(self, cache_dir: Path, project: Path) -> None:
         (project / "net").mkdir()
         write(project / "net" / "__init__.py", b"Net = int\n")
+        assert find(cache_dir, task_of(project)) is None
+
+    def test_when_the_folder_became_part_of_a_project(self, cache_dir: Path, project: Path) -> None:
+        (project.parent / "pyproject.toml").touch()
         assert find(cache_dir, task_of(project)) is None
 
     def test_with_other_settings(self, cache_dir: Path, project: Path) -> None:
@@ -122,6 +152,59 @@ class TestNotFound:
             assert cache.find(task_of(project)) is None
 
 
+class TestPackagesInstalledToBeEdited:
+    @pytest.fixture
+    def package(self, tmp_path: Path) -> Path:
+        """A package outside of the folder that installers fill, which names its folder in a `.pth` file."""
+        package = tmp_path / "work" / "mine"
+        package.mkdir(parents=True)
+        write(package / "__init__.py", b"from .nets import Net\n")
+        write(package / "nets.py", NET)
+        (tmp_path / "site").mkdir()
+        (tmp_path / "site" / "mine.pth").write_text(str(package.parent))
+        return package
+
+    @pytest.fixture
+    def task(self, package: Path, project: Path) -> Task:
+        write(project / "train.py", b"import mine\nthing = mine.Net()\nprint(thing)\n")
+        packages = SearchPaths([str(package.parents[1] / "site")]).packages(str(project))
+        return replace(task_of(project), packages=packages)
+
+    @pytest.fixture
+    def kept(self, tmp_path: Path, task: Task) -> Path:
+        with ResultsCache(tmp_path / "cache") as cache:
+            outcome = process(task)
+            assert [decision.class_names for decision in outcome.decisions] == [("mine.nets.Net",)]
+            cache.add(task, outcome)
+        return tmp_path / "cache"
+
+    def test_are_found_while_nobody_edits_them(self, kept: Path, task: Task) -> None:
+        assert find(kept, task) is not None
+
+    def test_are_not_found_once_a_module_is_edited(self, kept: Path, task: Task, package: Path) -> None:
+        write(package / "nets.py", b"Net = int\n")
+        assert find(kept, task) is None
+
+    def test_are_not_found_once_a_module_has_gone(self, kept: Path, task: Task, package: Path) -> None:
+        (package / "nets.py").unlink()
+        assert find(kept, task) is None
+
+    def test_are_not_found_once_a_package_comes_before_a_module(self, kept: Path, task: Task, package: Path) -> None:
+        (package / "nets").mkdir()
+        assert find(kept, task) is None
+
+    def test_are_not_found_once_there_is_a_module_that_was_missing(
+        self, tmp_path: Path, task: Task, package: Path
+    ) -> None:
+        (package / "nets.py").unlink()
+        with ResultsCache(tmp_path / "fresh") as cache:
+            cache.add(task, process(task))
+            cache.find(task)
+        assert find(tmp_path / "fresh", task) is not None
+        write(package / "nets.py", NET)
+        assert find(tmp_path / "fresh", task) is None
+
+
 class TestTrouble:
     def test_a_broken_file_costs_time_only(self, cache_dir: Path, project: Path) -> None:
         for path in cache_dir.iterdir():
@@ -140,6 +223,22 @@ class TestTrouble:
         with ResultsCache(tmp_path / "file" / "cache") as cache:
             cache.add(task_of(project), process(task_of(project)))
             assert cache.find(task_of(project)) is None
+
+    def test_a_broken_file_is_taken_away_and_the_next_run_has_a_new_one(self, cache_dir: Path, project: Path) -> None:
+        for path in cache_dir.iterdir():
+            path.write_bytes(b"no database" * 100)
+        task = task_of(project)
+        with ResultsCache(cache_dir) as cache:
+            cache.add(task, process(task))
+        assert find(cache_dir, task) is not None
+
+    def test_a_run_that_writes_keeps_no_other_from_writing(self, cache_dir: Path, project: Path) -> None:
+        task, other = task_of(project), task_of(project, logdir="elsewhere")
+        with ResultsCache(cache_dir) as first, ResultsCache(cache_dir) as second:
+            first.add(other, process(other))
+            second.add(task, process(task))
+        assert find(cache_dir, task) is not None
+        assert find(cache_dir, other) is not None
 
     def test_runs_at_the_same_time_share_it(self, cache_dir: Path, project: Path) -> None:
         with ResultsCache(cache_dir) as first, ResultsCache(cache_dir) as second:
