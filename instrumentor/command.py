@@ -217,6 +217,7 @@ class _Run:
                     sys.stderr.write(outcome.failure.trace)
             else:
                 written_to = self._handle(task, outcome)
+                self._note_written(task, outcome, written_to)
         except InstrumentError as error:
             self._fail(str(error))
             failure = Failure(str(error), error.message, error.line, error.column)
@@ -229,6 +230,19 @@ class _Run:
 
             diff_to = written_to or task.shown
             self.journal.add(record_file(task, outcome, written_to=written_to, diff_to=diff_to))
+
+    def _note_written(self, task: Task, outcome: Outcome, written_to: str | None) -> None:
+        """Keep what the next run over the same tree would find out about a result: that it is one."""
+        result = outcome.result
+        if self.cache is None or self.mirror is not None or result is None or written_to is None:
+            return
+        if task.goal != "instrument" or not task.was_found:
+            return
+        path = os.path.abspath(written_to)  # noqa: PTH100
+        written = replace(task, path=path, shown=written_to, name=files.recorded_name(written_to))
+        # Written just now, its time says nothing yet.
+        state = FileState(path, outcome.result_digest)
+        self.cache.add(written, Outcome("already instrumented", state, lines=result.count(b"\n")))
 
     def note_failure(self, error: InstrumentError) -> None:
         """Take down what went wrong outside of any script."""
