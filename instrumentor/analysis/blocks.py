@@ -73,7 +73,7 @@ def conditions_of(unit: Unit, node: ast.AST) -> Conditions:
             for field in _CONDITIONAL_FIELDS.get(type(parent), ()):
                 if _holds(getattr(parent, field), child):
                     branches.append((parent, field, child, True))
-                    if isinstance(parent, _TRIES) and field == "body" and getattr(parent, "handlers", ()):
+                    if isinstance(parent, _TRIES) and field == "body" and getattr(parent, "handlers", False):
                         caught = len(branches)
         child = parent
     found = [
