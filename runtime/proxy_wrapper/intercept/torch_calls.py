@@ -7,6 +7,7 @@ the lowest; the one that `with torch.device(...)` opens is a mode as any other.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -24,10 +25,12 @@ from proxy_wrapper.events import (
     as_number,
 )
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
+from proxy_wrapper.intercept.replaced_functions import ReplacedFunctions, is_foreign
 from proxy_wrapper.levels import DEBUG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import FrameType
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.intercept.blacklist import Blacklist
@@ -45,10 +48,17 @@ _LONGEST_LIST: Final = 1024
 
 
 class Target(NamedTuple):
-    """What is known of a function once and for all: the kind of its event, and the name to give."""
+    """What is known of a function once and for all.
+
+    Attributes:
+        kind: of its event.
+        name: the one to give.
+        is_foreign: it is not torch's own, and may stand in the place of one that is.
+    """
 
     kind: str
     name: str
+    is_foreign: bool
 
 
 class ThreadFound(NamedTuple):
@@ -65,6 +75,7 @@ class TorchCallMode(TorchFunctionMode):
         super().__init__()
         self._tracer = tracer
         self._targets: dict[Any, Target] = {}
+        self._replaced = ReplacedFunctions()
         self.is_on = True
 
     def __torch_function__(
@@ -72,22 +83,39 @@ class TorchCallMode(TorchFunctionMode):
     ) -> Any:
         """Call `func` and record that it was called."""
         thread = self._tracer.thread
+        try:
+            target = self._targets[func]
+            if target.is_foreign:
+                func, target = self._see_through(func, sys._getframe(1))
+        except Exception:  # noqa: BLE001  It is new, or nothing that can be a key.
+            func, target = self._see_through(func, sys._getframe(1))
         thread.torch_calls += 1
         try:
             result = func(*args, **kwargs) if kwargs else func(*args)
         except Exception:
             if self.is_on and self._tracer.active:
-                self._record(func, args, kwargs, None, raised=True)
+                self._record(target, args, kwargs, None, raised=True)
             raise
         finally:
             thread.torch_calls -= 1
         if self.is_on and self._tracer.active:
-            self._record(func, args, kwargs, result, raised=False)
+            self._record(target, args, kwargs, result, raised=False)
         return result
 
-    def _record(
-        self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any] | None, result: Any, *, raised: bool
-    ) -> None:
+    def _see_through(self, func: Callable[..., Any], asking: FrameType) -> tuple[Callable[..., Any], Target]:
+        """The function to call for `func`, with what is known of it."""
+        try:
+            if is_foreign(func):
+                func = self._replaced.called(func, asking)
+            target = self._targets.get(func)
+            if target is None:
+                target = self._targets[func] = Target(*identify(func), is_foreign(func))
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            self._tracer.fail(error)
+            target = Target("call_function", type(func).__name__, is_foreign=True)
+        return func, target
+
+    def _record(self, target: Target, args: Any, kwargs: dict[str, Any] | None, result: Any, *, raised: bool) -> None:
         tracer = self._tracer
         try:
             if torch._C._get_tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
@@ -103,9 +131,6 @@ class TorchCallMode(TorchFunctionMode):
             else:
                 module = 0
                 channel = None
-            target = self._targets.get(func)
-            if target is None:
-                target = self._targets[func] = identify(func)
             if target.kind == "marker":
                 return
             location = tracer.locator.locate(2, thread.optimizer_frame, thread.optimizer_location)
@@ -130,7 +155,7 @@ class TorchCallMode(TorchFunctionMode):
     ) -> CallFunction | ReadValue | GetAttr | SetAttr | DelAttr:
         tracer = self._tracer
         now, step, number, stage = tracer.now_us(), tracer.step, thread.number, thread.stage
-        kind, name = target
+        kind, name = target.kind, target.name
         if kind == "get_attr":
             if not isinstance(result, torch.Tensor):
                 owner, value = self._name(args[0]), self._say(result)
@@ -298,23 +323,23 @@ class TorchCalls(ModeSetter):
         thread.suspended_calls -= found.torch_calls
 
 
-def identify(func: Callable[..., Any]) -> Target:
+def identify(func: Callable[..., Any]) -> tuple[str, str]:
     """The kind of event that a call of `func` is, and its name in `torch.fx`'s spelling."""
     name = getattr(func, "__name__", type(func).__name__)
     owner = getattr(func, "__self__", None)
     if name in ("__get__", "__set__", "__delete__"):
         attribute = str(getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "?"))
-        return Target({"__get__": "get_attr", "__set__": "set_attr", "__delete__": "del_attr"}[name], attribute)
+        return {"__get__": "get_attr", "__set__": "set_attr", "__delete__": "del_attr"}[name], attribute
     if str(getattr(func, "__module__", "")).startswith("torch._ops.profiler"):
-        return Target("marker", name)  # Where torch marks a range for its profiler; the program called nothing.
+        return "marker", name  # Where torch marks a range for its profiler; the program called nothing.
     if name in _VALUE_READS:
-        return Target("read_value", name)
+        return "read_value", name
     if hasattr(func, "__objclass__") or getattr(func, "__qualname__", "").startswith("Tensor."):
-        return Target("call_method", name)
+        return "call_method", name
     if isinstance(owner, type):
-        return Target("call_function", f"torch.{name}")
+        return "call_function", f"torch.{name}"
     module = getattr(owner, "__name__", None) or getattr(func, "__module__", None)
-    return Target("call_function", f"{module}.{name}" if module else name)
+    return "call_function", f"{module}.{name}" if module else name
 
 
 def push_lowest(mode: TorchFunctionMode) -> None:
