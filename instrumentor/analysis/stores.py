@@ -119,9 +119,9 @@ class Stores:
     def store_element(self, target: ast.expr, held: Value, statement: ast.stmt) -> None:
         """Let the target of a loop hold an element of what it goes over."""
         if isinstance(target, (ast.Tuple, ast.List)):
-            starred = next((i for i, each in enumerate(target.elts) if isinstance(each, ast.Starred)), len(target.elts))
+            starred = _starred(target.elts)
             for position, element in enumerate(target.elts):
-                if position < starred:
+                if starred is None or position < starred:
                     item = self.members.unpacked(held, position, len(target.elts))
                 else:
                     item = self.members.elements(held)
@@ -216,13 +216,13 @@ class Stores:
         numbers: Mapping[int, Number],
     ) -> None:
         parts = _aligned_parts(target, source)
-        starred = next((i for i, each in enumerate(target.elts) if isinstance(each, ast.Starred)), len(target.elts))
+        starred = _starred(target.elts)
         for position, element in enumerate(target.elts):
-            if position < starred:
+            if starred is None or position < starred:
                 item = self.members.unpacked(held, position, len(target.elts))
             else:
                 item = self.members.elements(held) if position > starred else held
-            self.store(element, item, statement, parts[position] if parts else source, numbers)
+            self.store(element, item, statement, parts[position] if position < len(parts) else source, numbers)
 
     # ---- other stores ----
 
@@ -311,10 +311,20 @@ class Stores:
 
 
 def _aligned_parts(target: ast.Tuple | ast.List, source: ast.expr | None) -> list[ast.expr]:
-    """The elements of a displayed tuple that go to the elements of a target, one each; none where they do not."""
+    """The elements of a displayed tuple that go to the elements of a target, one each, up to the first star in either.
+
+    Empty where the source is no such tuple, or of another length.
+    """
     parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
-    has_star = any(isinstance(each, ast.Starred) for each in (*parts, *target.elts))
-    return [] if has_star or len(parts) != len(target.elts) else parts
+    starred = [_starred(target.elts), _starred(parts)]
+    if starred == [None, None]:
+        return parts if len(parts) == len(target.elts) else []
+    return parts[: min(each for each in starred if each is not None)]
+
+
+def _starred(elements: Sequence[ast.expr]) -> int | None:
+    """The position of the first starred element."""
+    return next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)
 
 
 def _step(target: ast.Attribute | ast.Subscript) -> str:

@@ -386,6 +386,8 @@ class Report:
         if verdict.fate is Fate.WRAP and placement is not None:
             if placement.place is Place.INLINE and placement.text.startswith("arg"):
                 return False  # what the call gives back is another name of its argument
+            if _is_further_target(binding, placement):
+                return False
             original = self._index.placement(site)
             statements = [placement.statement, original.statement if original is not None else None]
             return binding.statement in statements
@@ -429,6 +431,13 @@ class Report:
 
     def _column(self, node: ast.AST) -> int:
         return self._source.column(node.lineno, node.col_offset)  # type: ignore[attr-defined]
+
+
+def _is_further_target(binding: Binding, placement: Placement) -> bool:
+    """Whether a chained assignment stores in one target what another target's proxy is for."""
+    statement = binding.statement
+    is_chained = isinstance(statement, ast.Assign) and len(statement.targets) > 1
+    return is_chained and placement.statement is statement and binding.text != placement.text
 
 
 def _called_name(source: ast.expr | None) -> str:

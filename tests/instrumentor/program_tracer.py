@@ -169,6 +169,33 @@ def _parse(text: str) -> ast.stmt:
     return ast.parse(text).body[0]
 
 
+class _Chances(random.Random):
+    """What a run draws; each place in the program that asks `chance()` leans one way, the other, or neither.
+
+    Leanings drawn for each run take the program through combinations of branches that even chances hardly ever meet.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._leanings: dict[int, float] = {}
+        self.randint(0, 1)  # the first draws of neighbouring seeds are much alike
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(random, name)  # for other modules that import `random` meanwhile
+
+    def random(self) -> float:
+        drawn = super().random()
+        asked = sys._getframe(1)
+        if asked.f_code.co_name != "chance" or asked.f_back is None:
+            return drawn
+        line = asked.f_back.f_lineno
+        if line not in self._leanings:
+            self._leanings[line] = super().choice((0.0, 0.5, 1.0))
+        # `chance` is true below one half.
+        leaning = self._leanings[line]
+        return drawn if leaning == 0.5 else leaning * 0.75
+
+
 class _Recorder:
     def __init__(self, original_line: Callable[[int], int]) -> None:
         self._original_line = original_line
@@ -222,8 +249,7 @@ class TracedProgram:
             _WALRUS: recorder.bind,
             _ENTER: recorder.enter,
         }
-        random.seed(seed)
-        with _runtime_replaced(recorder):
+        with _modules_replaced(recorder, _Chances(seed)):
             try:
                 exec(self._code, names)
             except Exception as error:  # noqa: BLE001 - what a random program does wrong is its own business
@@ -232,14 +258,15 @@ class TracedProgram:
 
 
 @contextlib.contextmanager
-def _runtime_replaced(recorder: _Recorder) -> Iterator[None]:
-    """The recorder in place of the runtime that instrumented programs import."""
+def _modules_replaced(recorder: _Recorder, chances: _Chances) -> Iterator[None]:
+    """The recorder in place of the runtime that instrumented programs import, and chances in place of `random`."""
     stub = types.ModuleType(emit.RUNTIME_MODULE)
     stub.__dict__.update({emit.PROXY: recorder.proxy, **dict.fromkeys(emit.LOG_LEVELS)})
     package = types.ModuleType(emit.RUNTIME_MODULE.partition(".")[0])
     package.__dict__[emit.RUNTIME_MODULE.rpartition(".")[2]] = stub
-    hidden = {name: sys.modules.get(name) for name in (package.__name__, emit.RUNTIME_MODULE)}
-    sys.modules[package.__name__], sys.modules[emit.RUNTIME_MODULE] = package, stub
+    replacements: dict[str, Any] = {package.__name__: package, emit.RUNTIME_MODULE: stub, "random": chances}
+    hidden = {name: sys.modules.get(name) for name in replacements}
+    sys.modules.update(replacements)
     try:
         yield
     finally:

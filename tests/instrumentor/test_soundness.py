@@ -14,7 +14,7 @@ from tests.instrumentor.soundness import judge
 
 PROGRAMS = int(os.environ.get("INSTRUMENT_PROGRAMS", "60"))
 # Each with other branches and other numbers of rounds.
-RUNS = range(int(os.environ.get("INSTRUMENT_RUNS", "8")))
+RUNS = range(int(os.environ.get("INSTRUMENT_RUNS", "32")))
 PARTS = 4
 
 
