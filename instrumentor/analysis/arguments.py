@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Function
 
 _MODULE_KEYWORDS = ("model", "module", "models", "val")
@@ -23,12 +26,15 @@ class Arguments:
         keywords: by name.
         rest: in starred containers and behind them, to whichever parameters are left.
         starred: the same, one value for each argument, containers as such.
+        numbers: for the positional and keyword arguments of which that is known, which object each is: equal numbers
+            stand for one object.
     """
 
     positional: tuple[Value, ...] = ()
     keywords: dict[str, Value] = field(default_factory=dict)
     rest: Value = NOTHING
     starred: tuple[Value, ...] = ()
+    numbers: Mapping[int | str, Number] = field(default_factory=dict, compare=False)
 
     def each(self) -> list[Value]:
         """What is passed, one value for each argument."""
@@ -97,13 +103,8 @@ def match_parameters(function: Function, receiver: Value | None, arguments: Argu
     declared = function.node.args
     names = [each.arg for each in (*declared.posonlyargs, *declared.args)]
     given: dict[str, Value] = {}
-    decorators = decorator_names(function)
-    if receiver is not None and "staticmethod" not in decorators and names and function.owner is not None:
-        # `Class.method(instance)` passes the instance itself; a class as receiver is the first argument of
-        # class methods only.
-        is_class = all(isinstance(atom, ClassRef) for atom in receiver)
-        if not is_class or "classmethod" in decorators:
-            given[names.pop(0)] = receiver
+    if receiver is not None and names and _gets_receiver(function, receiver):
+        given[names.pop(0)] = receiver
     given.update(zip(names, arguments.positional, strict=False))
     over = arguments.positional[len(names) :]
     if declared.vararg is not None and (over or arguments.rest):
@@ -120,3 +121,26 @@ def match_parameters(function: Function, receiver: Value | None, arguments: Argu
         for name in known - given.keys():
             given[name] = arguments.rest
     return given
+
+
+def match_numbers(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Number]:
+    """Which object each parameter of a function gets, by name, where that is known."""
+    declared = function.node.args
+    names = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+    if receiver is not None and names and _gets_receiver(function, receiver):
+        names.pop(0)
+    known = {*names, *(each.arg for each in declared.kwonlyargs)}
+    given = ((names[key] if key < len(names) else "") if isinstance(key, int) else key for key in arguments.numbers)
+    return {name: number for name, number in zip(given, arguments.numbers.values(), strict=True) if name in known}
+
+
+def _gets_receiver(function: Function, receiver: Value) -> bool:
+    """Whether a method's receiver is its first argument.
+
+    `Class.method(instance)` passes the instance itself; a class as receiver is the first argument of class methods
+    only.
+    """
+    decorators = decorator_names(function)
+    if "staticmethod" in decorators or function.owner is None:
+        return False
+    return "classmethod" in decorators or not all(isinstance(atom, ClassRef) for atom in receiver)

@@ -9,6 +9,7 @@ from instrumentor.analysis.values import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
+    from typing import TypeGuard
 
     from instrumentor.analysis.values import Value
 
@@ -17,6 +18,12 @@ _K = TypeVar("_K")
 Path = tuple[str, ...]
 # Equal for paths that hold the very same object; None where that is not known.
 Number = object
+PARAMETER = "parameter"
+
+
+def is_parameter(number: Number) -> TypeGuard[tuple[str, str]]:
+    """Whether a number is that of what a parameter is given, whose name is its second part."""
+    return isinstance(number, tuple) and number[0] == PARAMETER
 
 
 class Environment:

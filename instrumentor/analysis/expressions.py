@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import Arguments
+from instrumentor.analysis.arguments import Arguments, match_numbers
 from instrumentor.analysis.calls import Calls
-from instrumentor.analysis.environment import constant_key, join_environments, path_of
+from instrumentor.analysis.environment import constant_key, is_parameter, join_environments, path_of
 from instrumentor.analysis.facts import ANY_KEY
 from instrumentor.analysis.members import Members
 from instrumentor.analysis.spelling import text_of
@@ -44,6 +44,8 @@ class Evaluator:
         self.facts = scope.facts
         self.members = Members(scope)
         self.calls = Calls(scope, self.members)
+        # The numbers of operands, which what is evaluated after them may change, and of what calls hand back.
+        self._numbers: dict[int, Number] = {}
         self._handlers: dict[type[ast.AST], Callable[..., Value]] = {
             ast.Name: self._name,
             ast.Attribute: self._attribute,
@@ -100,12 +102,25 @@ class Evaluator:
         self.scope.env = join_environments([before, self.scope.env]) or before
         return held
 
+    def _operand(self, node: ast.expr) -> Value:
+        """What an expression gives after which others are evaluated before that is used."""
+        self._numbers.pop(id(node), None)
+        held = self.evaluate(node)
+        if any(is_object(atom) for atom in held):
+            self._numbers[id(node)] = self.number_of(node)
+        return held
+
     def number_of(self, node: ast.expr) -> Number:
         """The number of the object that an expression gave that was evaluated just now."""
+        if id(node) in self._numbers:
+            return self._numbers[id(node)]
         if isinstance(node, ast.NamedExpr):
             return self.scope.number_at((node.target.id,), node)
         if isinstance(node, ast.Constant):
             return None
+        if isinstance(node, ast.IfExp):
+            number = self.number_of(node.body)
+            return number if self.number_of(node.orelse) == number else ("made", self.scope.locate(node))
         path = path_of(node)
         if path is not None:
             return self.scope.number_at(path, node)
@@ -157,15 +172,33 @@ class Evaluator:
             held = self.evaluate(function)
             arguments = self._arguments(node)
         self.facts.note_evidence(held, catalogue.CALLED)
-        return join([self.calls.apply(atom, node, arguments) for atom in held])
+        found = join([self.calls.apply(atom, node, arguments) for atom in held])
+        self._keep_number(node, held, arguments)
+        return found
+
+    def _keep_number(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
+        """Remember which of its arguments a call hands back, where a function of the project does nothing else."""
+        self._numbers.pop(id(node), None)
+        if len(called) != 1:
+            return
+        (atom,) = called
+        function = self.scope.function_at(atom.key) if isinstance(atom, FunctionRef) else None
+        if function is None:
+            return
+        returned = set(self.facts.returned_numbers.get(function.key, {}).values())
+        given = match_numbers(function, None, arguments)
+        numbers = {given.get(number[1]) if is_parameter(number) else None for number in returned}
+        if len(numbers) == 1 and None not in numbers:
+            (self._numbers[id(node)],) = numbers
 
     def _arguments(self, node: ast.Call) -> Arguments:
         positional: list[Value] = []
         starred: list[Value] = []
         rest: list[Value] = []
         keywords: dict[str, Value] = {}
+        numbers: dict[int | str, Number] = {}
         for argument in node.args:
-            held = self.evaluate(argument)
+            held = self._operand(argument)
             if isinstance(argument, ast.Starred):
                 starred.append(held)
                 rest.append(self.members.elements(held))
@@ -173,28 +206,32 @@ class Evaluator:
                 starred.append(held)  # how many places the starred argument takes is not known
                 rest.append(held)
             else:
+                if id(argument) in self._numbers:
+                    numbers[len(positional)] = self._numbers[id(argument)]
                 positional.append(held)
         for keyword in node.keywords:
-            held = self.evaluate(keyword.value)
+            held = self._operand(keyword.value)
             if keyword.arg is None:
                 starred.append(held)
                 rest.append(self.members.elements(held))
             else:
                 keywords[keyword.arg] = held
-        return Arguments(tuple(positional), keywords, join(rest), tuple(starred))
+                if id(keyword.value) in self._numbers:
+                    numbers[keyword.arg] = self._numbers[id(keyword.value)]
+        return Arguments(tuple(positional), keywords, join(rest), tuple(starred), numbers)
 
     # ---- displays ----
 
     def _tuple(self, node: ast.Tuple) -> Value:
         if any(isinstance(element, ast.Starred) for element in node.elts):
             return self._display(node)
-        return self.scope.pack(node, [self.evaluate(element) for element in node.elts])
+        return self.scope.pack(node, [self._operand(element) for element in node.elts])
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
         box = Box(self.scope.locate(node))
         is_behind_star = False
         for position, element in enumerate(node.elts):
-            held = self.evaluate(element)
+            held = self._operand(element)
             if isinstance(element, ast.Starred):
                 held, is_behind_star = self.members.elements(held), True
             self.facts.put(box.site, ANY_KEY if is_behind_star else repr(position), held)

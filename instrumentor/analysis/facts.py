@@ -147,6 +147,8 @@ class Facts:
         shared: the names of a scope that other functions store to.
         stored_outside: the part of it that other functions stored, by `global` and `nonlocal`.
         returns: what functions return; their own parameters stand for themselves.
+        returned_numbers: which object each `return` of a function gives, by the number that it has in the function.
+        passed_numbers: which object each call passes for a parameter, by the caller's scope and its number there.
         yields: what generator functions yield.
         passed: what callers pass for parameters, defaults included.
         evidence: how objects are used.
@@ -178,6 +180,8 @@ class Facts:
         self.shared: Table[str, set[str]] = Table(visits)
         self.stored_outside: Table[tuple[str, str], Value] = Table(visits)
         self.returns: Table[str, Value] = Table(visits)
+        self.returned_numbers: Table[str, dict[int, Number]] = Table(visits)
+        self.passed_numbers: dict[tuple[str, str], dict[int, tuple[str, Number]]] = {}
         self.yields: Table[str, Value] = Table(visits)
         self.passed: Table[tuple[str, str], Value] = Table(visits)
         self.defaults: Table[tuple[str, str], Value] = Table(visits)
@@ -326,6 +330,17 @@ class Facts:
         if name not in known:
             known.add(name)
             self.shared.note_changed(scope)
+
+    def note_returned(self, function: str, node: ast.AST, number: Number) -> None:
+        """Remember which object a `return` gives; the last visit has seen all that there is to see."""
+        known = self.returned_numbers.kept(function, dict)
+        if id(node) not in known or known[id(node)] != number:
+            known[id(node)] = number
+            self.returned_numbers.note_changed(function)
+
+    def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
+        """Remember which object a call passes for a parameter."""
+        self.passed_numbers.setdefault((function, name), {})[id(node)] = scope, number
 
     def note_call(self, function: str, event: Event) -> None:
         """Remember that a function is called at an expression."""

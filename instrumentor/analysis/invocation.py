@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import match_parameters, parameter_names
+from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
 from instrumentor.analysis.blocks import always_follows
 from instrumentor.analysis.values import (
     NOTHING,
@@ -134,6 +134,8 @@ class Invocation:
         for name, held in given.items():
             self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(Parameter(function.key, name), held, node)
+        for name, number in match_numbers(function, receiver, arguments).items():
+            self.facts.note_passed(function.key, name, node, self.scope.key, number)
         for name in parameter_names(function):
             if name not in given and (function.key, name) in self.facts.defaults:
                 given[name] = self.facts.defaults[function.key, name]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, decorator_names
 from instrumentor.analysis.dropped import note_left_behind
-from instrumentor.analysis.environment import Environment, join_environments, leave_loop
+from instrumentor.analysis.environment import PARAMETER, Environment, join_environments, leave_loop
 from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
@@ -95,7 +95,7 @@ class Pass:
             return
         env = self.scope.env
         for name, held in self._parameters(self.function).items():
-            self.scope.assign((name,), held, ("parameter", name))
+            self.scope.assign((name,), held, (PARAMETER, name))
         node = self.function.node
         if isinstance(node, ast.Lambda):
             self._note_return(node.body)
@@ -354,6 +354,8 @@ class Pass:
             parts = node.elts if isinstance(node, ast.Tuple) else [node]
             numbers = [self.evaluator.number_of(part) for part in parts if part is not None]
             note_left_behind(self.facts, self.scope.key, self.scope.env, held, numbers)
+            if node is not None:
+                self.facts.note_returned(self.function.key, node, self.evaluator.number_of(node))
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
             kept = held if self._is_cached() else frozenset(inside)
