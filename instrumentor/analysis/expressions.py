@@ -179,10 +179,9 @@ class Evaluator:
     def _keep_number(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
         """Remember which of its arguments a call hands back, where a function of the project does nothing else."""
         self._numbers.pop(id(node), None)
-        if len(called) != 1:
-            return
-        (atom,) = called
+        atom = next(iter(called)) if len(called) == 1 else None
         function = self.scope.function_at(atom.key) if isinstance(atom, FunctionRef) else None
+        self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
         if function is None:
             return
         returned = set(self.facts.returned_numbers.get(function.key, {}).values())

@@ -149,6 +149,7 @@ class Facts:
         returns: what functions return; their own parameters stand for themselves.
         returned_numbers: which object each `return` of a function gives, by the number that it has in the function.
         passed_numbers: which object each call passes for a parameter, by the caller's scope and its number there.
+        sole_callees: the function that a call calls, where it calls no other, by the number of what the call gives.
         yields: what generator functions yield.
         passed: what callers pass for parameters, defaults included.
         evidence: how objects are used.
@@ -182,6 +183,7 @@ class Facts:
         self.returns: Table[str, Value] = Table(visits)
         self.returned_numbers: Table[str, dict[int, Number]] = Table(visits)
         self.passed_numbers: dict[tuple[str, str], dict[int, tuple[str, Number]]] = {}
+        self.sole_callees: dict[tuple[str, Number], str] = {}
         self.yields: Table[str, Value] = Table(visits)
         self.passed: Table[tuple[str, str], Value] = Table(visits)
         self.defaults: Table[tuple[str, str], Value] = Table(visits)
@@ -341,6 +343,13 @@ class Facts:
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
         """Remember which object a call passes for a parameter."""
         self.passed_numbers.setdefault((function, name), {})[id(node)] = scope, number
+
+    def note_sole_callee(self, scope: str, number: Number, function: Function | None) -> None:
+        """Remember which function a call calls that gives the object of a number; None where it may call others."""
+        if function is not None:
+            self.sole_callees[scope, number] = function.key
+        else:
+            self.sole_callees.pop((scope, number), None)
 
     def note_call(self, function: str, event: Event) -> None:
         """Remember that a function is called at an expression."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import is_in_loop
+from instrumentor.analysis.environment import is_parameter
+from instrumentor.analysis.facts import scope_key
 from instrumentor.analysis.values import (
     Atom,
     Box,
@@ -22,6 +24,7 @@ from instrumentor.analysis.values import (
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from instrumentor.analysis.environment import Number
     from instrumentor.analysis.facts import Binding, Facts, Site
     from instrumentor.analysis.values import SiteKey
     from instrumentor.resolve.units import Function
@@ -61,7 +64,7 @@ class Identities:
                 return self.of_site(site)
         if binding.number is None or not any(is_object(atom) or isinstance(atom, Unwrapped) for atom in held):
             return None
-        return (binding.unit.name if binding.function is None else binding.function.key, binding.number)
+        return self._traced(scope_key(binding.unit, binding.function), binding.number)
 
     def of_site(self, site: Site) -> Hashable:
         """The object that a site makes; None where it makes more than one."""
@@ -72,9 +75,41 @@ class Identities:
             # What a function makes and returns to its only caller is that caller's.
             callers = self._callers.get(site.key, [])
             if len(callers) != 1 or callers[0].origins != {site.key} or callers[0].key in seen:
-                return site.key
+                break
             site = callers[0]
             seen.add(site.key)
+        number = ("made", site.key)
+        callee = self._facts.sole_callees.get((site.scope, number))
+        # Where the function may return another object, the call's number is not that of what the site makes.
+        if callee is None or self._facts.returns.get(callee) != {Made(origin) for origin in site.origins}:
+            return site.key
+        traced = self._traced(site.scope, number)
+        return site.key if traced == (site.scope, number) else traced
+
+    def _traced(self, scope: str, number: Number) -> tuple[str, Number]:
+        """The number of an object where it comes from: in the caller that passes it, or the function that returns it.
+
+        Only functions that are called once are looked through.
+        """
+        seen: set[tuple[str, Number]] = set()
+        while (scope, number) not in seen:
+            seen.add((scope, number))
+            if is_parameter(number):
+                passed = self._facts.passed_numbers.get((scope, number[1]), {})
+                if len(passed) != 1 or self._runs_often(self._facts.demanded_functions.get(scope)):
+                    break
+                ((scope, number),) = passed.values()
+            else:
+                callee = self._facts.sole_callees.get((scope, number))
+                if callee is None or callee in self._facts.yields or self._runs_often(
+                    self._facts.demanded_functions.get(callee)
+                ):
+                    break
+                returned = set((self._facts.returned_numbers.get(callee) or {}).values())
+                if len(returned) != 1 or None in returned:
+                    break
+                scope, number = callee, returned.pop()
+        return scope, number
 
     def _is_repeated(self, site: Site) -> bool:
         """Whether a site may run more than once in one run of the script."""
