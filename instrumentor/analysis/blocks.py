@@ -15,8 +15,10 @@ class Condition(NamedTuple):
     Attributes:
         node: the node's id.
         field: which of its branches.
-        position: where something may end an exception further out, which of the branch's statements; None elsewhere.
-        reach: the last of the statements that are begun whenever that one has run: nothing before it can raise.
+        position: which of the branch's statements, where it may be left early: by `return`, `break`, `continue`, or by
+            an exception that something further out ends.
+        reach: the last of the statements that are begun whenever that one has run.
+        is_start: whether that one is begun whenever what the branch is part of is.
         is_end: whether the end of the branch is reached whenever that one has run.
     """
 
@@ -24,6 +26,7 @@ class Condition(NamedTuple):
     field: str
     position: int | None = None
     reach: int = 0
+    is_start: bool = False
     is_end: bool = True
 
 
@@ -35,6 +38,8 @@ _SUPPRESSING = frozenset({"suppress", "raises", "assertRaises"})
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
+# What runs its block once, unless that is left early.
+_PLAIN = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
 _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
@@ -54,46 +59,69 @@ _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
 
 def conditions_of(unit: Unit, node: ast.AST) -> Conditions:
     """The conditions under which `node` runs once its function does."""
-    branches: list[tuple[ast.AST, str, ast.AST, bool]] = []
+    branches: list[_Branch] = []
     caught = 0
     child = node
     while not isinstance(child, _SCOPES) or child is node:
         parent = unit.parents.get(child)
         if parent is None:
             break
-        if isinstance(parent, ast.BoolOp):
-            if child is not parent.values[0]:
-                branches.append((parent, "values", child, True))
-        elif isinstance(parent, (ast.With, ast.AsyncWith)):
-            if child in parent.body:
-                is_catching = any(_may_end_early(item.context_expr) for item in parent.items)
-                branches.append((parent, "body", child, is_catching))
-                caught = len(branches) if is_catching else caught
-        else:
-            for field in _CONDITIONAL_FIELDS.get(type(parent), ()):
-                if _holds(getattr(parent, field), child):
-                    branches.append((parent, field, child, True))
-                    if isinstance(parent, _TRIES) and field == "body" and getattr(parent, "handlers", False):
-                        caught = len(branches)
+        field = _field_of(parent, child)
+        if field is not None:
+            branches.append(_Branch(parent, field, child))
+            if _is_catching(parent, field):
+                caught = len(branches)
         child = parent
-    found = [
-        _positioned(above, field, below) if depth < caught else Condition(id(above), field)
-        for depth, (above, field, below, is_condition) in enumerate(branches)
-        if is_condition or depth < caught
-    ]
+    found: list[Condition] = []
+    for depth, branch in enumerate(branches):
+        if depth < caught or branch.above in unit.left_early:
+            found.append(_positioned(unit, branch, is_caught=depth < caught))
+        elif not branch.is_plain:
+            found.append(Condition(id(branch.above), branch.field))
     return tuple(reversed(found))
 
 
-def _positioned(above: ast.AST, field: str, below: ast.AST) -> Condition:
-    """A condition under which an exception may be ended further out: not all of the block runs where its head does."""
+class _Branch(NamedTuple):
+    above: ast.AST
+    field: str
+    below: ast.AST
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it runs whenever what it is part of does."""
+        return isinstance(self.above, _PLAIN) and not _is_catching(self.above, self.field)
+
+
+def _field_of(parent: ast.AST, child: ast.AST) -> str | None:
+    """In which branch or block of a node another lies; None where it is in none."""
+    if isinstance(parent, ast.BoolOp):
+        return None if child is parent.values[0] else "values"
+    if isinstance(parent, _PLAIN):
+        return "body" if isinstance(child, ast.stmt) else None
+    return next(
+        (field for field in _CONDITIONAL_FIELDS.get(type(parent), ()) if _holds(getattr(parent, field), child)), None
+    )
+
+
+def _is_catching(parent: ast.AST, field: str) -> bool:
+    """Whether an exception in a block may end behind it."""
+    if isinstance(parent, (ast.With, ast.AsyncWith)):
+        return any(_may_end_early(item.context_expr) for item in parent.items)
+    return field == "body" and isinstance(parent, _TRIES) and bool(getattr(parent, "handlers", []))
+
+
+def _positioned(unit: Unit, branch: _Branch, *, is_caught: bool) -> Condition:
+    """A condition that says how far its block is sure to run, which may be left early."""
+    above, field, below = branch
     block = getattr(above, field)
     if not isinstance(block, list) or not isinstance(below, ast.stmt):
         return Condition(id(above), field)
-    position = reach = next(i for i, each in enumerate(block) if each is below)
-    while reach + 1 < len(block) and (reach == position or _is_quiet(block[reach])):
+    is_passed = [each not in unit.exits and (not is_caught or _is_quiet(each)) for each in block]
+    position = reach = block.index(below)
+    while reach + 1 < len(block) and (reach == position or is_passed[reach]):
         reach += 1
-    is_end = all(_is_quiet(each) for each in block[position + 1 :])
-    return Condition(id(above), field, position, reach, is_end)
+    is_start = branch.is_plain and all(is_passed[:position])
+    return Condition(id(above), field, position, reach, is_start, all(is_passed[position + 1 :]))
 
 
 def _is_quiet(statement: ast.stmt) -> bool:
@@ -108,22 +136,17 @@ def _is_quiet(statement: ast.stmt) -> bool:
 def always_follows(later: Conditions, earlier: Conditions) -> bool:
     """Whether code under the conditions `later` runs whenever code under `earlier` has run before it.
 
-    Early exits aside, and exceptions that nothing ends: where they happen, what was made is not used the way it was
-    meant to be.
+    No conditions stand for the beginning of the function. Exceptions that nothing ends are set aside: where they
+    happen, what was made is not used any more.
     """
-    inner = earlier[len(later) :]
-    return (
-        len(later) <= len(earlier)
-        and all(_is_met(each, met) for each, met in zip(later, earlier, strict=False))
-        and all(each.is_end for each in inner)
-    )
-
-
-def _is_met(later: Condition, earlier: Condition) -> bool:
-    """Whether one condition is met where another was, and nothing can be raised between them."""
-    if (later.node, later.field) != (earlier.node, earlier.field):
-        return False
-    return earlier.position is None or later.position is None or later.position <= earlier.reach
+    shared = 0
+    for each, met in zip(later, earlier, strict=False):
+        if (each.node, each.field) != (met.node, met.field):
+            break
+        if each.position is not None and met.position is not None and each.position > met.reach:
+            return False
+        shared += 1
+    return all(each.is_start for each in later[shared:]) and all(each.is_end for each in earlier[shared:])
 
 
 def is_in_loop(unit: Unit, node: ast.AST) -> bool:

@@ -142,7 +142,9 @@ class Effects:
             return False
         values = [frozenset(strip(each) for each in held if is_object(each)) for held in self.scope.env.values()]
         holders = [held for held in values if atom in held]
-        return all(held == objects for held in holders) if holders else self._is_operand(site, node)
+        if not holders:
+            return self._is_operand(site, node)
+        return all(held == objects for held in holders) and _is_bound(site)
 
     def _is_operand(self, site: Site, node: ast.AST) -> bool:
         """Whether an object is made where it is passed to `node`, in a branch of a conditional expression at most."""
@@ -160,3 +162,18 @@ class Effects:
         stored = self.facts.stored_when.get((box.site, atom))
         made = conditions_of(site.unit, site.node)
         return stored is None or any(always_follows(each, made) for each in stored)
+
+
+def _is_bound(site: Site) -> bool:
+    """Whether an object is bound by the statement that makes it, whatever else may be bound in its place.
+
+    A function that is given it may keep it to itself.
+    """
+    parents = site.unit.parents
+    node: ast.AST = site.node
+    above = parents.get(node)
+    while isinstance(above, (ast.IfExp, ast.BoolOp, ast.Attribute, ast.Await, ast.Tuple, ast.List)) or (
+        isinstance(above, ast.Call) and above.func is node
+    ):
+        node, above = above, parents.get(above)
+    return isinstance(above, (ast.Assign, ast.AnnAssign, ast.NamedExpr))

@@ -366,7 +366,6 @@ class Evaluator:
             held = self.evaluate(default)
             key = (function.key, parameter.arg)
             self.facts.grow(self.facts.defaults, key, held)
-            self.facts.grow(self.facts.passed, key, held)
             self.scope.bind(self.scope.statement(function.node), parameter, parameter.arg, held, source=default)
 
     def _inner(self, node: ast.Await | ast.Starred) -> Value:

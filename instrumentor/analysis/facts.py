@@ -151,7 +151,8 @@ class Facts:
         passed_numbers: which object each call passes for a parameter, by the caller's scope and its number there.
         sole_callees: the function that a call calls, where it calls no other, by the number of what the call gives.
         yields: what generator functions yield.
-        passed: what callers pass for parameters, defaults included.
+        passed: what callers pass for parameters, the defaults that they leave to stand included.
+        defaults: what parameters hold that a caller does not pass.
         evidence: how objects are used.
         captured: the objects that something besides the value returned keeps hold of.
         dropped: the objects that the scope that makes them does not always return, by scope; found anew in each visit.
@@ -412,7 +413,7 @@ class Facts:
         pending = [parameter]
         while pending:
             asked = pending.pop()
-            passed = self.passed.get((asked.function, asked.name), NOTHING)
+            passed = self._given_for(asked)
             if not passed or asked.function in self.called_unseen:
                 found.add(asked)
             for atom in passed:
@@ -422,6 +423,14 @@ class Facts:
                     seen.add(atom)
                     pending.append(atom)
         return frozenset(found)
+
+    def _given_for(self, parameter: Parameter) -> Value:
+        """What callers pass for a parameter; its default too where there are others, or none."""
+        key = parameter.function, parameter.name
+        passed = self.passed.get(key, NOTHING)
+        if passed and parameter.function not in self.called_unseen:
+            return passed
+        return join((passed, self.defaults.get(key, NOTHING)))
 
     def sources(self, value: Value) -> Value:
         """The value with each parameter replaced by what callers pass, as far as that is known."""
@@ -437,7 +446,7 @@ class Facts:
             if not isinstance(base, Parameter):
                 found.add(atom)
                 continue
-            passed = self.reach(self.passed.get((base.function, base.name), NOTHING))
+            passed = self.reach(self._given_for(base))
             if base.function in self.called_unseen or (not passed and base.function in self.calls):
                 found.add(atom)
             pending.extend(_in_place_of(atom, new) for new in passed)

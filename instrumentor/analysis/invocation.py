@@ -137,8 +137,10 @@ class Invocation:
         for name, number in match_numbers(function, receiver, arguments).items():
             self.facts.note_passed(function.key, name, node, self.scope.key, number)
         for name in parameter_names(function):
-            if name not in given and (function.key, name) in self.facts.defaults:
-                given[name] = self.facts.defaults[function.key, name]
+            default = self.facts.defaults.get((function.key, name)) if name not in given or arguments.rest else None
+            if default is not None:
+                self.facts.grow(self.facts.passed, (function.key, name), default)
+                given.setdefault(name, default)
         self.scope.env.forget_objects()
         self.scope.let_others_run()
         return given

@@ -81,7 +81,7 @@ class Identities:
         number = ("made", site.key)
         callee = self._facts.sole_callees.get((site.scope, number))
         # Where the function may return another object, the call's number is not that of what the site makes.
-        if callee is None or self._facts.returns.get(callee) != {Made(origin) for origin in site.origins}:
+        if callee is None or self._facts.returns.get(callee) != frozenset(Made(origin) for origin in site.origins):
             return site.key
         traced = self._traced(site.scope, number)
         return site.key if traced == (site.scope, number) else traced
@@ -94,22 +94,28 @@ class Identities:
         seen: set[tuple[str, Number]] = set()
         while (scope, number) not in seen:
             seen.add((scope, number))
-            if is_parameter(number):
-                passed = self._facts.passed_numbers.get((scope, number[1]), {})
-                if len(passed) != 1 or self._runs_often(self._facts.demanded_functions.get(scope)):
-                    break
-                ((scope, number),) = passed.values()
-            else:
-                callee = self._facts.sole_callees.get((scope, number))
-                if callee is None or callee in self._facts.yields or self._runs_often(
-                    self._facts.demanded_functions.get(callee)
-                ):
-                    break
-                returned = set((self._facts.returned_numbers.get(callee) or {}).values())
-                if len(returned) != 1 or None in returned:
-                    break
-                scope, number = callee, returned.pop()
+            before = self._passed(scope, number[1]) if is_parameter(number) else self._returned(scope, number)
+            if before is None:
+                break
+            scope, number = before
         return scope, number
+
+    def _passed(self, scope: str, name: str) -> tuple[str, Number] | None:
+        """What the only call of a function passes for a parameter."""
+        passed = list(self._facts.passed_numbers.get((scope, name), {}).values())
+        if len(passed) != 1 or passed[0][1] is None or self._runs_often(self._facts.demanded_functions.get(scope)):
+            return None
+        return passed[0]
+
+    def _returned(self, scope: str, number: Number) -> tuple[str, Number] | None:
+        """What a function returns on every way, where the number is that of what its only call gives."""
+        callee = self._facts.sole_callees.get((scope, number))
+        if callee is None or callee in self._facts.yields:
+            return None
+        returned = set((self._facts.returned_numbers.get(callee) or {}).values())
+        if len(returned) != 1 or None in returned or self._runs_often(self._facts.demanded_functions.get(callee)):
+            return None
+        return callee, returned.pop()
 
     def _is_repeated(self, site: Site) -> bool:
         """Whether a site may run more than once in one run of the script."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from instrumentor.resolve.installed import ModuleFinder
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SCRIPT = ""
 # Projects are small where scripts are; a bound keeps a stray import of a huge neighbour from costing minutes.
 MAX_UNITS = 200
@@ -67,6 +69,8 @@ class Unit:
         alternatives: what the same names are imported as elsewhere in it, as in `try` and `except ImportError`.
         stars: the modules it imports everything from.
         parents: the node above each node.
+        exits: the statements from within which `return`, `break` or `continue` may skip what follows them.
+        left_early: what has such statements in its blocks.
     """
 
     name: str
@@ -82,6 +86,8 @@ class Unit:
     function_by_key: dict[str, Function] = field(default_factory=dict)
     function_of: dict[ast.AST, Function] = field(default_factory=dict)
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    exits: set[ast.AST] = field(default_factory=set)
+    left_early: set[ast.AST] = field(default_factory=set)
 
 
 def index_unit(name: str, folder: str, tree: ast.Module) -> Unit:
@@ -116,6 +122,8 @@ def _index(unit: Unit, node: ast.AST, owner: Class | None, parent: Function | No
                 within = _index_function(unit, child, above, owner, parent, prefix)
             elif isinstance(child, (ast.Import, ast.ImportFrom)):
                 _index_import(unit, child)
+            elif isinstance(child, (ast.Return, ast.Break, ast.Continue)):
+                _index_exit(unit, child)
             pending.append((child, *within))
 
 
@@ -141,6 +149,15 @@ def _index_function(
     elif not isinstance(node, ast.Lambda) and (not prefix or name not in unit.functions):
         unit.functions[name] = found
     return owner, found, f"{prefix}{name}."
+
+
+def _index_exit(unit: Unit, node: ast.Return | ast.Break | ast.Continue) -> None:
+    ends = _FUNCTIONS if isinstance(node, ast.Return) else (*_FUNCTIONS, *_LOOPS)
+    left: ast.AST = node
+    while left in unit.parents and not isinstance(left, ends):
+        unit.exits.add(left)
+        left = unit.parents[left]
+        unit.left_early.add(left)
 
 
 def _index_import(unit: Unit, node: ast.Import | ast.ImportFrom) -> None:

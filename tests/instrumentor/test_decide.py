@@ -384,3 +384,19 @@ def test_what_an_exception_may_keep_from_becoming_a_part_has_its_own_proxy() -> 
             model = inner
         """
     assert wraps(body) == [(2, "inner"), (4, "model")]
+
+
+def test_what_a_function_may_not_hand_on_before_it_becomes_a_part_has_its_own_proxy() -> None:
+    body = """\
+        kept = Net()
+        def wrapped(model):
+            if torch.cuda.is_available():
+                return model
+            return Net(model)
+        def either(model):
+            return model if torch.cuda.is_available() else kept
+        model = wrapped(Net())
+        other = Net(either(Net()))
+        """
+    assert (8, "arg0") in wraps(body)
+    assert (9, "arg0") in wraps(body)

@@ -34,6 +34,19 @@ from instrumentor.resolve.units import SCRIPT, index_unit
             id="behind the rest of a block",
         ),
         pytest.param("try:\n    first()\nexcept E:\n    pass\nlater()", True, id="behind the handlers"),
+        pytest.param("def f():\n    first()\n    if c:\n        return\n    later()", False, id="behind a return"),
+        pytest.param("def f():\n    if c:\n        return\n    first()\n    later()", True, id="after a return"),
+        pytest.param("def f():\n    if c:\n        first()\n        return\n    later()", False, id="returned from"),
+        pytest.param("while c:\n    first()\n    if c:\n        continue\n    later()", False, id="behind continue"),
+        pytest.param(
+            "while c:\n    first()\n    while c:\n        break\n    later()", True, id="behind an inner loop"
+        ),
+        pytest.param("def f():\n    with c:\n        first()\n    later()\n    return", True, id="behind a with block"),
+        pytest.param(
+            "def f():\n    first()\n    with c:\n        if c:\n            return\n        later()",
+            False,
+            id="in a block behind a return",
+        ),
         pytest.param("first()\nx = later() if c else 1", False, id="in an operand"),
         pytest.param("x = first() if c else 1\nlater()", True, id="behind the expression"),
         pytest.param("first()\nx = c and later()", False, id="behind a condition"),
@@ -49,3 +62,11 @@ def test_what_always_follows(text: str, wanted: bool) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert always_follows(calls["later"], calls["first"]) is wanted
+
+
+def test_what_runs_whenever_its_function_does() -> None:
+    tree = ast.parse("def f():\n    first()\n    if c:\n        return\n    later()")
+    unit = index_unit(SCRIPT, "", tree)
+    first, later = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    assert always_follows(conditions_of(unit, first), ())
+    assert not always_follows(conditions_of(unit, later), ())
