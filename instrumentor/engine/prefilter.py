@@ -1,4 +1,7 @@
-"""Which scripts are worth parsing at all, by their bytes."""
+"""Which scripts are worth parsing at all, by their bytes: the first look and the cheapest.
+
+What passes here is parsed and then analysed. A look may only say no where the next one would find nothing to wrap.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,56 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from instrumentor.settings import Settings
 
-# Methods whose use says that an object is a module, and this tool's own comments.
-_SIGNS = re.compile(
-    rb"\.\s*(?:"
-    + "|".join(sorted(catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE)).encode()
-    + rb")\b|# instrument: "
-)
-# An import statement, or what looks like one; what follows a line continuation is not looked at but taken.
-_IMPORT = re.compile(rb"\b(?:from|import)\b[ \t\f]*([^\r\n;#]*)")
+
+def _use_of(methods: Iterable[str]) -> re.Pattern[bytes]:
+    return re.compile(rb"\.\s*(?:" + "|".join(sorted(methods)).encode() + rb")\b")
+
+
+# Methods whose use says that an object is a module. Tensors are moved more often than modules are, and moving alone
+# makes a module of nothing for those who want no guesses.
+_SIGNS = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {catalogue.BACKWARD}
+_USED_OR_MOVED, _USED = _use_of(_SIGNS), _use_of(_SIGNS - catalogue.MOVES)
+_OWN_COMMENT = b"# instrument: "
+# An import starts a line, or follows a semicolon or colon. What follows a line continuation is not looked at but taken.
+_IMPORT = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n;:])[ \t\f]*(?:from|import)\b[ \t\f]*([^\r\n;#]*)")
 _ROOT = re.compile(rb"\s*([A-Za-z_]\w*)")
-# What in torch itself makes modules: the layers, whole models by name, scripted modules and averaged copies.
-_TORCH_MODULES = re.compile(rb"\b(?:nn|hub|ScriptModule|AveragedModel|swa_utils|fully_shard|fsdp|parallel)\b")
+# What in torch itself makes, holds or changes modules: each way to it has one of these words in it.
+TORCH_WORDS = (
+    "AveragedModel",
+    "ScriptModule",
+    "_composable",
+    "ao",
+    "compile",
+    "export",
+    "fsdp",
+    "func",
+    "fx",
+    "hub",
+    "jit",
+    "nn",
+    "onnx",
+    "parallel",
+    "quantization",
+    "swa_utils",
+)
+_TORCH_MODULES = re.compile(rb"\b(?:" + "|".join(TORCH_WORDS).encode() + rb")\b|\bimport\s*\*")
+# Strings and comments. Where several bytes make a character, one of them may look like a quote.
+_TEXT = re.compile(
+    rb"'''.*?'''"
+    rb'|""".*?"""'
+    rb"|'(?:[^'\\\r\n]|\\.)*'"
+    rb'|"(?:[^"\\\r\n]|\\.)*"'
+    rb"|#[^\r\n]*",
+    re.DOTALL,
+)
+_CODING = re.compile(rb"\A(?:[^\r\n]*(?:\r\n?|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+)")
+_SINGLE_BYTES = re.compile(
+    rb"utf-?8(-sig)?|us-ascii|ascii|latin-?1|l1|iso-?8859-\d+|cp125\d|windows-125\d", re.IGNORECASE
+)
 
 # Libraries in which nothing is a module, beside the standard one.
 _PLAIN_LIBRARIES = (
@@ -56,21 +96,32 @@ def may_hold_site(source: bytes, settings: Settings) -> bool:
     """
     if settings.factories or settings.wrappers or settings.module_classes:
         return True  # anything may be a module then
-    if _SIGNS.search(source):
+    if _OWN_COMMENT in source:
         return True
-    return any(_may_give_modules(name, source) for name in _imported_roots(source))
+    used = _USED_OR_MOVED if settings.min_confidence == "possible" else _USED
+    if not _has_sign(source, used):
+        return False
+    # Words in strings and comments look like code. Taking them out costs more than a look, and much less than parsing.
+    coding = _CODING.match(source)
+    if coding is not None and _SINGLE_BYTES.fullmatch(coding[1]) is None:
+        return True
+    return _has_sign(_TEXT.sub(b"", source), used)
 
 
-def _may_give_modules(root: bytes, source: bytes) -> bool:
+def _has_sign(code: bytes, used: re.Pattern[bytes]) -> bool:
+    return used.search(code) is not None or any(_may_give_modules(name, code) for name in _imported_roots(code))
+
+
+def _may_give_modules(root: bytes, code: bytes) -> bool:
     if root == b"torch":
-        return _TORCH_MODULES.search(source) is not None
+        return _TORCH_MODULES.search(code) is not None
     return root not in _HARMLESS
 
 
-def _imported_roots(source: bytes) -> set[bytes]:
+def _imported_roots(code: bytes) -> set[bytes]:
     """The first parts of all imported names; the empty one for what does not show, such as `from . import net`."""
     roots = set()
-    for found in _IMPORT.finditer(source):
+    for found in _IMPORT.finditer(code):
         for imported in found[1].split(b" import ")[0].split(b","):
             name = _ROOT.match(imported)
             roots.add(name[1] if name else b"")

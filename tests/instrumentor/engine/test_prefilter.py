@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from instrumentor.engine.prefilter import may_hold_site
+from instrumentor.engine.prefilter import TORCH_WORDS, may_hold_site
 from instrumentor.instrument import instrument_source
+from instrumentor.resolve import catalogue
 from instrumentor.settings import Settings
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+# What may be said of a call in a script that is passed over: nothing that anybody takes for a model.
+PASSED_OVER = {"not-module", "unsure"}
 
 
 @pytest.mark.parametrize(
@@ -20,6 +23,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
         pytest.param(b"import torch\nprint(torch.zeros(3) + torch.rand(2))\n", id="torch without modules"),
         pytest.param(b"from __future__ import annotations\nx = 1\n", id="the future"),
         pytest.param(b"'''nothing at all'''\n", id="no import"),
+        pytest.param(b"'''Taken\nfrom the net, see\nimport net\n'''\n# m.eval()\n", id="words in strings and comments"),
     ],
 )
 def test_is_passed_over(source: bytes) -> None:
@@ -41,11 +45,33 @@ def test_is_passed_over(source: bytes) -> None:
         pytest.param(b"import\tnet\r", id="with a tab, ended by CR"),
         pytest.param(b"def f(make):\n    m = make()\n    m.eval()\n    return m.parameters()\n", id="by its use"),
         pytest.param(b"import torch\nm = torch.hub.load('a', 'b')\n", id="a hub"),
+        pytest.param(b"import torch\nm = torch.compile(make())\n", id="by a wrapper"),
+        pytest.param(b"m = make()\nm(3).backward()\n", id="by a backward pass"),
+        pytest.param(b"s = 'it\\'s'; import net\n", id="behind an escaped quote"),
+        pytest.param(b's = "#"; import net\n', id="behind a number sign in a string"),
+        pytest.param(b"# it's\rimport net\r", id="behind a comment that CR ends"),
+        pytest.param("# coding: shift_jis\ns = '\u8868'; import net # '\n".encode("shift_jis"), id="in shift_jis"),
         pytest.param(b'x = 1\n# instrument: format=1 source="a" sha256=0 added=+1\n', id="instrumented"),
     ],
 )
 def test_is_looked_at(source: bytes) -> None:
     assert may_hold_site(source, Settings())
+
+
+def test_objects_that_are_moved_are_looked_at_by_those_who_want_guesses() -> None:
+    source = b"x = make()\nx.to('cpu')\nx()\n"
+    assert not may_hold_site(source, Settings())
+    assert may_hold_site(source, Settings(min_confidence="possible"))
+    decisions = instrument_source(source, Settings(), source_name="a.py").decisions
+    assert {each.reason_code for each in decisions} <= PASSED_OVER
+
+
+def test_every_way_to_modules_in_torch_has_one_of_the_words() -> None:
+    patterns = [*catalogue._MODULE_BASES, *catalogue._MODULE_FACTORIES]
+    patterns += [name for name, effect in catalogue._EFFECTS if effect is not catalogue.Effect.READS]
+    patterns = [each for each in patterns if each.startswith("torch.")]
+    assert patterns
+    assert not [each for each in patterns if not set(each.split(".")) & set(TORCH_WORDS)]
 
 
 def test_users_own_factories_may_come_from_anywhere() -> None:
@@ -69,4 +95,4 @@ def test_nothing_of_an_installed_library_is_passed_over_wrongly() -> None:
     assert len(passed) > len(paths) / 20
     for path in passed:
         result = instrument_source(path.read_bytes(), Settings(), source_name=path.name)
-        assert {decision.reason_code for decision in result.decisions} <= {"not-module"}, path
+        assert {decision.reason_code for decision in result.decisions} <= PASSED_OVER, path
