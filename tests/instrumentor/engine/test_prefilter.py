@@ -11,7 +11,7 @@ from instrumentor.instrument import instrument_source
 from instrumentor.resolve import catalogue
 from instrumentor.settings import Settings
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 # What may be said of a call in a script that is passed over: nothing that anybody takes for a model.
 PASSED_OVER = {"not-module", "unsure"}
 
