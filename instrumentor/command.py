@@ -218,6 +218,7 @@ class _Run:
             else:
                 written_to = self._handle(task, outcome)
                 self._note_written(task, outcome, written_to)
+                self._hint_at_entry(task, outcome)
         except InstrumentError as error:
             self._fail(str(error))
             failure = Failure(str(error), error.message, error.line, error.column)
@@ -243,6 +244,12 @@ class _Run:
         # Written just now, its time says nothing yet.
         state = FileState(path, outcome.result_digest)
         self.cache.add(written, Outcome("already instrumented", state, lines=result.count(b"\n")))
+
+    def _hint_at_entry(self, task: Task, outcome: Outcome) -> None:
+        """Say of the one script that was named that other files of its project make models, too."""
+        request = self.request
+        if outcome.elsewhere and task.path and len(request.arguments) == 1 and not request.entry:
+            self.tell(messages.describe_elsewhere(task.shown, outcome.elsewhere))
 
     def note_failure(self, error: InstrumentError) -> None:
         """Take down what went wrong outside of any script."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
+from instrumentor.decide.program import decide_program
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 from instrumentor.rewrite import rewrite
@@ -16,9 +17,12 @@ from instrumentor.source.suppressions import read_suppressions
 from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Facts
     from instrumentor.decision import Decision
-    from instrumentor.resolve.units import Sources
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import Sources, Unit
     from instrumentor.settings import Settings
+    from instrumentor.source.source_text import SourceText
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,15 @@ class Result:
         instrumented: the bytes to write instead; equal to `original` where there is nothing to do.
         decisions: every site with its verdict and reason, ordered by position.
         already_instrumented: the script carried a valid source comment and was left as it is.
+        elsewhere: the project's other files that make models which the script does not get hold of, as far as that was
+            asked for; relative to the script's directory, with `/`.
     """
 
     original: bytes
     instrumented: bytes
     decisions: tuple[Decision, ...]
     already_instrumented: bool
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -62,6 +69,7 @@ def instrument_source(
     *,
     source_name: str,
     sources: Sources | None = None,
+    looks_elsewhere: bool = False,
 ) -> Result:
     """Put the models of one script under proxies.
 
@@ -71,6 +79,7 @@ def instrument_source(
         source_name: the path of the script as the user gave it, "<stdin>" for standard input.
         sources: the project's other files and the packages installed; without them what they define is judged by
             the catalogue and by its use.
+        looks_elsewhere: whether to tell which other files make models, too.
 
     Returns:
         The new bytes with the reason for every site.
@@ -89,12 +98,31 @@ def instrument_source(
         project = Project(index_unit(SCRIPT, "", tree), settings, sources)
         facts, hierarchy = analyse(project)
         plan = decide(SiteIndex(facts, hierarchy, project.script), settings, text, suppressions)
+        elsewhere = _models_elsewhere(project, sources, facts, hierarchy, settings, text) if looks_elsewhere else ()
     except RecursionError:
         raise SourceSyntaxError(
             "nested too deeply to be analysed; split its longest expression, or exclude the file", path=source_name
         ) from None
     instrumented = rewrite(source, text, tree, plan, settings, source_name=source_name)
-    return Result(source, instrumented, plan.decisions, already_instrumented=False)
+    return Result(source, instrumented, plan.decisions, already_instrumented=False, elsewhere=elsewhere)
+
+
+def _models_elsewhere(
+    project: Project, sources: Sources | None, facts: Facts, hierarchy: Hierarchy, settings: Settings, text: SourceText
+) -> tuple[str, ...]:
+    """The other files that would change if they were instrumented with the script, as far as it leads to them."""
+    with_sites = {site.unit.name for site in facts.sites.values()} - {SCRIPT}
+    read = None if sources is None else sources.read
+    if read is None or not with_sites:
+        return ()
+
+    def text_of(unit: Unit) -> SourceText:
+        return text if unit.name == SCRIPT else decode(read(unit.name) or b"", source_name=unit.name)
+
+    others = [unit for unit in project.units.values() if unit is not None and unit.name in with_sites]
+    units = (project.script, *others)
+    plans = decide_program(units, facts, hierarchy, settings, source_name=SCRIPT, text_of=text_of)
+    return tuple(sorted(name for name, (_, plan) in plans.items() if plan.wraps and name != SCRIPT))
 
 
 def _is_instrumented(source: bytes, *, source_name: str) -> bool:

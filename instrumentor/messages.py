@@ -10,10 +10,13 @@ from instrumentor.notebooks.cells import place_in_cells
 from instrumentor.report.terminal import escape_unprintable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from instrumentor.decision import Decision
     from instrumentor.engine.outcome import Outcome
 
 _NAMED_MODELS = 5
+_NAMED_FILES = 3
 
 
 def say(message: str) -> None:
@@ -52,6 +55,13 @@ def describe_nothing(outcome: Outcome) -> str:
         if counts[code]
     ]
     return f"no model to wrap ({', '.join(chosen)})" if chosen else "no model found"
+
+
+def describe_elsewhere(shown: str, files: Sequence[str]) -> str:
+    """Point to the models that only `--entry` reaches."""
+    named = ", ".join(files[:_NAMED_FILES]) + (", ..." if len(files) > _NAMED_FILES else "")
+    makes = "makes" if len(files) == 1 else "make"
+    return f"{shown}: {count(len(files), 'other file')} of its project {makes} models ({named}); add --entry for those"
 
 
 def describe_decision(shown: str, decision: Decision, outcome: Outcome) -> str:

@@ -7,21 +7,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.fixpoint import analyse
-from instrumentor.analysis.sites import SiteIndex
-from instrumentor.decide import decide
+from instrumentor.decide.program import decide_program, recorded_path
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSyntaxError
 from instrumentor.instrument import Result
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 from instrumentor.rewrite import rewrite
 from instrumentor.source.source_text import decode, parse
-from instrumentor.source.suppressions import read_suppressions
 from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from instrumentor.analysis.facts import Facts
-    from instrumentor.analysis.values import SiteKey
     from instrumentor.decide import Plan
     from instrumentor.resolve.units import Sources, Unit
     from instrumentor.settings import Settings
@@ -82,15 +78,15 @@ def instrument_program(
         with_sites = {site.unit.name for site in facts.sites.values()}
         everything = [project.script, *imported, *(unit for unit in project.units.values() if unit is not None)]
         units = [unit for unit in dict.fromkeys(everything) if unit.name in with_sites | {SCRIPT}]
-        plans: dict[str, tuple[Unit, Plan]] = {}
-        elsewhere: dict[SiteKey, str] = {}
-        # Importers come before what they import, so that callers are decided on before the functions they call.
-        for unit in units:
-            text = decode(read.originals[unit.name], source_name=unit.name or source_name)
-            index = SiteIndex(facts, hierarchy, unit)
-            plan = decide(index, settings, text, read_suppressions(text), elsewhere)
-            plans[unit.name] = (unit, plan)
-            _note_origins(facts, plan, _recorded(source_name, unit.name), elsewhere)
+        # Importers come first.
+        plans = decide_program(
+            units,
+            facts,
+            hierarchy,
+            settings,
+            source_name=source_name,
+            text_of=lambda unit: decode(read.originals[unit.name], source_name=unit.name or source_name),
+        )
     except RecursionError:
         raise SourceSyntaxError(
             "or a file that it imports is nested too deeply to be analysed; instrument the files one by one",
@@ -100,27 +96,11 @@ def instrument_program(
     folders = _folders_outside(project, changed) if is_moved else []
     found = []
     for name, (unit, plan) in plans.items():
-        recorded = _recorded(source_name, name)
+        recorded = recorded_path(source_name, name)
         result = _result(unit, plan, settings, read, recorded, folders if name == SCRIPT else [])
         if name == SCRIPT or result.changed or result.already_instrumented:
             found.append(ProgramFile(name, result))
     return tuple(sorted(found, key=lambda each: each.path))
-
-
-def _recorded(source_name: str, path: str) -> str:
-    """The path of a program's file as its source comment is to record it."""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(source_name), path)) if path else source_name
-
-
-def _note_origins(facts: Facts, plan: Plan, recorded: str, elsewhere: dict[SiteKey, str]) -> None:
-    """Note what other files make that gets its proxy in this one."""
-    for key in sorted(plan.wrapped):
-        pending = list(facts.sites[key].origins) if key in facts.sites else []
-        while pending:
-            origin = pending.pop()
-            if origin.unit != key.unit and origin not in elsewhere:
-                elsewhere[origin] = f"{recorded}, line {key.line}"
-                pending.extend(facts.sites[origin].origins if origin in facts.sites else ())
 
 
 def _result(unit: Unit, plan: Plan, settings: Settings, read: _Originals, recorded: str, folders: list[str]) -> Result:

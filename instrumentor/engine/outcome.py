@@ -81,6 +81,8 @@ class Outcome(msgspec.Struct, frozen=True):
         cells: for a notebook, the first line of each of its code cells in the numbering of `decisions`, with the
             cell's number from 1.
         failure: what went wrong.
+        elsewhere: for a script given by name, the other files of its project that make models which it does not get
+            hold of, relative to its directory.
         dependencies: the other files that were looked at.
     """
 
@@ -94,4 +96,5 @@ class Outcome(msgspec.Struct, frozen=True):
     recorded_source: str = ""
     cells: tuple[tuple[int, int], ...] = ()
     failure: Failure | None = None
+    elsewhere: tuple[str, ...] = ()
     dependencies: tuple[FileState, ...] = ()

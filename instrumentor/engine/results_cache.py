@@ -84,6 +84,7 @@ class _Details(msgspec.Struct, array_like=True):
     decisions: tuple[Decision, ...]
     cells: tuple[tuple[int, int], ...]
     recorded_source: str
+    elsewhere: tuple[str, ...]
 
 
 class _Row(NamedTuple):
@@ -218,6 +219,7 @@ class ResultsCache:
             decisions=details.decisions,
             cells=details.cells,
             recorded_source=details.recorded_source,
+            elsewhere=details.elsewhere,
         )
 
     def add(self, task: Task, outcome: Outcome) -> None:
@@ -232,12 +234,13 @@ class ResultsCache:
             return
         folder = _in_order(os.path.dirname(task.path))  # noqa: PTH120
         kept = self._pending.setdefault((self._run(task), folder, self._roots_of(task.path)), {})
+        details = _Details(outcome.decisions, outcome.cells, outcome.recorded_source, outcome.elsewhere)
         kept[_in_order(task.path)] = _Kept(
             outcome.source,
             outcome.status,
             outcome.lines,
             outcome.result_digest,
-            self._encoder.encode(_Details(outcome.decisions, outcome.cells, outcome.recorded_source)),
+            self._encoder.encode(details),
             tuple(each for each in outcome.dependencies if each.digest is not None),
             missing,
         )

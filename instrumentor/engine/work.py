@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -108,8 +109,13 @@ def process_script(
 
 
 def _instrument(content: bytes, task: Task, common: Outcome, sources: Sources) -> Outcome:
-    transform = instrument_notebook if is_notebook(task.shown) else instrument_source
+    transform = (
+        instrument_notebook
+        if is_notebook(task.shown)
+        else partial(instrument_source, looks_elsewhere=not task.was_found)
+    )
     result = transform(content, task.settings, source_name=task.name, sources=sources)
+    common = replace(common, elsewhere=result.elsewhere)
     decisions, cells = result.decisions, getattr(result, "cells", ())
     if result.already_instrumented:
         if task.goal == "explain":

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -247,3 +248,36 @@ def test_a_script_that_is_no_python_is_told_by_its_name() -> None:
     assert outcome.exit_code == 2
     assert outcome.stderr.startswith("bad.py:1:5: not Python")
     assert not Path("instrumented_bad").exists()
+
+
+def said(*arguments: str) -> str:
+    return CliRunner(env={"COLUMNS": None}).invoke(app, ["--isolated", *arguments]).stderr
+
+
+@pytest.mark.usefixtures("flat")
+class TestHint:
+    HINT = "train.py: 1 other file of its project makes models (trainer.py); add --entry for those\n"
+
+    def test_tells_of_models_that_the_script_does_not_get_hold_of(self) -> None:
+        assert self.HINT in said("train.py", "--check", "--no-cache")
+
+    def test_comes_from_the_cache_too(self) -> None:
+        then = time.time() - 3600
+        for name in ("train.py", "trainer.py", "net.py"):
+            os.utime(name, (then, then))
+        found = [said("train.py", "--check", "--cache-dir", "cache") for _ in range(2)]
+        assert found[0] == found[1]
+        assert self.HINT in found[1]
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            pytest.param(["train.py", "net.py"], id="several files"),
+            pytest.param(["."], id="a directory"),
+            pytest.param(["--entry", "train.py"], id="what it points to"),
+            pytest.param(["train.py", "--quiet"], id="quiet"),
+            pytest.param(["net.py"], id="a file without such models"),
+        ],
+    )
+    def test_is_not_given_for(self, arguments: list[str]) -> None:
+        assert "add --entry" not in said(*arguments, "--check", "--no-cache")

@@ -1,0 +1,69 @@
+"""Decisions about several files of one program, each knowing what the others wrap."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.sites import SiteIndex
+from instrumentor.decide import decide
+from instrumentor.source.suppressions import read_suppressions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.analysis.values import SiteKey
+    from instrumentor.decide import Plan
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import Unit
+    from instrumentor.settings import Settings
+    from instrumentor.source.source_text import SourceText
+
+
+def decide_program(
+    units: Iterable[Unit],
+    facts: Facts,
+    hierarchy: Hierarchy,
+    settings: Settings,
+    *,
+    source_name: str,
+    text_of: Callable[[Unit], SourceText],
+) -> dict[str, tuple[Unit, Plan]]:
+    """Decide about each file of a program.
+
+    Args:
+        units: importers before what they import, so that callers are decided on before the functions they call.
+        facts: the analysis of the whole program.
+        hierarchy: its classes.
+        settings: what the user asked for.
+        source_name: the path of the script that is run.
+        text_of: gives the text of a file.
+
+    Returns:
+        The plans by the files' names.
+    """
+    plans: dict[str, tuple[Unit, Plan]] = {}
+    elsewhere: dict[SiteKey, str] = {}
+    for unit in units:
+        text = text_of(unit)
+        plan = decide(SiteIndex(facts, hierarchy, unit), settings, text, read_suppressions(text), elsewhere)
+        plans[unit.name] = (unit, plan)
+        _note_origins(facts, plan, recorded_path(source_name, unit.name), elsewhere)
+    return plans
+
+
+def recorded_path(source_name: str, path: str) -> str:
+    """The path of a program's file as its source comment is to record it."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source_name), path)) if path else source_name
+
+
+def _note_origins(facts: Facts, plan: Plan, recorded: str, elsewhere: dict[SiteKey, str]) -> None:
+    """Note what other files make that gets its proxy in this one."""
+    for key in sorted(plan.wrapped):
+        pending = list(facts.sites[key].origins) if key in facts.sites else []
+        while pending:
+            origin = pending.pop()
+            if origin.unit != key.unit and origin not in elsewhere:
+                elsewhere[origin] = f"{recorded}, line {key.line}"
+                pending.extend(facts.sites[origin].origins if origin in facts.sites else ())
