@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.arguments import Arguments, written_arguments
 from instrumentor.analysis.effects import Effects
 from instrumentor.analysis.environment import constant_key
-from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.facts import ANY_KEY, OBJECTS
 from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
 from instrumentor.analysis.values import (
@@ -218,6 +218,7 @@ class Calls:
         if name in _SCATTERING_METHODS:
             self.scope.scatter(atom.site)
         if name in _STORING_METHODS | _EXTENDING_METHODS | {"setdefault"}:
+            self.facts.note_touched(self.scope.key, {OBJECTS})
             self.scope.env.forget_elements()
         if name in _STORING_METHODS:
             held = arguments.positional[-1] if arguments.positional else arguments.rest

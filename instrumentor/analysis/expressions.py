@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import Arguments, match_numbers
+from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.calls import Calls
 from instrumentor.analysis.environment import constant_key, is_parameter, join_environments, path_of
 from instrumentor.analysis.facts import ANY_KEY
-from instrumentor.analysis.members import Members
+from instrumentor.analysis.members import Members, constant_position
+from instrumentor.analysis.scope import default_name
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
     OPAQUE,
@@ -110,6 +111,10 @@ class Evaluator:
             self._numbers[id(node)] = self.number_of(node)
         return held
 
+    def number_of_operand(self, node: ast.expr) -> Number:
+        """The number of the object that an operand gave; None where it gave none, or that is not known."""
+        return self._numbers.get(id(node))
+
     def number_of(self, node: ast.expr) -> Number:
         """The number of the object that an expression gave that was evaluated just now."""
         if id(node) in self._numbers:
@@ -118,6 +123,9 @@ class Evaluator:
             return self.scope.number_at((node.target.id,), node)
         if isinstance(node, ast.Constant):
             return None
+        if isinstance(node, ast.Subscript) and isinstance(node.value, (ast.List, ast.Tuple)):
+            element = displayed_element(node.value, node.slice)
+            return ("made", self.scope.locate(node)) if element is None else self._numbers.get(id(element))
         if isinstance(node, ast.IfExp):
             number = self.number_of(node.body)
             return number if self.number_of(node.orelse) == number else ("made", self.scope.locate(node))
@@ -185,7 +193,7 @@ class Evaluator:
         if function is None:
             return
         returned = set(self.facts.returned_numbers.get(function.key, {}).values())
-        given = match_numbers(function, None, arguments)
+        given = self.scope.numbers_given(function, None, arguments)
         numbers = {given.get(number[1]) if is_parameter(number) else None for number in returned}
         if len(numbers) == 1 and None not in numbers:
             (self._numbers[id(node)],) = numbers
@@ -365,6 +373,8 @@ class Evaluator:
                 continue
             held = self.evaluate(default)
             key = (function.key, parameter.arg)
+            # Kept like what a name holds, so that it is known which object it is until the function is defined anew.
+            self.scope.env.assign((default_name(function, parameter.arg),), held, self.number_of(default))
             self.facts.grow(self.facts.defaults, key, held)
             self.scope.bind(self.scope.statement(function.node), parameter, parameter.arg, held, source=default)
 
@@ -391,6 +401,14 @@ class Evaluator:
     def _text(self, node: ast.JoinedStr) -> Value:
         self._operands(node)
         return PLAIN
+
+
+def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:
+    """The element of a display that a constant index finds; None where that is not sure."""
+    position = constant_position(index)
+    if position is None or any(isinstance(each, ast.Starred) for each in display.elts):
+        return None
+    return display.elts[position] if -len(display.elts) <= position < len(display.elts) else None
 
 
 def _target_names(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> set[str]:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 ANY_KEY = "*"
+OBJECTS = ("", "objects")
+ANYTHING = ("", "anything")
 
 
 @dataclass
@@ -145,6 +147,8 @@ class Facts:
         bound_arguments: what partial applications were given.
         scopes: what a name of a function or file was ever given, for the functions inside.
         shared: the names of a scope that other functions store to.
+        touched: what a function may change outside of itself, or what it calls may: names with their scope, `OBJECTS`
+            for attributes and elements, `ANYTHING` where code that cannot be seen runs.
         stored_outside: the part of it that other functions stored, by `global` and `nonlocal`.
         returns: what functions return; their own parameters stand for themselves.
         returned_numbers: which object each `return` of a function gives, by the number that it has in the function.
@@ -180,6 +184,7 @@ class Facts:
         self.bound_arguments: Table[SiteKey, Arguments] = Table(visits)
         self.scopes: Table[tuple[str, str], Value] = Table(visits)
         self.shared: Table[str, set[str]] = Table(visits)
+        self.touched: Table[str, set[tuple[str, str]]] = Table(visits)
         self.stored_outside: Table[tuple[str, str], Value] = Table(visits)
         self.returns: Table[str, Value] = Table(visits)
         self.returned_numbers: Table[str, dict[int, Number]] = Table(visits)
@@ -333,6 +338,13 @@ class Facts:
         if name not in known:
             known.add(name)
             self.shared.note_changed(scope)
+
+    def note_touched(self, scope: str, things: Iterable[tuple[str, str]]) -> None:
+        """Remember what a function may change outside of itself."""
+        known = self.touched.kept(scope, set)
+        if not known.issuperset(things):
+            known.update(things)
+            self.touched.note_changed(scope)
 
     def note_returned(self, function: str, node: ast.AST, number: Number) -> None:
         """Remember which object a `return` gives; the last visit has seen all that there is to see."""

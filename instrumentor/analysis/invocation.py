@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
+from instrumentor.analysis.arguments import match_parameters, parameter_names
 from instrumentor.analysis.blocks import always_follows
 from instrumentor.analysis.values import (
     NOTHING,
@@ -134,15 +134,14 @@ class Invocation:
         for name, held in given.items():
             self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(Parameter(function.key, name), held, node)
-        for name, number in match_numbers(function, receiver, arguments).items():
+        for name, number in self.scope.numbers_given(function, receiver, arguments).items():
             self.facts.note_passed(function.key, name, node, self.scope.key, number)
         for name in parameter_names(function):
             default = self.facts.defaults.get((function.key, name)) if name not in given or arguments.rest else None
             if default is not None:
                 self.facts.grow(self.facts.passed, (function.key, name), default)
                 given.setdefault(name, default)
-        self.scope.env.forget_objects()
-        self.scope.let_others_run()
+        self.scope.let_run(function)
         return given
 
     def _take_over(self, parameter: Parameter, held: Value, node: ast.expr) -> None:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, written_arguments
-from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.facts import ANY_KEY, OBJECTS
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
@@ -285,6 +285,7 @@ class LibraryCalls:
                 for atom in self.scope.stands_for(given):
                     base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
                     self.facts.grow(self.facts.attributes, (base, str(name)), held)
+            self.facts.note_touched(self.scope.key, {OBJECTS})
             self.scope.env.forget_objects()
         return PLAIN
 

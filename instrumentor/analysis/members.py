@@ -163,7 +163,7 @@ class Members:
         if isinstance(node.slice, ast.Slice):
             return self._slice(node, atom)
         if isinstance(atom, Pack):
-            position = _constant_position(node.slice)
+            position = constant_position(node.slice)
             if position is not None and -len(atom.items) <= position < len(atom.items):
                 return atom.items[position]
             return join(atom.items)
@@ -181,7 +181,7 @@ class Members:
 
     def _key(self, box: Box, index: ast.expr) -> str | None:
         """The key that an index finds; from the end only where the container never changes its length."""
-        position = _constant_position(index)
+        position = constant_position(index)
         keys = self.facts.contents.get(box.site, {})
         if position is not None and position < 0 and set(keys) == {repr(i) for i in range(len(keys))}:
             return repr(position + len(keys))
@@ -237,8 +237,9 @@ class Members:
         return self.scope.box(node, *(self.elements(known(held)) for held in operands))
 
 
-def _constant_position(index: ast.expr) -> int | None:
+def constant_position(index: ast.expr) -> int | None:
+    """A constant index, from the end where it is negative; None for others."""
     if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub):
-        inner = _constant_position(index.operand)
+        inner = constant_position(index.operand)
         return None if inner is None else -inner
     return index.value if isinstance(index, ast.Constant) and type(index.value) is int else None

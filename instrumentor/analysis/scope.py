@@ -6,9 +6,10 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
+from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
 from instrumentor.analysis.blocks import conditions_of, statement_of
 from instrumentor.analysis.dropped import note_overwritten
-from instrumentor.analysis.facts import ANY_KEY, Binding, Event, Facts, Site, scope_key
+from instrumentor.analysis.facts import ANY_KEY, ANYTHING, OBJECTS, Binding, Event, Facts, Site, scope_key
 from instrumentor.analysis.values import (
     MAX_TUPLE_DEPTH,
     NOTHING,
@@ -40,8 +41,9 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.environment import Environment, Number, Path
     from instrumentor.resolve.classes import Hierarchy
 
@@ -140,17 +142,33 @@ class Scope:
             target = self.globals.get(name)
             if target is not None:
                 self.facts.note_shared(target, name)
+                self.facts.note_touched(self.key, {(target, name)})
                 self.facts.grow(self.facts.stored_outside, (target, name), held)
                 self.facts.grow(self.facts.scopes, (target, name), held)
                 self.facts.captured.add(strip(atom) for atom in held)
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
 
+    def let_run(self, function: Function) -> None:
+        """A function of the project runs here: what it may store to may hold something else from now on."""
+        touched = self.facts.touched.get(function.key, set())
+        self.facts.note_touched(self.key, touched)
+        if not touched.isdisjoint((OBJECTS, ANYTHING)):
+            self.env.forget_objects()
+        self._join_stored(None if ANYTHING in touched else touched)
+
     def let_others_run(self) -> None:
-        """Other functions run here: the names that they may store to may hold something else from now on."""
+        """Functions run here of which nothing is known: whatever any stores to may hold something else from now on."""
+        self.facts.note_touched(self.key, {ANYTHING})
+        self._join_stored(None)
+
+    def _join_stored(self, touched: Collection[tuple[str, str]] | None) -> None:
+        """Let names hold what other functions store to them; those touched, or all for None."""
         shared = [(self.key, name) for name in self.facts.shared.get(self.key, ())]
         shared += [(scope, name) for name, scope in self.globals.items()]
         for scope, name in shared:
+            if touched is not None and (scope, name) not in touched:
+                continue
             held = self.facts.stored_outside.get((scope, name))
             if held and name in self.env.names:
                 self.env.names[name] = join((self.env.names[name], held))
@@ -175,6 +193,17 @@ class Scope:
         if self.env.get(path) is None:
             return None
         return self.env.numbers.setdefault(path, ("seen", self.locate(node)))
+
+    def numbers_given(self, function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Number]:
+        """Which object each parameter of a function gets from a call, or from a default set in this scope."""
+        given: dict[str, Number] = {}
+        declared = function.node.args
+        if (declared.defaults or declared.kw_defaults) and not arguments.rest:
+            names = {name: (default_name(function, name),) for name in parameter_names(function)}
+            given = {name: self.env.numbers[path] for name, path in names.items() if path in self.env.numbers}
+            for name in match_parameters(function, receiver, arguments) if given else ():
+                given.pop(name, None)
+        return {**given, **match_numbers(function, receiver, arguments)}
 
     def declare(self, name: str, scope: str) -> None:
         """Let a name be that of another scope, as `global` and `nonlocal` do."""
@@ -324,5 +353,11 @@ class Scope:
 
     def scatter(self, site: SiteKey) -> None:
         """The elements of a container may lie under other keys from now on."""
+        self.facts.note_touched(self.key, {OBJECTS})
         self.facts.scattered.add([site])
         self.env.forget_elements()
+
+
+def default_name(function: Function, parameter: str) -> str:
+    """Under which name, which no script can write, a scope keeps the default of a function that it defines."""
+    return f"{function.key}({parameter}=)"

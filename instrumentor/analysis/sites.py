@@ -288,8 +288,15 @@ def is_usable(placement: Placement | None) -> bool:
 
 def _ends_behind(event: Event, site: Site) -> bool:
     """Whether something happens after an object was made, and not, as in a loop, to that of the round before."""
-    node = event.node
-    if isinstance(node, (ast.Attribute, ast.Subscript)):  # a store, which is done when its statement is
-        node = statement_of(event.unit, node)
-    ends = [(each.end_lineno, each.end_col_offset) for each in (node, site.node)]  # type: ignore[attr-defined]
-    return node is not site.node and ends[0] >= ends[1]
+    statement, made = statement_of(event.unit, event.node), statement_of(site.unit, site.node)
+    is_store = isinstance(event.node, (ast.Attribute, ast.Subscript))
+    if statement is not made:
+        last = statement if is_store else event.node
+        ends = [(each.end_lineno, each.end_col_offset) for each in (last, site.node)]  # type: ignore[attr-defined]
+        return bool(ends[0] >= ends[1])
+    if is_store:  # done when the statement is, but of several stores one may be of what a name held before
+        return not isinstance(getattr(statement, "value", None), (ast.Tuple, ast.List))
+    above = site.unit.parents.get(site.node)
+    while above is not None and above is not event.node and above is not statement:
+        above = site.unit.parents.get(above)
+    return above is event.node

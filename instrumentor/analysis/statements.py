@@ -13,6 +13,7 @@ from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
 from instrumentor.analysis.values import (
     OPAQUE,
+    Atom,
     Box,
     ClassRef,
     FunctionRef,
@@ -152,11 +153,31 @@ class Pass:
 
     def _for(self, node: ast.For | ast.AsyncFor) -> Environment | None:
         def head() -> None:
-            elements = self.evaluator.members.elements(self.evaluator.evaluate(node.iter))
-            self.scope.let_others_run()
-            self.stores.store_element(node.target, elements, node)
+            held = self.evaluator.evaluate(node.iter)
+            self._let_run(node.iter, held)
+            self.stores.store_element(node.target, self.evaluator.members.elements(held), node)
 
         return self._loop(head, node, is_endless=False)
+
+    def _let_run(self, node: ast.expr, held: Value) -> None:
+        """Going over what an expression gave, or through a block over it, runs the generator that it is."""
+        makers = self.evaluator.evaluate(node.func) if isinstance(node, ast.Call) else frozenset()
+        functions = [self.scope.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
+        if makers and len(functions) == len(makers):
+            for function in functions:
+                if function is not None:
+                    self.scope.let_run(function)
+        elif isinstance(node, (ast.Tuple, ast.List)) or makers == {Named("builtins.range")}:
+            return
+        elif not held or not all(self._is_library_context(atom) for atom in held):
+            self.scope.let_others_run()
+
+    def _is_library_context(self, atom: Atom) -> bool:
+        """Whether a context is a library's that runs nobody else's code."""
+        if not isinstance(atom, Made) or self.scope.nature(atom) is not Nature.NOT_MODULE:
+            return False
+        labels = self.facts.site_of(atom).labels
+        return bool(labels) and all(each == "contextlib.suppress" or never_suppresses(each) for each in labels)
 
     def _while(self, node: ast.While) -> Environment | None:
         is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
@@ -201,12 +222,15 @@ class Pass:
 
     def _with(self, node: ast.With | ast.AsyncWith) -> Environment | None:
         may_suppress = False
+        contexts: list[tuple[ast.expr, Value]] = []
         for item in node.items:
             held = self.evaluator.evaluate(item.context_expr)
+            contexts.append((item.context_expr, held))
             may_suppress |= not self._is_plain_generator(item.context_expr) and self._may_suppress(held)
             if item.optional_vars is not None:
                 self.stores.store(item.optional_vars, self._entered(held), node)
-        self.scope.let_others_run()
+        for expression, held in contexts:
+            self._let_run(expression, held)
         if may_suppress:
             self._raises.append([self.scope.env.copy()])
         after = self._block(node.body, self.scope.env)
@@ -214,7 +238,8 @@ class Pass:
             after = join_environments([after, *self._raises.pop()], ("with", self.scope.locate(node)))
         if after is not None:
             self.scope.env = after
-            self.scope.let_others_run()
+            for expression, held in contexts:
+                self._let_run(expression, held)
         return after
 
     def _is_plain_generator(self, node: ast.expr) -> bool:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.environment import constant_key, join_environments, path_of
-from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.facts import ANY_KEY, OBJECTS
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
     NOTHING,
@@ -88,11 +88,29 @@ class Stores:
             self._collect_numbers(target, node, numbers)
         for target in targets:
             self.store(target, held, statement, node, numbers)
+            if isinstance(target, ast.Name) and isinstance(node, ast.Tuple):
+                self._keep_elements(target.id, node, held)
+
+    def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
+        """Remember which objects the elements of a displayed tuple are, that a name holds."""
+        if any(isinstance(each, ast.Starred) for each in display.elts):
+            return
+        for position, element in enumerate(display.elts):
+            number = self.evaluator.number_of_operand(element)
+            if number is not None:
+                item = self.members.unpacked(held, position, len(display.elts))
+                self.scope.env.assign((name, f"[{position}]"), item, number)
 
     def _collect_numbers(self, target: ast.expr, node: ast.expr, numbers: dict[int, Number]) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             for element, part in zip(target.elts, _aligned_parts(target, node), strict=False):
                 self._collect_numbers(element, part, numbers)
+            if isinstance(node, ast.Name) and _starred(target.elts) is None:
+                kept = self.scope.env.numbers
+                paths = [(node.id, f"[{position}]") for position in range(len(target.elts))]
+                numbers.update(
+                    {id(each): kept[path] for each, path in zip(target.elts, paths, strict=True) if path in kept}
+                )
         else:
             numbers[id(target)] = self.evaluator.number_of(node)
 
@@ -143,6 +161,8 @@ class Stores:
         receiver = self._resolved(self.evaluator.evaluate(target.value))
         if isinstance(target, ast.Subscript):
             self.evaluator.evaluate(target.slice)
+        if not self._is_own(target.value):
+            self.facts.note_touched(self.scope.key, {OBJECTS})
         self._store_into(target, receiver, held)
         path = path_of(target)
         if path is not None and not self._is_intercepted(target, receiver):
@@ -152,6 +172,12 @@ class Stores:
                 self.scope.env.forget(path)
             self.scope.env.may_store(_step(target), held)
         return receiver
+
+    def _is_own(self, receiver: ast.expr) -> bool:
+        """Whether a store goes into the object that is being made, which nobody else holds yet."""
+        function = self.scope.function
+        is_initialiser = function is not None and function.owner is not None and function.name == "__init__"
+        return is_initialiser and isinstance(receiver, ast.Name) and receiver.id == "self"
 
     def _resolved(self, receiver: Value) -> Value:
         return frozenset(each for atom in receiver for each in self.scope.stands_for(atom))
@@ -233,6 +259,7 @@ class Stores:
         result: list[Value] = []
         for atom in before:
             if isinstance(atom, Box):
+                self.facts.note_touched(self.scope.key, {OBJECTS})
                 self.facts.put(atom.site, ANY_KEY, self.members.elements(added))
                 result.append(value(atom))
             elif isinstance(atom, Pack):
@@ -256,6 +283,8 @@ class Stores:
             for atom in self._resolved(self.evaluator.evaluate(target.value)):
                 if isinstance(atom, Box):
                     self.scope.scatter(atom.site)
+        if not isinstance(target, ast.Name):
+            self.facts.note_touched(self.scope.key, {OBJECTS})
         path = path_of(target)
         if path is not None:
             self.scope.env.forget(path)

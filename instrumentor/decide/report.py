@@ -254,7 +254,7 @@ class Report:
         keys = [base.site for atom in objects if isinstance(base := root(atom), Made)]
         lines = sorted(self._cover_lines(keys))
         if not lines:
-            verdicts = [self._judge.verdict(self._index.facts.sites[key]) for key in sorted(keys)]
+            verdicts = [verdict for _, verdict in self._verdicts_behind(sorted(keys))]
             refused = [verdict for verdict in verdicts if verdict.fate is Fate.NOT_WRAPPED]
             if refused:
                 self._tell_binding(binding, refused[0].code, refused[0].reason)
@@ -386,11 +386,9 @@ class Report:
         if verdict.fate is Fate.WRAP and placement is not None:
             if placement.place is Place.INLINE and placement.text.startswith("arg"):
                 return False  # what the call gives back is another name of its argument
-            if _is_further_target(binding, placement):
-                return False
             original = self._index.placement(site)
-            statements = [placement.statement, original.statement if original is not None else None]
-            return binding.statement in statements
+            places = [placement, original or placement]
+            return any(binding.statement is each.statement and binding.text == each.text for each in places)
         return False
 
     def _cover_lines(self, keys: Iterable[SiteKey]) -> set[int]:
@@ -431,13 +429,6 @@ class Report:
 
     def _column(self, node: ast.AST) -> int:
         return self._source.column(node.lineno, node.col_offset)  # type: ignore[attr-defined]
-
-
-def _is_further_target(binding: Binding, placement: Placement) -> bool:
-    """Whether a chained assignment stores in one target what another target's proxy is for."""
-    statement = binding.statement
-    is_chained = isinstance(statement, ast.Assign) and len(statement.targets) > 1
-    return is_chained and placement.statement is statement and binding.text != placement.text
 
 
 def _called_name(source: ast.expr | None) -> str:

@@ -400,3 +400,68 @@ def test_what_a_function_may_not_hand_on_before_it_becomes_a_part_has_its_own_pr
         """
     assert (8, "arg0") in wraps(body)
     assert (9, "arg0") in wraps(body)
+
+
+def test_what_a_name_held_before_is_not_what_the_same_statement_makes() -> None:
+    body = """\
+        first = Net()
+        for each in range(2):
+            first, whole = Net(), Net(first)
+        """
+    assert wraps(body) == [(1, "first"), (3, "first"), (3, "whole")]
+
+
+def identities(body: str) -> dict[tuple[int, str], str | None]:
+    """What decisions call the objects of the body, by (line, target)."""
+    return {(each.line - FIRST, each.target): each.identity for each in decide(body)}
+
+
+def test_an_object_is_followed_through_what_hands_it_back() -> None:
+    body = """\
+        import random
+        model = random.choice([Net(), Net()])
+        def same(module, times=1):
+            return module
+        def keep(module=model):
+            return module
+        one = same(model)
+        two = same(module=one)
+        three = keep()
+        four = keep(Net())
+        pair = model, one
+        five, six = pair
+        """
+    found = identities(body)
+    names = [found[line, name] for line, name in ((7, "one"), (8, "two"), (9, "three"), (12, "five"), (12, "six"))]
+    assert names == [found[2, "model"]] * 5
+    assert found[10, "four"] != found[2, "model"]
+
+
+def test_an_argument_is_the_one_before_the_call_changes_its_name() -> None:
+    body = """\
+        model = Net()
+        def renew(module):
+            global model
+            model = Net()
+            return module
+        while torch.rand(1) < 0.5:
+            old = renew(model)
+            new = model
+        """
+    found = identities(body)
+    assert found[7, "old"] != found[8, "new"]
+
+
+def test_a_function_called_once_names_its_objects_as_its_caller_does() -> None:
+    body = """\
+        import random
+        def choose(given):
+            inner = given
+            made = Net() if random.random() < 0.5 else Net()
+            return made
+        first = random.choice([Net(), Net()])
+        second = choose(first)
+        """
+    found = identities(body)
+    assert found[3, "inner"] == found[6, "first"]
+    assert found[4, "made"] == found[7, "second"]
