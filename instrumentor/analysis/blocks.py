@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.units import Function, Unit
 
 
 class Condition(NamedTuple):
@@ -161,6 +161,25 @@ def is_in_loop(unit: Unit, node: ast.AST) -> bool:
             return True
         node = above
     return False
+
+
+def outermost_loop(unit: Unit, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
+    """The outermost loop of its function that a node lies in."""
+    found = None
+    while node in unit.parents and not isinstance(node, _SCOPES):
+        node = unit.parents[node]
+        if isinstance(node, _LOOPS):
+            found = node
+    return found
+
+
+def function_of(unit: Unit, node: ast.AST) -> Function | None:
+    """The innermost function that a node lies in; None at the top of a file or class."""
+    while node in unit.parents:
+        node = unit.parents[node]
+        if node in unit.function_of:
+            return unit.function_of[node]
+    return None
 
 
 def statement_of(unit: Unit, node: ast.AST) -> ast.stmt:

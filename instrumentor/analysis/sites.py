@@ -6,7 +6,14 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.blocks import always_follows, conditions_of, is_in_loop, statement_of
+from instrumentor.analysis.blocks import (
+    always_follows,
+    conditions_of,
+    function_of,
+    is_in_loop,
+    outermost_loop,
+    statement_of,
+)
 from instrumentor.analysis.placement import Place, Placement, place
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
@@ -204,6 +211,41 @@ class SiteIndex:
                 if isinstance(found, str) and catalogue.is_compiling_decorator(found):
                     return found
         return None
+
+    def is_only_saved(self, site: Site) -> bool:
+        """Whether a copy is made for nothing but a checkpoint, into which it goes alone or as part of a container."""
+        placement = self.placement(site)
+        if not site.is_copy or placement is None:
+            return False
+        parents = site.unit.parents
+        holder: ast.AST = placement.expression
+        while isinstance(parents.get(holder), (ast.Dict, ast.List, ast.Tuple)):
+            holder = parents[holder]
+        statement = parents.get(holder)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return self._is_saved(site.unit, holder)
+        target = statement.targets[0]
+        if not isinstance(target, ast.Name) or holder is placement.expression:
+            return False
+        scope = site.unit.tree if site.function is None else site.function.node
+        first = outermost_loop(site.unit, statement) or statement
+        loads = [
+            node
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load)
+        ]
+        # What stands before, and does not come round again, reads what the name held until then.
+        later = [
+            node for node in loads if node.lineno >= first.lineno or function_of(site.unit, node) is not site.function
+        ]
+        return bool(later) and all(self._is_saved(site.unit, node) for node in later)
+
+    def _is_saved(self, unit: Unit, node: ast.AST) -> bool:
+        call = unit.parents.get(node)
+        if not isinstance(call, ast.Call) or node not in call.args:
+            return False
+        found = self.hierarchy.resolve(unit, call.func)
+        return isinstance(found, str) and catalogue.is_saving(found)
 
     def certain_absorptions(self, site: Site) -> list[Event]:
         """Where a site's object becomes part of another module, in every run that makes it."""

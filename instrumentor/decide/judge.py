@@ -81,6 +81,8 @@ class Judge:
         found = found or self._absorbed(site, placement) or self._covered_elsewhere(site, placement)
         if found is not None:
             return found
+        if self.index.is_only_saved(site):
+            return _not_wrapped("temporary", "a copy that is only saved, never trained", placement)
         placement = self._final_placement(site, placement)
         if placement is None or not is_usable(placement):
             return _not_wrapped("temporary", "used once in its expression and dropped, never trained", placement)

@@ -359,6 +359,7 @@ _TRANSPARENT_DECORATORS = (
     "*.inference_mode",
 )
 # Contexts that may end an exception.
+_SAVING = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "joblib.dump"})
 _SUPPRESSING_CONTEXTS = ("contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack", "unittest.*")
 
 _CANONICAL_PREFIXES = (
@@ -454,6 +455,11 @@ def is_compiling_decorator(name: str) -> bool:
 def is_transparent_decorator(name: str) -> bool:
     """Whether what `name` decorates is called by its callers only, with what they pass."""
     return _matches(name, _TRANSPARENT_DECORATORS)
+
+
+def is_saving(name: str) -> bool:
+    """Whether a library's function writes its first argument to a file and does nothing else with it."""
+    return name in _SAVING
 
 
 def never_suppresses(name: str) -> bool:

@@ -465,3 +465,19 @@ def test_a_function_called_once_names_its_objects_as_its_caller_does() -> None:
     found = identities(body)
     assert found[3, "inner"] == found[6, "first"]
     assert found[4, "made"] == found[7, "second"]
+
+
+def test_copies_that_are_only_saved_get_no_proxy() -> None:
+    body = """\
+        model = Net()
+        checkpoint = torch.load("a.pt")
+        print(checkpoint["epoch"])
+        for epoch in range(2):
+            checkpoint = {"model": copy.deepcopy(model).half(), "epoch": epoch}
+            torch.save(checkpoint, "a.pt")
+        torch.save([copy.deepcopy(model)], "b.pt")
+        used = {"model": copy.deepcopy(model)}
+        torch.save(used, "c.pt")
+        used["model"].train()
+        """
+    assert wraps(body) == [(1, "model"), (8, 'used["model"]')]
