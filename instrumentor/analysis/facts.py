@@ -260,7 +260,8 @@ class Facts:
         new_labels = [label for label in labels if label not in site.labels]
         if is_new or nature > site.nature or new_labels or not site.class_keys.issuperset(class_keys):
             site.nature = max(site.nature, nature)
-            site.labels += new_labels
+            # What is called may be several things, which come in the order of their hashes: another one in each run.
+            site.labels = sorted((*site.labels, *new_labels))
             site.class_keys.update(class_keys)
             self.sites[site.key] = site
         if is_copy and not site.is_copy:

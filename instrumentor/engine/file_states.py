@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from instrumentor.paths.file_state import digest_of, stat_file
+from instrumentor.source.undo import original_of
 
 # What is remembered of files and folders during a run; forgotten altogether when it is more.
 _MAX_REMEMBERED = 50_000
@@ -17,7 +18,8 @@ class FileStates:
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[int, int] | None] = {}
-        self._digests: dict[str, bytes] = {}
+        # Of the content, and of what it was before it was instrumented.
+        self._digests: dict[str, tuple[bytes, bytes]] = {}
         self._names: dict[str, frozenset[str] | None] = {}
 
     def state(self, path: str) -> tuple[int, int] | None:
@@ -29,14 +31,15 @@ class FileStates:
             self._states[path] = stat_file(path)
         return self._states[path]
 
-    def has_content(self, path: str, digest: bytes) -> bool:
-        """Whether a file's content has a digest; it is read once."""
+    def has_content(self, path: str, digest: bytes, *, once: bool = False) -> bool:
+        """Whether a file's content has a digest, or `once` had it, before it was instrumented; it is read once."""
         if path not in self._digests:
             try:
-                self._digests[path] = digest_of(Path(path).read_bytes())
+                content = Path(path).read_bytes()
+                self._digests[path] = (digest_of(content), digest_of(original_of(content)))
             except (OSError, ValueError):
-                self._digests[path] = b""
-        return self._digests[path] == digest
+                self._digests[path] = (b"", b"")
+        return self._digests[path][once] == digest
 
     def names_in(self, folder: str) -> frozenset[str] | None:
         """The names in a folder, none where there is no folder; None where it may not be listed."""

@@ -340,7 +340,7 @@ class ResultsCache:
         path = os.fsdecode(source.path)
         state = self._files.state(path)
         unchanged = state == (source.modified_ns, source.size)
-        if state is not None and not unchanged and self._files.has_content(path, source.digest):
+        if state is not None and not unchanged and self._files.has_content(path, source.digest, once=True):
             unchanged = True
             if is_settled(state[0]):
                 self._newer_sources[number] = state

@@ -25,7 +25,7 @@ from instrumentor.paths import files
 from instrumentor.paths.file_state import FileState, digest_of, settled_state
 from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.units import Sources
-from instrumentor.source.undo import undo
+from instrumentor.source.undo import original_of, undo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,6 +176,8 @@ class _Recorder:
         path = os.path.join(self._directory, relative)  # noqa: PTH118
         state = settled_state(path)
         content = self._read(relative)
+        # In a tree that is instrumented in place, what a script's neighbours were must not depend on whose turn it is.
+        content = None if content is None else original_of(content)
         self._seen[path] = FileState(path, None) if content is None else FileState(path, digest_of(content), *state)
         return content
 

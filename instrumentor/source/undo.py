@@ -15,6 +15,7 @@ from instrumentor.source.source_text import decode, line_end
 if TYPE_CHECKING:
     from instrumentor.source.source_text import SourceText
 
+_MARK = b"# instrument: format="
 _ADDED_LINE = re.compile(r"\+(\d+)")
 _ADDED_SPAN = re.compile(r"(\d+):(\d+)-(\d+)")
 
@@ -69,6 +70,16 @@ def undo(source: bytes, *, source_name: str) -> Undone:
             line=len(text.lines),
         )
     return Undone(original, comment.source)
+
+
+def original_of(source: bytes) -> bytes:
+    """What a script was before it was instrumented; itself where it was not, or was edited since."""
+    if _MARK not in source:
+        return source
+    try:
+        return undo(source, source_name="").original
+    except (NotInstrumentedError, EditedSinceError):
+        return source
 
 
 def _not_instrumented(source_name: str) -> NotInstrumentedError:
