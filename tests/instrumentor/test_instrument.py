@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 
@@ -210,3 +211,29 @@ def test_nothing_is_loaded_that_is_not_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=".")
     assert done.stdout == "False\n"
+
+
+def test_every_run_writes_the_same() -> None:
+    """Sets of names have another order in every process."""
+    choices = "".join(f"    if kind == {number}:\n        cls = Net{number}\n" for number in range(9))
+    classes = "".join(f"class Net{number}(nn.Linear):\n    pass\n" for number in range(9))
+    script = f"from torch import nn\n{classes}def make(kind):\n    cls = nn.Conv2d\n{choices}    train(cls(2, 2))\n"
+    program = (
+        "import sys\n"
+        "from instrumentor.instrument import instrument_source\n"
+        "from instrumentor.settings import Settings\n"
+        "result = instrument_source(sys.argv[1].encode(), Settings(), source_name='x.py')\n"
+        "assert result.changed\n"
+        "print(result.decisions, result.instrumented)"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program, script],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(found) == 1

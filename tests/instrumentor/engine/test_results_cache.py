@@ -80,6 +80,19 @@ class TestFound:
         monkeypatch.setattr("instrumentor.engine.file_states.digest_of", lambda _: pytest.fail("was read again"))
         assert find(cache_dir, task_of(project)) is not None
 
+    def test_when_a_neighbour_was_instrumented_in_place(self, cache_dir: Path, project: Path) -> None:
+        made = NET + b"model = Net()\nmodel.train()\n"
+        write(project / "net.py", made)
+        task = task_of(project)
+        before = process(task)
+        with ResultsCache(cache_dir) as cache:
+            cache.add(task, before)
+        result = process(replace(task, path=str(project / "net.py"), name="net.py")).result
+        assert result is not None
+        write(project / "net.py", result)
+        assert process(task).decisions == before.decisions
+        assert find(cache_dir, task) is not None
+
     def test_in_a_folder_of_more_files_than_are_read_at_once(
         self, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
