@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.values import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
     from typing import TypeGuard
 
     from instrumentor.analysis.values import Value
 
 _K = TypeVar("_K")
+_V = TypeVar("_V")
 # `model` is ("model",), `self.net` is ("self", ".net"), `nets["g"]` is ("nets", "['g']").
 Path = tuple[str, ...]
 # Equal for paths that hold the very same object; None where that is not known.
@@ -29,6 +31,8 @@ def is_parameter(number: Number) -> TypeGuard[tuple[str, str]]:
 class Environment:
     """What names and the paths through objects hold; copied at branches.
 
+    Most copies are never changed: they share their tables until one of them is.
+
     Attributes:
         names: what each name holds.
         objects: what each path through an object holds.
@@ -37,17 +41,26 @@ class Environment:
 
     def __init__(
         self,
-        names: dict[str, Value] | None = None,
-        objects: dict[Path, Value] | None = None,
-        numbers: dict[Path, Number] | None = None,
+        names: Mapping[str, Value] = MappingProxyType({}),
+        objects: Mapping[Path, Value] = MappingProxyType({}),
+        numbers: Mapping[Path, Number] = MappingProxyType({}),
     ) -> None:
-        self.names = {} if names is None else names
-        self.objects = {} if objects is None else objects
-        self.numbers = {} if numbers is None else numbers
+        self.names = names
+        self.objects = objects
+        self.numbers = numbers
+        # The same tables, where nothing else has them.
+        self._own_names: dict[str, Value] | None = None
+        self._own_objects: dict[Path, Value] | None = None
+        self._own_numbers: dict[Path, Number] | None = None
 
     def copy(self) -> Environment:
         """An independent copy."""
-        return Environment(dict(self.names), dict(self.objects), dict(self.numbers))
+        self._own_names = self._own_objects = self._own_numbers = None
+        return Environment(self.names, self.objects, self.numbers)
+
+    def numbered_as(self, other: Environment) -> Environment:
+        """A copy in which those paths hold the very same object that do so in another environment."""
+        return Environment(self.copy().names, self.objects, other.copy().numbers)
 
     def get(self, path: Path) -> Value | None:
         """What `path` holds; None where this function has not said."""
@@ -63,42 +76,85 @@ class Environment:
 
     def assign(self, path: Path, value: Value, number: Number = None) -> None:
         """Let `path` hold `value` and nothing else; what was under the old object is forgotten."""
-        self.forget(path)
+        self._forget_below(path)
         if len(path) == 1:
-            self.names[path[0]] = value
+            self._forget_number(path)
+            self.rebind(path[0], value)
         else:
             # Another path may lead to the same object: its attribute of that name may have changed with it.
             self.may_store(path[-1], value)
-            self.objects[path] = value
+            self._changed_objects()[path] = value
         if number is not None:
-            self.numbers[path] = number
+            self.renumber(path, number)
+
+    def rebind(self, name: str, value: Value) -> None:
+        """Let a name hold `value`; what lies under it stays."""
+        self._changed_names()[name] = value
+
+    def may_hold(self, name: str, value: Value) -> None:
+        """Let a name hold `value` too."""
+        self.rebind(name, join((self.names[name], value)))
+        self._forget_number((name,))
 
     def may_store(self, step: str, value: Value) -> None:
         """Let all paths that end in `step` hold `value` too; `[*]` stands for every element."""
-        for path in self.objects:
+        for path in list(self.objects):
             if path[-1] == step or (path[-1][0] == "[" and step == "[*]"):
-                self.objects[path] = join((self.objects[path], value))
-                self.numbers.pop(path, None)
+                self._changed_objects()[path] = join((self.objects[path], value))
+                self._forget_number(path)
+
+    def number_at(self, path: Path, default: Number) -> Number:
+        """The number of the object that a path holds; `default`, from now on, where it had none."""
+        if path not in self.numbers:
+            self.renumber(path, default)
+        return self.numbers[path]
+
+    def renumber(self, path: Path, number: Number) -> None:
+        """Let a path hold the very same object as all others with a number."""
+        self._changed_numbers()[path] = number
 
     def forget(self, path: Path) -> None:
         """Forget `path` and all that lies under it."""
         if len(path) == 1:
-            self.names.pop(path[0], None)
-            self.numbers.pop(path, None)
-        self._forget_where(lambda other: other[: len(path)] == path)
+            if path[0] in self.names:
+                del self._changed_names()[path[0]]
+            self._forget_number(path)
+        self._forget_below(path)
 
     def forget_elements(self) -> None:
         """Forget what containers hold: their elements may have moved."""
-        self._forget_where(lambda path: any(step[0] == "[" for step in path[1:]))
+        self._forget_objects([path for path in self.objects if any(step[0] == "[" for step in path[1:])])
 
     def forget_objects(self) -> None:
         """Forget all attributes and elements: code that cannot be seen here may have changed them."""
-        self._forget_where(lambda _: True)
+        self._forget_objects(list(self.objects))
 
-    def _forget_where(self, is_stale: Callable[[Path], bool]) -> None:
-        for path in [each for each in self.objects if is_stale(each)]:
-            del self.objects[path]
-            self.numbers.pop(path, None)
+    def _forget_below(self, path: Path) -> None:
+        self._forget_objects([other for other in self.objects if other[: len(path)] == path])
+
+    def _forget_objects(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            del self._changed_objects()[path]
+            self._forget_number(path)
+
+    def _forget_number(self, path: Path) -> None:
+        if path in self.numbers:
+            del self._changed_numbers()[path]
+
+    def _changed_names(self) -> dict[str, Value]:
+        if self._own_names is None:
+            self.names = self._own_names = dict(self.names)
+        return self._own_names
+
+    def _changed_objects(self) -> dict[Path, Value]:
+        if self._own_objects is None:
+            self.objects = self._own_objects = dict(self.objects)
+        return self._own_objects
+
+    def _changed_numbers(self) -> dict[Path, Number]:
+        if self._own_numbers is None:
+            self.numbers = self._own_numbers = dict(self.numbers)
+        return self._own_numbers
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Environment) and (self.names, self.objects, self.numbers) == (
@@ -118,45 +174,66 @@ def join_environments(environments: Iterable[Environment | None], place: Hashabl
         place: names the join; paths that hold one object on each way hold one object behind it. Without it nothing
             is known of paths that hold different objects on different ways.
     """
-    ways = [each for each in environments if each is not None]
+    ways = [each.copy() for each in environments if each is not None]
     if len(ways) < 2:
-        return ways[0].copy() if ways else None
+        return ways[0] if ways else None
     # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
-    joined = ways[0].copy()
-    for way in ways[1:]:
-        _join_into(joined.names, way.names, keep_missing=True)
-        _join_into(joined.objects, way.objects, keep_missing=False)
-    groups: dict[tuple[Number, ...], Path] = {}
-    numbers = joined.numbers
-    rest = [way.numbers for way in ways[1:]]
+    return Environment(
+        _join_tables(_distinct([way.names for way in ways]), keep_missing=True),
+        _join_tables(_distinct([way.objects for way in ways]), keep_missing=False),
+        _join_numbers(_distinct([way.numbers for way in ways]), place),
+    )
+
+
+def _distinct(tables: Sequence[Mapping[_K, _V]]) -> list[Mapping[_K, _V]]:
+    """The tables without those that are shared with another way, which does not differ in them then."""
+    return list({id(table): table for table in tables}.values())
+
+
+def _join_tables(tables: Sequence[Mapping[_K, Value]], *, keep_missing: bool) -> Mapping[_K, Value]:
+    """What several ways hold; most values are the very same, as ways differ in a few names."""
+    if len(tables) == 1:
+        return tables[0]
+    held = dict(tables[0])
+    for other in tables[1:]:
+        for key, value in other.items():
+            old = held.get(key)
+            if old is None:
+                if keep_missing:
+                    held[key] = value
+            elif old is not value:
+                held[key] = join((old, value))
+        if not keep_missing:
+            for key in held.keys() - other.keys():
+                del held[key]
+    return held
+
+
+def _join_numbers(tables: Sequence[Mapping[Path, Number]], place: Hashable) -> Mapping[Path, Number]:
+    """Which paths hold the very same object behind several ways."""
+    first, *rest = tables
+    if not rest:
+        return first
+    numbers = dict(first)
     differing: list[Path] = []
-    for path, number in ways[0].numbers.items():
-        if any(path not in other for other in rest):
-            del numbers[path]
-        elif any(other[path] != number for other in rest):
-            differing.append(path)
+    for path, number in first.items():
+        for other in rest:
+            found = other.get(path)
+            if found is None:
+                del numbers[path]
+                break
+            if found is not number and found != number:
+                differing.append(path)
+                break
+    groups: dict[tuple[Number, ...], Path] = {}
     for path in sorted(differing):
-        if place is None:
+        incoming = tuple(table.get(path) for table in tables)
+        if place is None or None in incoming:
             del numbers[path]
         else:
             # Named by the paths that keep together, as a number made of numbers would grow with every join.
-            incoming = (ways[0].numbers[path], *(other[path] for other in rest))
             numbers[path] = (place, groups.setdefault(incoming, path))
-    return joined
-
-
-def _join_into(held: dict[_K, Value], other: dict[_K, Value], *, keep_missing: bool) -> None:
-    """Join another way's values into those held; most are the very same, as ways differ in a few names."""
-    for key, value in other.items():
-        old = held.get(key)
-        if old is None:
-            if keep_missing:
-                held[key] = value
-        elif old is not value:
-            held[key] = join((old, value))
-    if not keep_missing:
-        for key in [key for key in held if key not in other]:
-            del held[key]
+    return numbers
 
 
 def leave_loop(environment: Environment | None, entry: Environment, place: Hashable) -> Environment | None:
@@ -167,7 +244,7 @@ def leave_loop(environment: Environment | None, entry: Environment, place: Hasha
     groups: dict[Number, Path] = {}
     for path, number in sorted(environment.numbers.items()):
         if number not in before:
-            environment.numbers[path] = (place, groups.setdefault(number, path))
+            environment.renumber(path, (place, groups.setdefault(number, path)))
     return environment
 
 

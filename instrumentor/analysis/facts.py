@@ -379,14 +379,19 @@ class Facts:
         if old is not None:
             value = join((old.value, binding.value))
             receiver = join((old.receiver, binding.receiver))
+            if value is old.value and receiver is old.receiver and binding.number == old.number:
+                return
             # The number is that of the last visit, which has seen all that there is to see.
             binding = replace(old, value=value, receiver=receiver, number=binding.number)
         self.bindings[key] = binding
 
     def reach(self, value: Value) -> Value:
         """The objects in a value and in the tuples and containers it holds; containers' own atoms aside."""
-        if not any(isinstance(atom, (Box, Pack)) for atom in value):
-            return value
+        for atom in value:
+            if isinstance(atom, (Box, Pack)):
+                break
+        else:
+            return value  # the usual case, in which there is nothing to look into
         known = self._reached.get(value)
         if known is None:
             known = self._reached[value] = self._reach(value)

@@ -30,7 +30,6 @@ from instrumentor.analysis.values import (
     UnitRef,
     Value,
     is_object,
-    join,
     root,
     strip,
     tuple_depth,
@@ -171,8 +170,7 @@ class Scope:
                 continue
             held = self.facts.stored_outside.get((scope, name))
             if held and name in self.env.names:
-                self.env.names[name] = join((self.env.names[name], held))
-                self.env.numbers.pop((name,), None)
+                self.env.may_hold(name, held)
 
     def bind(
         self,
@@ -192,7 +190,7 @@ class Scope:
         """The number of the object that a path holds where `node` reads it; None where that is not said here."""
         if self.env.get(path) is None:
             return None
-        return self.env.numbers.setdefault(path, ("seen", self.locate(node)))
+        return self.env.number_at(path, ("seen", self.locate(node)))
 
     def numbers_given(self, function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Number]:
         """Which object each parameter of a function gets from a call, or from a default set in this scope."""
@@ -209,7 +207,7 @@ class Scope:
         """Let a name be that of another scope, as `global` and `nonlocal` do."""
         self.globals[name] = scope
         # Where only one branch stores it, it holds behind them what it held before.
-        self.env.names[name] = self._held_in(scope, name)
+        self.env.rebind(name, self._held_in(scope, name))
 
     # ---- definitions ----
 

@@ -34,9 +34,8 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT, is_main_guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from instrumentor.analysis.environment import Number, Path
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function, Unit
@@ -200,7 +199,8 @@ class Pass:
             again = join_environments([entry, before, after, *continued], place)
             assert again is not None
             rounds += 1
-            again.numbers = {} if rounds > _MAX_NUMBERED_ROUNDS else _numbers([entry, after, *continued], place)
+            numbered = join_environments([entry, after, *continued], place)
+            again = again.numbered_as(Environment() if rounds > _MAX_NUMBERED_ROUNDS else numbered or Environment())
             if again == before:
                 break
             before = again
@@ -310,7 +310,7 @@ class Pass:
 
         Each visit would say something else of which paths hold one object, so nothing is said.
         """
-        return self._block(statements, None if env is None else Environment(dict(env.names), dict(env.objects)))
+        return self._block(statements, None if env is None else env.numbered_as(Environment()))
 
     def _try_body(self, node: ast.Try) -> tuple[Environment | None, Environment | None]:
         """What holds after all but the final block, and what may hold where it is left early."""
@@ -471,8 +471,3 @@ class Pass:
         for name, held in after.names.items():
             if outer.names.get(name) != held:
                 self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
-
-
-def _numbers(ways: Sequence[Environment | None], place: Hashable) -> dict[Path, Number]:
-    joined = join_environments(ways, place)
-    return {} if joined is None else joined.numbers

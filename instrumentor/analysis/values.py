@@ -174,10 +174,19 @@ def value(*atoms: Atom) -> Value:
 
 def join(values: Iterable[Value]) -> Value:
     """What a name holds that may hold any of `values`; tuples of one length are joined by element."""
-    first, *rest = values = list(values) or [NOTHING]
-    if all(each is first for each in rest):
-        return first
-    together: Value = first.union(*rest)
+    together: Value | None = None
+    is_several = False
+    for each in values:
+        if together is None:
+            together = each
+        elif each is not together:
+            is_several = True
+            if not each <= together:
+                together |= each
+    if together is None:
+        return NOTHING
+    if not is_several:
+        return together
     for atom in together:
         if type(atom) is Pack:
             break
@@ -280,8 +289,8 @@ def is_object(atom: Atom) -> bool:
 
 def derive(value_: Value) -> Value:
     """What was computed from any module in `value_`."""
-    found = frozenset(Derived(root(atom)) for atom in value_ if isinstance(root(atom), (Made, Parameter)))
-    return found or OPAQUE
+    roots = {root(atom) for atom in value_ if not isinstance(atom, Opaque)}
+    return frozenset(Derived(each) for each in roots if isinstance(each, (Made, Parameter))) or OPAQUE
 
 
 def replace(value_: Value, change: Callable[[Atom], Value | None]) -> Value:

@@ -23,6 +23,15 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SCRIPT = ""
+# Nodes that trees share, and that stand nowhere; nodes with none but these below them; and those that are told of.
+_SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+_LEAVES = frozenset({ast.Name, ast.Constant})
+_TOLD = frozenset(
+    {
+        ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda,
+        ast.Import, ast.ImportFrom, ast.Return, ast.Break, ast.Continue,
+    }
+)  # fmt: skip
 # Projects are small where scripts are; a bound keeps a stray import of a huge neighbour from costing minutes.
 MAX_UNITS = 200
 
@@ -93,7 +102,7 @@ class Unit:
 def index_unit(name: str, folder: str, tree: ast.Module) -> Unit:
     """List what a parsed file defines and imports."""
     unit = Unit(name, folder, tree)
-    _index(unit, tree, None, None, "")
+    _index(unit)
     return unit
 
 
@@ -107,29 +116,43 @@ def is_main_guard(statement: ast.If) -> bool:
     return names == ["__name__"] and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
 
 
-def _index(unit: Unit, node: ast.AST, owner: Class | None, parent: Function | None, prefix: str) -> None:
+# The class and the function that a node lies in, and what names defined there start with.
+_Around = tuple["Class | None", "Function | None", str]
+
+
+def _index(unit: Unit) -> None:
     # An explicit stack: generated scripts nest deeper than Python's own.
-    pending: list[tuple[ast.AST, Class | None, Function | None, str]] = [(node, owner, parent, prefix)]
+    pending: list[tuple[ast.AST, _Around]] = [(unit.tree, (None, None, ""))]
+    parents = unit.parents
     while pending:
-        above, owner, parent, prefix = pending.pop()
-        for child in ast.iter_child_nodes(above):
-            # Context and operator nodes are shared between trees, which would make the map wrong for them only.
-            unit.parents[child] = above
-            within = (owner, parent, prefix)
-            if isinstance(child, ast.ClassDef):
-                within = _index_class(unit, child, parent, prefix)
-            elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                within = _index_function(unit, child, above, owner, parent, prefix)
-            elif isinstance(child, (ast.Import, ast.ImportFrom)):
-                _index_import(unit, child)
-            elif isinstance(child, (ast.Return, ast.Break, ast.Continue)):
-                _index_exit(unit, child)
-            pending.append((child, *within))
+        above, around = pending.pop()
+        # As `ast.iter_child_nodes` does, in less than half the time.
+        for name in above._fields:
+            held = getattr(above, name, None)
+            for child in held if held.__class__ is list else (held,):
+                kind = child.__class__
+                if kind in _LEAVES:
+                    parents[child] = above
+                elif isinstance(child, ast.AST) and not isinstance(child, _SHARED):
+                    parents[child] = above
+                    pending.append((child, _index_node(unit, child, above, around) if kind in _TOLD else around))
 
 
-def _index_class(
-    unit: Unit, node: ast.ClassDef, parent: Function | None, prefix: str
-) -> tuple[Class, Function | None, str]:
+def _index_node(unit: Unit, node: ast.AST, above: ast.AST, around: _Around) -> _Around:
+    """Note what a node defines, imports or leaves; gives what the nodes below it lie in."""
+    owner, parent, prefix = around
+    if isinstance(node, ast.ClassDef):
+        return _index_class(unit, node, parent, prefix)
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        return _index_function(unit, node, above, owner, parent, prefix)
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        _index_import(unit, node)
+    elif isinstance(node, (ast.Return, ast.Break, ast.Continue)):
+        _index_exit(unit, node)
+    return around
+
+
+def _index_class(unit: Unit, node: ast.ClassDef, parent: Function | None, prefix: str) -> _Around:
     found = Class(f"{unit.name}:{prefix}{node.name}@{node.lineno}", node, unit)
     unit.class_of[node] = unit.class_by_key[found.key] = found
     if not prefix or node.name not in unit.classes:
@@ -139,7 +162,7 @@ def _index_class(
 
 def _index_function(
     unit: Unit, node: FunctionNode, above: ast.AST, owner: Class | None, parent: Function | None, prefix: str
-) -> tuple[Class | None, Function, str]:
+) -> _Around:
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
     key = f"{unit.name}:{prefix}{name}@{node.lineno}:{node.col_offset}"
     found = Function(key, node, unit, owner, parent)
