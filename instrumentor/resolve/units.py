@@ -130,12 +130,11 @@ def _index(unit: Unit) -> None:
         for name in above._fields:
             held = getattr(above, name, None)
             for child in held if held.__class__ is list else (held,):
-                kind = child.__class__
-                if kind in _LEAVES:
+                if isinstance(child, ast.AST) and not isinstance(child, _SHARED):
                     parents[child] = above
-                elif isinstance(child, ast.AST) and not isinstance(child, _SHARED):
-                    parents[child] = above
-                    pending.append((child, _index_node(unit, child, above, around) if kind in _TOLD else around))
+                    kind = type(child)
+                    if kind not in _LEAVES:
+                        pending.append((child, _index_node(unit, child, above, around) if kind in _TOLD else around))
 
 
 def _index_node(unit: Unit, node: ast.AST, above: ast.AST, around: _Around) -> _Around:
