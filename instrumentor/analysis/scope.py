@@ -37,7 +37,7 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.resolve.units import SCRIPT, Class, Function, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -111,10 +111,13 @@ class Scope:
         return value(Named(found)) if found else OPAQUE
 
     def imported(self, statement: ast.Import | ast.ImportFrom) -> dict[str, Value]:
-        """The names that an import binds, with their values."""
+        """The names that an import binds, with their values.
+
+        What a script imports and never mentions is not followed: a package's `__init__.py` would lead to all of it.
+        """
         found: dict[str, Value] = {}
         for name, dotted in imported_names(statement).items():
-            if name != ANY_KEY:
+            if name != ANY_KEY and (name in self.unit.names or self.unit.name != SCRIPT):
                 target = self.hierarchy.project.lookup(self.unit, dotted)
                 found[name] = self.refer(target) if target is not None else self._imported_variable(dotted)
         return found

@@ -23,9 +23,8 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SCRIPT = ""
-# Nodes that trees share, and that stand nowhere; nodes with none but these below them; and those that are told of.
+# Nodes that trees share, and that stand nowhere; and those that are told of.
 _SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
-_LEAVES = frozenset({ast.Name, ast.Constant})
 _TOLD = frozenset(
     {
         ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda,
@@ -77,6 +76,7 @@ class Unit:
         imports: every name bound by an import anywhere in it, as a dotted name; relative ones start with dots.
         alternatives: what the same names are imported as elsewhere in it, as in `try` and `except ImportError`.
         stars: the modules it imports everything from.
+        names: all that occur in it, but for those of definitions, imports, arguments and attributes.
         parents: the node above each node.
         exits: the statements from within which `return`, `break` or `continue` may skip what follows them.
         left_early: what has such statements in its blocks.
@@ -94,6 +94,7 @@ class Unit:
     class_by_key: dict[str, Class] = field(default_factory=dict)
     function_by_key: dict[str, Function] = field(default_factory=dict)
     function_of: dict[ast.AST, Function] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     exits: set[ast.AST] = field(default_factory=set)
     left_early: set[ast.AST] = field(default_factory=set)
@@ -133,7 +134,9 @@ def _index(unit: Unit) -> None:
                 if isinstance(child, ast.AST) and not isinstance(child, _SHARED):
                     parents[child] = above
                     kind = type(child)
-                    if kind not in _LEAVES:
+                    if isinstance(child, ast.Name):
+                        unit.names.add(child.id)
+                    elif kind is not ast.Constant:
                         pending.append((child, _index_node(unit, child, above, around) if kind in _TOLD else around))
 
 
