@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Sequence  # noqa: TC003  msgspec looks the types of fields up.
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from proxy_trace.selection import kind_of
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from proxy_trace.names import Names
     from proxy_trace.trace import Trace, TraceFile
@@ -85,7 +86,7 @@ class HistoryEntry(msgspec.Struct):
     module: str = ""
     target: str = ""
     inputs: list[str] = []
-    types: list[str] = []
+    types: Sequence[str] = ()
     statistics: events.Statistics | None = None
     cause: str = ""
     value: bool | int | float | str | None = None

@@ -10,7 +10,7 @@ from proxy_trace.origins import Origins
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy_trace.names import Names
     from proxy_trace.selection import Period
@@ -65,7 +65,7 @@ class TensorSummary(msgspec.Struct):
     module: int = 0
     is_buffer: bool = False
     requires_grad: bool = False
-    aliases: list[str] = []
+    aliases: Sequence[str] = ()
     updates: dict[str, int] = {}
     first: events.Statistics | None = None
     last: events.Statistics | None = None

@@ -138,7 +138,7 @@ class EventLines:
         return f"{start}{kind}  {module}  {self._palette.paint(place, 'dim')}  {details}".rstrip()
 
 
-def _tensors(types: list[str]) -> str:
+def _tensors(types: Sequence[str]) -> str:
     return ", ".join(types) or "()"
 
 

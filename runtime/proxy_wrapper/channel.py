@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from proxy_wrapper.levels import WARNING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy_wrapper.events import AnyEvent, Location
 
@@ -60,6 +60,17 @@ class Channel:
             try:
                 observer.observe(event)
             except Exception as error:  # noqa: BLE001, PERF203  An observer's mistake must not reach the program.
+                self._drop(observer, error)
+
+    def emit_all(self, events: Sequence[AnyEvent], location: int) -> None:
+        """Give `events`, which all refer to `location`, to every observer."""
+        if location not in self._located:
+            self._locate(location)
+        for observer in self._observers:
+            try:
+                for event in events:
+                    observer.observe(event)
+            except Exception as error:  # noqa: BLE001, PERF203
                 self._drop(observer, error)
 
     def flush(self) -> None:

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _CACHE_LIMIT: Final = 8192
-_PLAIN: Final = (torch.Tensor, Parameter)
+PLAIN: Final = (torch.Tensor, Parameter)
+"""The types of tensor that run no code but torch's own."""
 
 
 def is_plain(tensor: object) -> bool:
     """Whether reading attributes of `tensor` runs no code but torch's own: its type is no subclass."""
-    return type(tensor) in _PLAIN
+    return type(tensor) in PLAIN
 
 
 class Describer:
@@ -30,7 +31,7 @@ class Describer:
 
         A subclass of tensor that has shape and dtype of its own making is asked below its `__torch_function__`.
         """
-        if type(tensor) in _PLAIN:
+        if type(tensor) in PLAIN:
             try:
                 return self._words[tensor.dtype][tensor.shape]
             except KeyError:

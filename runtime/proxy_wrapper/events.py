@@ -19,11 +19,15 @@ cannot do is relate the tensors of one iteration to those of the next: that is w
 that a call makes is told by the call's `location` and target, and its `ordinal` among the calls of that target at
 that location in one call of the enclosing module (outside of all modules: since the last call of a root or the last
 optimizer step).
+
+Where events are made, what holds several words or numbers is a tuple: the garbage collector soon forgets such a tuple,
+while it would go through every list that waits to be written, again and again. Where a trace is read, it is a list.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence  # noqa: TC003  msgspec looks the types of fields up.
 from typing import Final, TypeAlias, Union
 
 import msgspec
@@ -139,7 +143,7 @@ class StateTensor(Event, frozen=True, gc=False):
     type: str
     device: str = "cpu"
     requires_grad: bool = False
-    aliases: list[str] = msgspec.field(default_factory=list)
+    aliases: Sequence[str] = ()
     statistics: Statistics | None = None
     time_us: int = 0
     watched: bool = True
@@ -174,9 +178,9 @@ class Happening(Event, frozen=True, gc=False):
 class CallModule(Happening, frozen=True, gc=False):
     """A proxied module is called. `inputs` are descriptions of the tensors among its arguments, in order."""
 
-    inputs: list[str] = msgspec.field(default_factory=list)
+    inputs: Sequence[str] = ()
     training: bool = False
-    input_ids: list[int] = msgspec.field(default_factory=list)
+    input_ids: Sequence[int] = ()
     ordinal: int = 0
 
 
@@ -186,11 +190,11 @@ class ReturnModule(Happening, frozen=True, gc=False):
     `keywords` describes the tensors given by keyword, which PyTorch tells only now.
     """
 
-    outputs: list[str] = msgspec.field(default_factory=list)
+    outputs: Sequence[str] = ()
     duration_us: int = 0
     raised: bool = False
     keywords: dict[str, str] = msgspec.field(default_factory=dict)
-    output_ids: list[int] = msgspec.field(default_factory=list)
+    output_ids: Sequence[int] = ()
     keyword_ids: dict[str, int] = msgspec.field(default_factory=dict)
 
 
@@ -198,8 +202,8 @@ class Backward(Happening, frozen=True, gc=False):
     """A backward pass begins: `function` is "backward" or "grad", of `torch.autograd`."""
 
     function: str = "backward"
-    inputs: list[str] = msgspec.field(default_factory=list)
-    input_ids: list[int] = msgspec.field(default_factory=list)
+    inputs: Sequence[str] = ()
+    input_ids: Sequence[int] = ()
 
 
 class BackwardEnd(Happening, frozen=True, gc=False):
@@ -267,12 +271,12 @@ class CallFunction(Happening, frozen=True, gc=False):
     """
 
     target: str = ""
-    inputs: list[str] = msgspec.field(default_factory=list)
-    outputs: list[str] = msgspec.field(default_factory=list)
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
     in_place: bool = False
     raised: bool = False
-    input_ids: list[int] = msgspec.field(default_factory=list)
-    output_ids: list[int] = msgspec.field(default_factory=list)
+    input_ids: Sequence[int] = ()
+    output_ids: Sequence[int] = ()
     ordinal: int = 0
 
 
@@ -288,9 +292,9 @@ class ReadValue(Happening, frozen=True, gc=False):
     """
 
     target: str = ""
-    inputs: list[str] = msgspec.field(default_factory=list)
+    inputs: Sequence[str] = ()
     value: bool | int | float | str | None = None
-    input_ids: list[int] = msgspec.field(default_factory=list)
+    input_ids: Sequence[int] = ()
 
 
 class GetAttr(Happening, frozen=True, gc=False):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from proxy_wrapper.source_map import SourceMap
+    from proxy_wrapper.thread_state import ActiveCall
 
 _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
 _MAX_FRAMES: Final = 200
@@ -55,18 +56,29 @@ class Locator:
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         self._main = str(main) if main else None
 
-    def locate(self, depth: int = 1, known_frame: int = 0, known_location: int = 0) -> int:
+    def locate(
+        self,
+        depth: int = 1,
+        known_frame: int = 0,
+        known_location: int = 0,
+        led_from: set[tuple[int, int]] | None = None,
+    ) -> int:
         """The id of the place in user code that led to the caller's caller; 0 if there is none.
 
         Args:
             depth: how many frames above this function's caller to begin.
             known_frame: the `id` of a frame that is running and is not user code; there is no need to look beyond it.
             known_location: the place that led to that frame.
+            led_from: where walks began that met no user code before the known frame: the `id` of a frame, and that of
+                its code. One that begins there again leads there again, and is spared.
         """
         try:
             frame = sys._getframe(depth + 1)
         except ValueError:
             return 0
+        start = (id(frame), id(frame.f_code))
+        if led_from and start in led_from:
+            return known_location
         kinds = self._kinds
         found: list[FrameType] = []
         location = 0
@@ -83,16 +95,72 @@ class Locator:
                     break
             elif known_frame and id(frame) == known_frame:
                 location = known_location
+                if led_from is not None and not found:
+                    led_from.add(start)
                 break
             caller = frame.f_back
             if caller is None:
                 break
             frame = caller
+        return self._number(found, location)
+
+    def locate_inside(self, call: ActiveCall, depth: int = 1, usually_passed: int = 0) -> int:
+        """The id of the place in user code that led to the caller's caller, inside the module call `call`.
+
+        What `locate` gives, for less: the walk ends where `call` begins, and where it ended before.
+
+        Args:
+            call: the innermost call of a proxied module that this thread is in.
+            depth: how many frames above this function's caller to begin.
+            usually_passed: how many of the frames from there on are usually torch's own.
+        """
+        try:
+            frame = sys._getframe(depth + usually_passed + 1)
+            if id(frame) == call.outer_frame:
+                known = self._ids.get((id(frame.f_code), frame.f_lasti, 0))
+                if known is not None:
+                    return known
+            elif usually_passed:
+                frame = sys._getframe(depth + 1)
+        except ValueError:
+            return self.locate(depth + 1)
+        return self._walk_inside(frame, call)
+
+    def _walk_inside(self, frame: FrameType, call: ActiveCall) -> int:
+        found: list[FrameType] = []
+        location = 0
+        before: FrameType | None = None
+        last: FrameType | None = None
+        for _ in range(_MAX_FRAMES):
+            key = id(frame)
+            ends_here = found or call.location >= 0
+            if key == call.call_frame and ends_here:
+                if before is not None and last is not None and self._kind(last.f_code) == _PASSED_OVER:
+                    call.outer_frame = id(before)
+                location = 0 if found else call.location
+                break
+            kind = self._kind(frame.f_code)
+            if kind == _USER:
+                found.append(frame)
+                ends_here = True
+            if (kind == _BOUNDARY and found) or len(found) == _MAX_USER_FRAMES:
+                break
+            if key == call.outer_frame and ends_here:
+                location = 0 if found else call.location
+                break
+            caller = frame.f_back
+            if caller is None:
+                break
+            before, last, frame = last, frame, caller
+        return self._number(found, location)
+
+    def _number(self, found: list[FrameType], location: int) -> int:
+        """The id of the place of the frames `found`, the innermost first; the last was called at `location`."""
         ids = self._ids
-        for user_frame in reversed(found):
-            key = (id(user_frame.f_code), user_frame.f_lasti, location)
+        for frame in reversed(found):
+            key = (id(frame.f_code), frame.f_lasti, location)
             known = ids.get(key)
-            location = self._new(key, user_frame) if known is None else known
+            location = self._new(key, frame) if known is None else known
         return location
 
     def _new(self, key: tuple[int, int, int], frame: FrameType) -> int:
@@ -118,6 +186,10 @@ class Locator:
         self._define(Location(number, file, line, function, caller))
         self._ids[key] = self._by_line[place] = number
         return number
+
+    def _kind(self, code: CodeType) -> int:
+        kind = self._kinds.get(id(code))
+        return self._classify(code) if kind is None else kind
 
     def _classify(self, code: CodeType) -> int:
         kind = _BOUNDARY if code is self._boundary else _USER if self._is_user_code(code) else _PASSED_OVER

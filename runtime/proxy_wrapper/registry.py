@@ -159,7 +159,7 @@ class Registry:
         self.modules: dict[int, ModuleEntry] = {}
         self.state: dict[int, StateEntry] = {}
         self.tensors = SeenTensors()
-        self._by_identity: dict[int, StateEntry] = {}
+        self.by_identity: dict[int, StateEntry] = {}
         self._strangers: dict[int, weakref.ref[nn.Module]] = {}
         self._names: set[str] = set()
         self._next_module = 1
@@ -175,14 +175,19 @@ class Registry:
 
     def state_entry(self, tensor: torch.Tensor) -> StateEntry | None:
         """The entry of a parameter or buffer of a proxied module."""
-        entry = self._by_identity.get(id(tensor))
+        entry = self.by_identity.get(id(tensor))
         # An id outlives its object, so the look-up back is what decides.
         return entry if entry is not None and entry.tensor() is tensor else None
 
     def meet(self, tensor: torch.Tensor) -> int:
         """The number of a tensor, given now if it is met for the first time; 0 for one of a proxied module's state."""
-        entry = self._by_identity.get(id(tensor))
-        return 0 if entry is not None and entry.tensor() is tensor else self.tensors.meet(tensor)
+        key = id(tensor)
+        entry = self.by_identity.get(key)
+        if entry is not None and entry.tensor() is tensor:
+            return 0
+        # As `SeenTensors.meet` has it: a call less, where each counts.
+        known = self.tensors.refs.get(key)
+        return known[1] if known is not None and not known[0].expired() else self.tensors.add(tensor)
 
     def is_proxied(self, obj: object) -> bool:
         """Whether `obj` is a proxied module, of its state, or a tensor that was met: by a module or a torch call."""
@@ -228,8 +233,8 @@ class Registry:
                 del self.modules[key]
         for state in entry.state:
             self.state.pop(state.id, None)
-            if self._by_identity.get(state.identity) is state:
-                del self._by_identity[state.identity]
+            if self.by_identity.get(state.identity) is state:
+                del self.by_identity[state.identity]
 
     def add_state(self, entry: ModuleEntry) -> list[tuple[StateEntry, torch.Tensor]]:
         """Register the parameters and buffers that `entry`'s module holds itself and that are new.
@@ -267,10 +272,10 @@ class Registry:
 
     def bind(self, state: StateEntry, tensor: torch.Tensor) -> None:
         """Note that `tensor` has the name of `state` now."""
-        if self._by_identity.get(state.identity) is state:
-            del self._by_identity[state.identity]
+        if self.by_identity.get(state.identity) is state:
+            del self.by_identity[state.identity]
         state.identity = id(tensor)
-        self._by_identity[state.identity] = state
+        self.by_identity[state.identity] = state
 
     def is_stranger(self, module: nn.Module) -> bool:
         """Whether `module` was found, since the last root was added, to hold no proxied module."""

@@ -24,7 +24,7 @@ class SeenTensors:
     """
 
     def __init__(self) -> None:
-        self._refs: dict[int, tuple[Any, int]] = {}
+        self.refs: dict[int, tuple[Any, int]] = {}
         self._next = count(1)
         self._sweep_at = _FIRST_SWEEP
 
@@ -33,15 +33,17 @@ class SeenTensors:
 
     def number(self, tensor: torch.Tensor) -> int:
         """The number of `tensor`; 0 if it has not been met."""
-        known = self._refs.get(id(tensor))
+        known = self.refs.get(id(tensor))
         return known[1] if known is not None and not known[0].expired() else 0
 
     def meet(self, tensor: torch.Tensor) -> int:
         """The number of `tensor`, which is given one if it has not been met."""
-        refs, key = self._refs, id(tensor)
-        known = refs.get(key)
-        if known is not None and not known[0].expired():
-            return known[1]
+        known = self.refs.get(id(tensor))
+        return known[1] if known is not None and not known[0].expired() else self.add(tensor)
+
+    def add(self, tensor: torch.Tensor) -> int:
+        """The number that is now given to `tensor`, which has not been met."""
+        refs, key = self.refs, id(tensor)
         number = next(self._next)
         refs[key] = (_WeakTensorRef(tensor), number)
         if len(refs) >= self._sweep_at:
@@ -50,10 +52,10 @@ class SeenTensors:
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Hold no reference to `tensor` any more; if it is met again, it gets another number."""
-        self._refs.pop(id(tensor), None)
+        self.refs.pop(id(tensor), None)
 
     def _sweep(self) -> None:
-        refs = self._refs
+        refs = self.refs
         for key, known in list(refs.items()):
             # Another thread may have met a new tensor under this id since.
             if known[0].expired() and refs.get(key) is known:

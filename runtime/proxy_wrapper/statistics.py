@@ -11,9 +11,10 @@ import math
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
-from proxy_wrapper.describe import is_plain
+from proxy_wrapper.describe import PLAIN, is_plain
 from proxy_wrapper.distributed_tensors import local_part
 from proxy_wrapper.events import Statistics, as_number
 from proxy_wrapper.extents import extents, l2_norms
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from proxy_wrapper.events import Number
+
+_SINGLE_AND_DOUBLE: Final = (torch.float32, torch.float64)
+_count_dispatch_modes: Final = torch._C._len_torch_dispatch_stack
+_transform: Final = torch._C._functorch.maybe_current_level
+_tracing_state: Final = torch._C._get_tracing_state
+_is_grad_enabled: Final = torch.is_grad_enabled
+_set_grad_enabled: Final = torch._C._set_grad_enabled
 
 PendingOr: TypeAlias = Statistics | PendingStatistics | None
 
@@ -38,24 +46,34 @@ class unobserved:  # noqa: N801  A context manager is called as a function is.
     __slots__ = ("_functions", "_had_forward_gradients", "_had_gradients", "_modes")
 
     def __enter__(self) -> bool:
-        self._functions = torch._C.DisableTorchFunction()
-        self._functions.__enter__()
-        self._had_gradients = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
-        self._had_forward_gradients = torch._C._is_fwd_grad_enabled()
-        torch._C._set_fwd_grad_enabled(False)  # Else what is computed of a dual number is one too.
         self._modes: AbstractContextManager[Any] | None = None
-        if torch._C._len_torch_dispatch_stack():
-            self._modes = _disable_current_modes()
-            self._modes.__enter__()
-        return are_values_readable()
+        self._had_gradients = torch.is_grad_enabled()
+        self._had_forward_gradients = torch._C._is_fwd_grad_enabled()
+        self._functions = torch._C.DisableTorchFunction()
+        try:  # A `KeyboardInterrupt` may come after any call, and finds no `with` to leave yet.
+            self._functions.__enter__()
+            torch._C._set_grad_enabled(False)
+            torch._C._set_fwd_grad_enabled(False)  # Else what is computed of a dual number is one too.
+            if torch._C._len_torch_dispatch_stack():
+                self._modes = _disable_current_modes()
+                self._modes.__enter__()
+            return are_values_readable()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *exception: object) -> None:
-        if self._modes is not None:
-            self._modes.__exit__(None, None, None)
-        torch._C._set_fwd_grad_enabled(self._had_forward_gradients)
-        torch._C._set_grad_enabled(self._had_gradients)
-        self._functions.__exit__(None, None, None)
+        try:
+            if self._modes is not None:
+                self._modes.__exit__(None, None, None)
+        finally:
+            try:
+                torch._C._set_fwd_grad_enabled(self._had_forward_gradients)
+            finally:
+                try:
+                    torch._C._set_grad_enabled(self._had_gradients)
+                finally:
+                    self._functions.__exit__(None, None, None)
 
 
 def are_values_readable() -> bool:
@@ -91,19 +109,32 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
         For tensors on the CPU, `Statistics`; for others `PendingStatistics`, each device's in one copy.
     """
     results: list[PendingOr] = [None] * len(tensors)
-    hosted: list[tuple[int, torch.Tensor]] = []
+    places: list[int] = []
+    hosted: list[torch.Tensor] = []
     remote: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
     for index, tensor in enumerate(tensors):
-        values = None if tensor is None else tensor if _is_ordinary(tensor) else _values_of(tensor)
+        if tensor is None:
+            continue
+        if (
+            type(tensor) in PLAIN
+            and tensor.dtype in _SINGLE_AND_DOUBLE
+            and is_hosted(tensor)
+            and tensor.layout is torch.strided
+            and not tensor.is_nested
+        ):
+            values: torch.Tensor | None = tensor  # As most parameters and gradients are.
+        else:
+            values = _values_of(tensor)
         if values is None:
             continue
         if values.numel() == 0:
             results[index] = Statistics(None, None, 0.0)
         elif is_hosted(values):
-            hosted.append((index, values))
+            places.append(index)
+            hosted.append(values)
         else:
             remote.setdefault(values.device, []).append((index, values))
-    _summarize_hosted(hosted, results)
+    _summarize_hosted(places, hosted, results)
     for members in remote.values():
         copy = HostCopy(_table([values for _, values in members]))
         for row, (index, _) in enumerate(members):
@@ -132,18 +163,35 @@ def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
     return int(tensor.numel() - torch.isfinite(tensor).sum().item())
 
 
-_NARROW: Final = (torch.float16, torch.bfloat16)
+def is_certainly_finite(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` is an ordinary one on the CPU with a finite sum: said at once of what most outputs are.
 
-
-def _is_ordinary(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` can be reduced as it is: said at once of what most parameters and gradients are."""
-    return (
-        is_plain(tensor)
-        and tensor.is_cpu
-        and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
+    To be called anywhere. What `unobserved` brings about is asked for here, which is cheaper: False if it is not so.
+    """
+    if not (
+        type(tensor) is torch.Tensor
+        and is_hosted(tensor)
+        and tensor.dtype in _SINGLE_AND_DOUBLE
         and tensor.layout is torch.strided
         and not tensor.is_nested
-    )
+        and forward_ad._current_level < 0
+        and not _count_dispatch_modes()
+        and _transform() is None
+        and _tracing_state() is None
+    ):
+        return False
+    if not (tensor.requires_grad and _is_grad_enabled()):
+        total: complex = tensor.sum().item()
+    else:
+        try:  # Nothing before it: a `KeyboardInterrupt` may come after any call.
+            _set_grad_enabled(False)
+            total = tensor.sum().item()
+        finally:
+            _set_grad_enabled(True)
+    return total - total == 0
+
+
+_NARROW: Final = (torch.float16, torch.bfloat16)
 
 
 def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -163,15 +211,20 @@ def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
         return torch.view_as_real(tensor.resolve_conj())
     if dtype.is_floating_point:
         return tensor if dtype in _NARROW else tensor.to(torch.float32)
-    return tensor.to(torch.float64)
+    return tensor if is_hosted(tensor) else tensor.to(torch.float64)
 
 
-def _summarize_hosted(members: list[tuple[int, torch.Tensor]], results: list[PendingOr]) -> None:
+def _summarize_hosted(places: list[int], tensors: list[torch.Tensor], results: list[PendingOr]) -> None:
+    """Put the statistics of `tensors` into `results` at `places`."""
     isfinite = math.isfinite
-    found = extents([values for _, values in members])
-    for (index, values), (lowest, highest, norm) in zip(members, found, strict=True):
+    found = extents(tensors)
+    if isfinite(sum(norm for _, _, norm in found)):  # Then so is everything else.
+        for index, extent in zip(places, found, strict=True):
+            results[index] = Statistics(*extent)
+        return
+    for index, values, (lowest, highest, norm) in zip(places, tensors, found, strict=True):
         if isfinite(lowest) and isfinite(highest):
-            results[index] = Statistics(lowest, highest, norm if isfinite(norm) else as_number(norm))
+            results[index] = Statistics(lowest, highest, as_number(norm))
         else:
             nonfinite = int(values.numel() - torch.isfinite(values).sum().item())
             results[index] = Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite)

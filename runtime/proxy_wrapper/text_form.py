@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy_wrapper.events import AnyEvent, Statistics
 
@@ -40,7 +40,7 @@ class TextForm:
         self._function_lines: dict[str, str] = {}
         self._setting_lines: dict[str, str] = {}
         self._has_root = False
-        self._render: dict[type[events.Event], Callable[[Any], list[str]]] = {
+        self._render: dict[type[events.Event], Callable[[Any], Sequence[str]]] = {
             events.Run: _nothing,
             events.Location: self._location,
             events.Module: self._module,
@@ -65,7 +65,7 @@ class TextForm:
             events.RunEnd: _run_end,
         }
 
-    def lines(self, event: AnyEvent) -> list[str]:
+    def lines(self, event: AnyEvent) -> Sequence[str]:
         """The lines that `event` adds to the log, without line ends; none for many events."""
         return self._render[type(event)](event)
 
@@ -105,7 +105,7 @@ class TextForm:
     def _call_module(self, event: events.CallModule) -> list[str]:
         return [f"{_INFO}Go to __call__ for object '{self._module_class(event.module)}'"]
 
-    def _return_module(self, event: events.ReturnModule) -> list[str]:
+    def _return_module(self, event: events.ReturnModule) -> Sequence[str]:
         if event.raised:
             return [f"{_INFO}Object '{self._module_class(event.module)}' raised an exception in __call__"]
         return self._results(event.outputs)
@@ -216,7 +216,7 @@ class TextForm:
             f"{_INFO}Maximum value: {statistics.maximum}",
         ]
 
-    def _results(self, outputs: list[str]) -> list[str]:
+    def _results(self, outputs: Sequence[str]) -> Sequence[str]:
         """What came back from a call: tensors of the model's state are known, all others new."""
         if not outputs:
             return outputs

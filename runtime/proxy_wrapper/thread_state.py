@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from proxy_wrapper.events import TRAIN
 
@@ -15,14 +17,53 @@ if TYPE_CHECKING:
     from proxy_wrapper.registry import ModuleEntry
 
 
-class ThreadState(threading.local):
-    """What is known of the thread that looks at it."""
+UNKNOWN: Final = -1
+"""In place of a location that was not looked for."""
+
+
+class ActiveCall(msgspec.Struct, gc=False, eq=False):
+    """A call of a proxied module that has not returned.
+
+    A struct because one is made for each call. `call_frame` is the `id` of the frame of torch's `_call_impl` that runs
+    it, 0 if unknown. `outer_frame` is that of the frame nearest to it from which something was located, with nothing
+    but torch's own between: that of `forward`. Both run until the call ends, so their ids stay theirs.
+    """
+
+    entry: ModuleEntry
+    started_us: int
+    exception_id: int
+    location: int
+    call_frame: int
+    outer_frame: int
+    ordinals: dict[tuple[int, str], int]
+
+
+class ThreadState:
+    """What is known of one thread."""
+
+    __slots__ = (
+        "_ordinals",
+        "_ordinals_step",
+        "aside",
+        "checked",
+        "mode",
+        "number",
+        "optimizer_began_us",
+        "optimizer_frame",
+        "optimizer_location",
+        "optimizer_walks",
+        "stack",
+        "stage",
+        "suspended_calls",
+        "torch_calls",
+    )
 
     def __init__(self) -> None:
         self.stack: list[ActiveCall] = []
         self.number = 0 if threading.current_thread() is threading.main_thread() else threading.get_native_id()
         self.optimizer_location = 0
         self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.
+        self.optimizer_walks: set[tuple[int, int]] = set()  # See `Locator.locate`.
         self.optimizer_began_us = 0
         self.torch_calls = 0
         self.suspended_calls = 0  # Torch calls around the backward pass that it is in.
@@ -30,6 +71,7 @@ class ThreadState(threading.local):
         self.mode = TRAIN
         self.stage = TRAIN
         self.checked: set[int] = set()
+        # Of calls outside of all modules.
         self._ordinals: dict[tuple[int, str], int] = {}
         self._ordinals_step = 0
 
@@ -37,30 +79,36 @@ class ThreadState(threading.local):
         """Begin to count anew: a module is called that no other proxied one is calling."""
         self.checked.clear()
         self._ordinals.clear()
+        self.leave_optimizer()  # A step that was interrupted has not said that it ended.
+
+    def enter_optimizer(self, frame: int, location: int) -> None:
+        """Note that an optimizer's step runs in `frame` and was called at `location`."""
+        self.optimizer_frame, self.optimizer_location = frame, location
+        self.optimizer_walks.clear()
+
+    def leave_optimizer(self) -> None:
+        """Forget the frame of the step: its `id` may become another's."""
+        self.optimizer_frame = 0
+        self.optimizer_walks.clear()
 
     def ordinal(self, location: int, target: str, step: int) -> int:
         """How often `target` was called at `location` before, in the same call of the enclosing module."""
-        stack = self.stack  # Once: each look-up here asks which thread it is.
-        if stack:
-            counts = stack[-1].ordinals
-        else:
-            if step != self._ordinals_step:
-                self._ordinals_step = step
-                self._ordinals.clear()
-            counts = self._ordinals
+        counts = self.stack[-1].ordinals if self.stack else self.outer_ordinals(step)
         key = (location, target)
         ordinal = counts.get(key, 0)
         counts[key] = ordinal + 1
         return ordinal
 
+    def outer_ordinals(self, step: int) -> dict[tuple[int, str], int]:
+        """The counts of calls outside of all modules; they begin anew with each step."""
+        if step != self._ordinals_step:
+            self._ordinals_step = step
+            self._ordinals.clear()
+        return self._ordinals
 
-class ActiveCall:
-    """A call of a proxied module that has not returned."""
 
-    __slots__ = ("entry", "exception_id", "ordinals", "started_us")
+class ThreadStates(threading.local):
+    """Has the state of the thread that asks. Each question costs a look-up, so ask once and keep the answer."""
 
-    def __init__(self, entry: ModuleEntry, started_us: int, exception_id: int) -> None:
-        self.entry = entry
-        self.started_us = started_us
-        self.exception_id = exception_id
-        self.ordinals: dict[tuple[int, str], int] = {}
+    def __init__(self) -> None:
+        self.state = ThreadState()

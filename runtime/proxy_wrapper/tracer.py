@@ -24,7 +24,7 @@ from proxy_wrapper.observers.trace_writer import TraceWriter
 from proxy_wrapper.proxied_tree import ProxiedTree, settings_of
 from proxy_wrapper.registry import ModuleEntry, Registry, named_modules
 from proxy_wrapper.sinks.open_sink import open_sink
-from proxy_wrapper.thread_state import ThreadState
+from proxy_wrapper.thread_state import ThreadStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.sinks.sink import Sink
+    from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.watch import Watch
 
 
@@ -58,7 +59,7 @@ class Tracer:
     def __init__(self) -> None:
         self.registry = Registry()
         self.describer = Describer()
-        self.thread = ThreadState()
+        self.threads = ThreadStates()
         self.step = 0
         self.iteration = 0
         self.stage: str | None = None
@@ -83,6 +84,11 @@ class Tracer:
         self._watches: set[Watch] = set()
         self._began_ns = time.perf_counter_ns()
         self._started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
+
+    @property
+    def thread(self) -> ThreadState:
+        """What is known of the calling thread."""
+        return self.threads.state
 
     # What time it is, and where events go.
 

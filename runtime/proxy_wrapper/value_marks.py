@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy_wrapper.describe import PLAIN
 from proxy_wrapper.distributed_tensors import local_part
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def version_of(tensor: torch.Tensor) -> int:
 
 def data_ptr_of(tensor: torch.Tensor) -> int:
     """The address of the values; 0 where they have none that can be asked for without consequences."""
-    part = local_part(tensor)
+    part = tensor if type(tensor) in PLAIN else local_part(tensor)
     if part is None:
         return 0
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -21,7 +22,8 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: _TEXTS,
     float: _FLOATS,
     list[str]: st.lists(_TEXTS, max_size=3),
-    list[int]: st.lists(_INTEGERS, max_size=3),
+    Sequence[str]: st.lists(_TEXTS, max_size=3),
+    Sequence[int]: st.lists(_INTEGERS, max_size=3),
     dict[str, str]: st.dictionaries(_TEXTS, _TEXTS, max_size=3),
     dict[str, int]: st.dictionaries(_TEXTS, _INTEGERS, max_size=3),
 }

@@ -9,12 +9,27 @@ import torch
 
 from proxy_wrapper.extents import Extent, extents, l2_norms
 
-SHAPES = [(), (1,), (10,), (64,), (576,), (16, 3, 3, 3), (4096,), (4097,), (64, 300), (1 << 15,), (40_000,)]
+SHAPES = [
+    (),
+    (1,),
+    (10,),
+    (64,),
+    (576,),
+    (16, 3, 3, 3),
+    (4096,),
+    (64, 64),
+    (1 << 13,),
+    (64, 128),
+    (8193,),
+    (64, 300),
+    (1 << 15,),
+    (40_000,),
+]
 
 
 def alone(tensor: torch.Tensor) -> Extent:
     """The same by torch's reductions of one tensor."""
-    return Extent(tensor.min().item(), tensor.max().item(), torch._foreach_norm([tensor])[0].item())
+    return tensor.min().item(), tensor.max().item(), torch._foreach_norm([tensor])[0].item()
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 9, 40])
@@ -26,7 +41,7 @@ def test_many_tensors_have_to_the_bit_the_numbers_of_each_alone(count: int, dtyp
 
 def test_norms_are_those_of_the_extents_whatever_else_is_asked_for() -> None:
     tensors = [torch.randn(shape) for shape in SHAPES for _ in range(6)]
-    norms = [extent.norm for extent in extents(tensors)]
+    norms = [norm for _, _, norm in extents(tensors)]
     assert l2_norms(tensors) == norms
     assert [norm for tensor in tensors for norm in l2_norms([tensor])] == norms
 
@@ -34,6 +49,11 @@ def test_norms_are_those_of_the_extents_whatever_else_is_asked_for() -> None:
 def test_a_tensor_that_is_not_contiguous_is_reduced_as_it_lies() -> None:
     tensors = [torch.randn(64, 16).t() for _ in range(5)]
     assert extents(tensors) == [alone(tensor) for tensor in tensors]
+
+
+def test_integers_are_taken_for_what_they_are() -> None:
+    tensors = [torch.tensor(2**60 + i) for i in range(3)] + [torch.tensor([True, False]), torch.tensor([3, 4])]
+    assert extents(tensors) == [(2.0**60, 2.0**60, 2.0**60)] * 3 + [(0.0, 1.0, 1.0), (3.0, 4.0, 5.0)]
 
 
 def test_half_precision_is_summed_up_in_single() -> None:
@@ -46,7 +66,7 @@ def test_infinities_stay_with_their_tensor() -> None:
     tensors = [torch.ones(8) for _ in range(5)]
     tensors[2][3] = -math.inf
     found = extents(tensors)
-    assert found[2] == Extent(-math.inf, 1.0, math.inf)
+    assert found[2] == (-math.inf, 1.0, math.inf)
     assert found[1] == found[3] == pytest.approx((1.0, 1.0, math.sqrt(8)))
 
 

@@ -65,9 +65,9 @@ def test_tensors_of_state_have_names_and_no_numbers(seen: MemoryObserver, logdir
     x = torch.ones(1, 2)
     model(x)
     (linear,) = calls(seen, "linear")
-    assert linear.inputs == ["float32[1, 2]", "model.weight", "model.bias"]
+    assert linear.inputs == ("float32[1, 2]", "model.weight", "model.bias")
     assert linear.input_ids[0] > 0
-    assert linear.input_ids[1:] == [0, 0]
+    assert linear.input_ids[1:] == (0, 0)
 
 
 def test_two_tensors_made_at_one_place_are_told_apart_by_ordinal(seen: MemoryObserver, logdir: str) -> None:

@@ -157,7 +157,7 @@ class TestRule3WhatACallReturnsIsProxied:
         assert len(found) == 2 - (kind == "tensor")
         assert all(isinstance(tensor, Proxy.Proxy) for tensor in found)
         (end,) = (event for event in seen.events if isinstance(event, ReturnModule))
-        assert end.outputs == ["float32[2]"] * len(found)
+        assert end.outputs == ("float32[2]",) * len(found)
 
     @pytest.mark.parametrize(
         "unwrap",

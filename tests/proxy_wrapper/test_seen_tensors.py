@@ -54,7 +54,7 @@ def test_the_dead_are_swept_out_and_the_living_keep_their_numbers() -> None:
     numbers = [seen.meet(tensor) for tensor in living]
     for _ in range(5000):
         seen.meet(torch.ones(1))
-    assert len(seen._refs) <= 2048
+    assert len(seen.refs) <= 2048
     assert [seen.number(tensor) for tensor in living] == numbers
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Sequence
 from enum import Enum
 from functools import cache
 from operator import attrgetter
@@ -27,8 +28,6 @@ from proxy_trace.trace import KINDS
 from proxy_wrapper.events import Run, Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from proxy_trace.names import Names
     from proxy_wrapper.events import AnyEvent
 
@@ -64,7 +63,8 @@ _TYPES: Final[dict[Any, Type]] = {
     bool: Type.BOOL,
     str: Type.TEXT,
     list[str]: Type.TEXTS,
-    list[int]: Type.INTS,
+    Sequence[str]: Type.TEXTS,
+    Sequence[int]: Type.INTS,
     dict[str, str]: Type.TEXT_MAP,
     dict[str, int]: Type.INT_MAP,
 }

@@ -71,8 +71,8 @@ class BackwardCalls:
             roots = args[:1] or tuple(kwargs[key] for key in ("tensors", "outputs") if key in kwargs)
             with torch._C.DisableTorchFunction():
                 tensors = find_tensors(roots)
-                inputs = [tracer.describer.describe(tensor) for tensor in tensors]
-                numbers = [tracer.registry.meet(tensor) for tensor in tensors]
+                inputs = tuple(map(tracer.describer.describe, tensors))
+                numbers = tuple(map(tracer.registry.meet, tensors))
             thread = tracer.thread
             event = Backward(now, tracer.step, 0, location, thread.number, thread.stage, name, inputs, numbers)
             tracer.broadcast(event, location, level=INFO)

@@ -92,10 +92,10 @@ class CompiledCalls:
             event = CallFunction(
                 tracer.now_us(), tracer.step, entry.id if entry is not None else 0, call.location,
                 tracer.thread.number, tracer.thread.stage, f"torch.compile({name})",
-                [self._name(tensor) for tensor in inputs], [self._name(tensor) for tensor in outputs],
+                tuple(map(self._name, inputs)), tuple(map(self._name, outputs)),
                 False, "result" not in found,
-                [tracer.registry.meet(tensor) for tensor in inputs],
-                [tracer.registry.meet(tensor) for tensor in outputs],
+                tuple(map(tracer.registry.meet, inputs)),
+                tuple(map(tracer.registry.meet, outputs)),
             )  # fmt: skip
         if entry is not None:
             entry.channel.emit(event, call.location)

@@ -14,25 +14,37 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from proxy_wrapper.describe import find_tensors
-from proxy_wrapper.events import CallModule, NonFinite, ReturnModule
+from proxy_wrapper.events import CallModule, ReturnModule
+from proxy_wrapper.intercept.outputs import Outputs
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.statistics import count_nonfinite, has_values, unobserved
-from proxy_wrapper.thread_state import ActiveCall
+from proxy_wrapper.thread_state import UNKNOWN, ActiveCall
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
 
     from torch.utils.hooks import RemovableHandle
 
-    from proxy_wrapper.pending import PendingCount
     from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
 _MODULE_CALL: Final = nn.Module._call_impl.__code__
+_count_function_modes: Final = torch._C._len_torch_function_stack
+_tracing_state: Final = torch._C._get_tracing_state
+
+_TO_CALL: Final = 3
+"""How many frames above `_begin` that of `_call_impl` is: between them are `enter` and `inner`, which calls hooks."""
+
+_PASSED: Final = 2
+"""How many frames of torch's there are from there on, where a module is called as usual: `_wrapped_call_impl`, too."""
 
 
 class ModuleCalls:
-    """Makes `CallModule` and `ReturnModule` events, and `NonFinite` ones for outputs."""
+    """Makes `CallModule` and `ReturnModule` events, and `NonFinite` ones for outputs.
+
+    `_begin` and `_end` run for each call of each module: they are written out, and look things up once.
+    """
 
     def __init__(self, tracer: Tracer, on_enter: ModeSetter) -> None:
         """Watch for `tracer`.
@@ -42,7 +54,13 @@ class ModuleCalls:
             on_enter: told of each call, so that the calling thread sees torch calls where it should.
         """
         self._tracer = tracer
+        self._threads = tracer.threads
+        self._modules = tracer.registry.modules
+        self._meet = tracer.registry.meet
+        self._describe = tracer.describer.describe
+        self._locate_inside = tracer.locator.locate_inside
         self._mode = on_enter
+        self._outputs = Outputs(tracer)
         self._handles: list[RemovableHandle] = []
 
     def install(self) -> None:
@@ -75,54 +93,66 @@ class ModuleCalls:
     def enter(self, module: nn.Module, args: Any) -> None:
         """Begin a call of `module` with the positional arguments `args`."""
         try:
+            thread = self._threads.state
             # What follows asks tensors for nothing that a function mode sees, but for the look at the model's state
             # before the outermost call.
-            if self._tracer.thread.stack and not torch._C._len_torch_function_stack():
-                self._begin(module, args)
+            if thread.stack and not _count_function_modes():
+                self._begin(module, args, thread)
                 return
             with torch._C.DisableTorchFunction():
-                self._begin(module, args)
+                self._begin(module, args, thread)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
     def leave(self, module: nn.Module, args: Any, *rest: Any) -> None:  # noqa: ARG002  torch's signature.
         """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised."""
         try:
-            if not torch._C._len_torch_function_stack():
-                self._end(module, rest)
+            thread = self._threads.state
+            if not _count_function_modes() and not thread.aside:  # Else ours may be put back on the way.
+                self._end(module, rest, thread)
                 return
             with torch._C.DisableTorchFunction():
-                self._end(module, rest)
+                self._end(module, rest, thread)
         except Exception as error:  # noqa: BLE001
             self._tracer.fail(error)
 
-    def _begin(self, module: nn.Module, args: Any) -> None:
+    def _begin(self, module: nn.Module, args: Any, thread: ThreadState) -> None:
         tracer = self._tracer
-        if torch._C._get_tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
+        if _tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
             self._mode.step_aside()
             return
-        entry = tracer.registry.modules.get(id(module))
+        entry = self._modules.get(id(module))
         if entry is None or entry.module() is not module:
-            if not tracer.registry.modules:
+            if not self._modules:
                 self._rest()
                 return
             entry = tracer.adopt(module)
             if entry is None:
                 self._mode.enter(module, is_proxied=False)
                 return
-        stack = tracer.thread.stack
+        stack = thread.stack
         if entry.parent is None:
             _drop_stale(stack, entry)
-        thread = tracer.thread
-        if not stack:
-            tracer.enter_root(training=module.training)
         now = tracer.now_us()
-        inputs = find_tensors(args)
-        numbers = [tracer.registry.meet(tensor) for tensor in inputs]
+        if len(args) == 1 and type(args[0]) is torch.Tensor:
+            numbers: tuple[int, ...] = (self._meet(args[0]),)
+            words: tuple[str, ...] = (self._describe(args[0]),)
+        else:
+            inputs = find_tensors(args)
+            numbers = tuple(map(self._meet, inputs))
+            words = tuple(map(self._describe, inputs))
+        if stack:
+            enclosing = stack[-1]
+            counts = enclosing.ordinals
+            location = self._locate_inside(enclosing, _TO_CALL, _PASSED) if entry.level <= INFO else UNKNOWN
+        else:
+            tracer.enter_root(training=module.training)
+            counts = thread.outer_ordinals(tracer.step)
+            location = tracer.locator.locate(_TO_CALL) if entry.level <= INFO else UNKNOWN
         thread.checked.update(numbers)
         if entry.level <= INFO:
-            location = tracer.locator.locate(3)
-            describe = tracer.describer.describe
+            place = (location, entry.name)
+            counts[place] = ordinal = counts.get(place, -1) + 1
             entry.channel.emit(
                 CallModule(
                     now,
@@ -131,14 +161,16 @@ class ModuleCalls:
                     location,
                     thread.number,
                     thread.stage,
-                    [describe(tensor) for tensor in inputs],
+                    words,
                     module.training,
                     numbers,
-                    thread.ordinal(location, entry.name, tracer.step),
+                    ordinal,
                 ),
                 location,
             )
-        stack.append(ActiveCall(entry, now, id(sys.exc_info()[1])))
+        frame = sys._getframe(_TO_CALL)
+        running = id(frame) if frame.f_code is _MODULE_CALL else 0
+        stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, {}))
         self._mode.enter(module, is_proxied=True)
 
     def _rest(self) -> None:
@@ -150,86 +182,71 @@ class ModuleCalls:
         if not (thread.torch_calls or thread.suspended_calls):  # Else torch would put the mode back.
             self._tracer.remove_interceptors()
 
-    def _end(self, module: nn.Module, rest: tuple[Any, ...]) -> None:
-        stack = self._tracer.thread.stack
-        entry = self._tracer.registry.modules.get(id(module))
-        if entry is None or not stack:
-            self._mode.leave(module)
-            return
-        call = stack[-1]
-        if call.entry is entry:
-            stack.pop()
-        elif any(call.entry is entry for call in stack):
-            while (call := stack.pop()).entry is not entry:  # Left by an exception that hooks are not told of.
-                self._mode.leave(call.entry.module())
-        else:
-            self._mode.leave(module)
-            return
+    def _end(self, module: nn.Module, rest: tuple[Any, ...], thread: ThreadState) -> None:
+        entry = self._modules.get(id(module))
+        call = self._finished(entry, thread.stack) if entry is not None else None
         self._mode.leave(module)
+        if entry is None or call is None:
+            return
         raised = len(rest) == 1 and id(sys.exc_info()[1]) != call.exception_id
-        self._record(entry, call, raised, rest)
-
-    def _record(self, entry: ModuleEntry, call: ActiveCall, raised: bool, rest: Any) -> None:
-        tracer = self._tracer
-        meet = tracer.registry.meet
-        outputs = [] if raised else find_tensors(rest[-1:])
-        numbers = [meet(output) for output in outputs]
+        output = rest[-1]
+        if type(output) is torch.Tensor and not raised:
+            outputs: Sequence[torch.Tensor] = (output,)
+            numbers: tuple[int, ...] = (self._meet(output),)
+        else:
+            outputs = [] if raised else find_tensors((output,))
+            numbers = tuple(map(self._meet, outputs))
         if entry.level <= INFO:
-            now = tracer.now_us()
-            describe = tracer.describer.describe
-            given = {}
-            if len(rest) == 2 and rest[0]:
-                given = {key: value for key, value in rest[0].items() if isinstance(value, torch.Tensor)}
-            entry.channel.emit(
-                ReturnModule(
-                    now,
-                    tracer.step,
-                    entry.id,
-                    0,
-                    tracer.thread.number,
-                    tracer.thread.stage,
-                    [describe(output) for output in outputs],
-                    now - call.started_us,
-                    raised,
-                    {key: describe(value) for key, value in given.items()},
-                    numbers,
-                    {key: meet(value) for key, value in given.items()},
-                )
-            )
-        checked = tracer.thread.checked
-        new = [output for output, number in zip(outputs, numbers, strict=True) if number and number not in checked]
-        checked.update(numbers)
-        if new and not entry.has_been_nonfinite:
-            self._check(entry, new)
+            self._record_return(entry, call, thread, outputs, numbers, rest[0] if len(rest) == 2 else None, raised)
+        checked = thread.checked
+        for output, number in zip(outputs, numbers, strict=True):
+            if number and number not in checked:
+                checked.add(number)
+                if not entry.has_been_nonfinite:
+                    self._outputs.check(entry, output, thread)
 
-    def _check(self, entry: ModuleEntry, outputs: list[torch.Tensor]) -> None:
-        """Look for the first non-finite value that `entry`'s module put out."""
-        with unobserved() as readable:
-            for output in outputs if readable else ():
-                if not has_values(output) or not (output.is_floating_point() or output.is_complex()):
-                    continue
-                count = count_nonfinite(output)
-                if count:
-                    entry.has_been_nonfinite = isinstance(count, int)
-                    self._report(entry, output, count)
+    def _finished(self, entry: ModuleEntry, stack: list[ActiveCall]) -> ActiveCall | None:
+        """Take the call of `entry` that has ended off the stack; None if there is none."""
+        if stack and stack[-1].entry is entry:
+            return stack.pop()
+        if not any(call.entry is entry for call in stack):
+            return None
+        while (call := stack.pop()).entry is not entry:  # Left by an exception that hooks are not told of.
+            self._mode.leave(call.entry.module())
+        return call
 
-    def _report(self, entry: ModuleEntry, output: torch.Tensor, count: int | PendingCount) -> None:
+    def _record_return(
+        self,
+        entry: ModuleEntry,
+        call: ActiveCall,
+        thread: ThreadState,
+        outputs: Sequence[torch.Tensor],
+        numbers: tuple[int, ...],
+        given: dict[str, Any] | None,
+        raised: bool,
+    ) -> None:
         tracer = self._tracer
-        location = tracer.locator.locate(5)
+        now = tracer.now_us()
+        keywords: dict[str, str] = {}
+        keyword_ids: dict[str, int] = {}
+        for key, value in given.items() if given else ():
+            if isinstance(value, torch.Tensor):
+                keywords[key], keyword_ids[key] = self._describe(value), self._meet(value)
         entry.channel.emit(
-            NonFinite(
-                tracer.now_us(),
+            ReturnModule(
+                now,
                 tracer.step,
                 entry.id,
-                location,
-                tracer.thread.number,
-                tracer.thread.stage,
-                "output",
                 0,
-                count,  # type: ignore[arg-type]
-                tracer.describer.describe(output),
-            ),
-            location,
+                thread.number,
+                thread.stage,
+                tuple(map(self._describe, outputs)),
+                now - call.started_us,
+                raised,
+                keywords,
+                numbers,
+                keyword_ids,
+            )
         )
 
 

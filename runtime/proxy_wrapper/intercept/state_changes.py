@@ -3,8 +3,8 @@
 A version count that moved, another tensor under the name, or values at another address tell at once. What goes around
 the version count (`p.data.clamp_()`, a NumPy view, another process) shows in the values alone, and to compare the
 values of a whole model before each step would cost as much as a third of its statistics. A program that does such
-things does them in its loop, though: so all tensors are compared at the first looks, a part of them at each later one,
-and those found to have changed that way at every one from then on.
+things does them in its loop, though: so all tensors are compared at the first looks and at some of the later ones, and
+those found to have changed that way at every one from then on.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _FIRST_LOOKS: Final = 4
 """The looks at which the values of all tensors are compared."""
 
-_ROUND: Final = 16
-"""How many later looks it takes to compare every tensor once."""
+_EVERY: Final = 16
+"""Of the later looks, those at which they are compared again: all at once, since alike ones are cheaper together."""
 
 _SMALL_BUFFER: Final = 1 << 16
 """Up to this many elements a buffer is looked at each time: `batch_norm` changes running statistics behind the
@@ -58,7 +58,7 @@ class StateChanges:
         suspects: list[tuple[StateEntry, torch.Tensor]] = []
         compares = self._are_norms_comparable()
         turn, self._looks = self._looks, self._looks + 1
-        compares_all = compares and (is_last or turn < _FIRST_LOOKS)
+        compares_all = compares and (is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0)
         for entry in tracer.registry:
             module = entry.module()
             if module is None:
@@ -73,11 +73,13 @@ class StateChanges:
                     continue
                 if cause:
                     changed.append((state, tensor, "step" if state.unrecorded_step >= 0 else cause))
-                elif compares and _is_changed_by_kernels(state, tensor):
-                    changed.append((state, tensor, "data"))
-                elif compares_all or (compares and (state.bypasses_version or (state.id + turn) % _ROUND == 0)):
-                    suspects.append((state, tensor))
-        changed.extend(self._changed_among(suspects))
+                elif compares:
+                    if state.is_buffer and _is_changed_by_kernels(tensor):
+                        changed.append((state, tensor, "data"))
+                    elif compares_all or state.bypasses_version:
+                        suspects.append((state, tensor))
+        if suspects:
+            changed.extend(self._changed_among(suspects))
         if changed:
             self._records.record_updates(changed, 0)
 
@@ -167,5 +169,5 @@ class StateChanges:
         return before == self._threads
 
 
-def _is_changed_by_kernels(state: StateEntry, tensor: torch.Tensor) -> bool:
-    return state.is_buffer and tensor.is_floating_point() and tensor.numel() <= _SMALL_BUFFER
+def _is_changed_by_kernels(buffer: torch.Tensor) -> bool:
+    return buffer.is_floating_point() and buffer.numel() <= _SMALL_BUFFER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proxy_wrapper.events import Gradient, NonFinite, Update
+from proxy_wrapper.events import Gradient, NonFinite, Statistics, Update
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.pending import PendingNonFinite, PendingStatistics
 from proxy_wrapper.statistics import summarize, unobserved
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from proxy_wrapper.channel import Channel
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.tracer import Tracer
@@ -29,10 +30,9 @@ class StateRecords:
     def gradients(self, states: Sequence[tuple[StateEntry, torch.Tensor]], location: int) -> list[Gradient]:
         """The gradients that parameters have now, those that are not watched left out, as events not yet sent."""
         tracer = self._tracer
-        watched = [(state, tensor) for state, tensor in states if state.watched]
+        watched = [pair for pair in states if pair[0].watched]
         with unobserved() as readable:
-            gradients = [gradient_of(tensor) for _, tensor in watched]
-            statistics = summarize(gradients if readable else [None] * len(gradients))
+            statistics = summarize([gradient_of(tensor) if readable else None for _, tensor in watched])
         now, step, thread, stage = tracer.now_us(), tracer.step, tracer.thread.number, tracer.thread.stage
         return [
             Gradient(now, step, state.holder.id, location, thread, stage, state.id, numbers)  # type: ignore[arg-type]
@@ -42,15 +42,19 @@ class StateRecords:
     def send_gradients(self, gradients: Sequence[Gradient]) -> None:
         """Send what `gradients` gave back, and say which is the first with a non-finite value."""
         find = self._tracer.registry.state.get
+        batch = Batch()
         for event in gradients:
             state = find(event.tensor)
             if state is None:
                 continue
             if state.holder.configured_level <= INFO:
-                state.holder.channel.emit(event, event.location)
-            tensor = state.tensor()
-            if tensor is not None and event.statistics is not None:
-                self._check(state, "gradient", tensor, event.statistics, event.location)
+                batch.add(state.holder.channel, event)
+            numbers = event.statistics
+            if _may_be_nonfinite(numbers):
+                tensor = state.tensor()
+                if tensor is not None:
+                    self._check(state, "gradient", tensor, numbers, event.location, batch)
+        batch.send()
 
     def record_updates(self, changed: Sequence[tuple[StateEntry, torch.Tensor, str]], location: int) -> None:
         """Record tensors that have, or may have, changed, each with the cause (see `events.Update`).
@@ -58,18 +62,18 @@ class StateRecords:
         A step that was not recorded at its time is recorded under its own number.
         """
         tracer = self._tracer
+        batch = Batch()
         with unobserved() as readable:
             statistics = summarize([tensor if readable else None for _, tensor, _ in changed])
             now, thread, stage = tracer.now_us(), tracer.thread.number, tracer.thread.stage
             for (state, tensor, cause), numbers in zip(changed, statistics, strict=True):
                 version = version_of(tensor)
-                has_same_values = numbers is not None and numbers == state.statistics
                 if cause == "data":
-                    if has_same_values or numbers is None:
+                    if numbers is None or numbers == state.statistics:
                         self._note(state, tensor, version, numbers)
                         continue
                     state.bypasses_version = True
-                elif cause == "step" and version == state.version and has_same_values:
+                elif cause == "step" and version == state.version and numbers and numbers == state.statistics:
                     cause = "unchanged"  # noqa: PLW2901
                 words = ""
                 if cause == "replaced":
@@ -77,24 +81,25 @@ class StateRecords:
                     tracer.definitions.define_placements(state, tensor)
                 step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
                 self._note(state, tensor, version, numbers)
-                if state.holder.configured_level <= INFO:
-                    state.holder.channel.emit(
-                        Update(
-                            now,
-                            step,
-                            state.holder.id,
-                            location,
-                            thread,
-                            stage,
-                            state.id,
-                            numbers,  # type: ignore[arg-type]
-                            version,
-                            cause,
-                            words,
-                        ),
+                holder = state.holder
+                if holder.configured_level <= INFO:
+                    event = Update(
+                        now,
+                        step,
+                        holder.id,
                         location,
+                        thread,
+                        stage,
+                        state.id,
+                        numbers,  # type: ignore[arg-type]
+                        version,
+                        cause,
+                        words,
                     )
-                self._check(state, "buffer" if state.is_buffer else "parameter", tensor, numbers, location)
+                    batch.add(holder.channel, event)
+                if _may_be_nonfinite(numbers):
+                    self._check(state, "buffer" if state.is_buffer else "parameter", tensor, numbers, location, batch)
+        batch.send()
 
     @staticmethod
     def _note(state: StateEntry, tensor: torch.Tensor, version: int, numbers: PendingOr) -> None:
@@ -104,7 +109,9 @@ class StateRecords:
         state.suspected = False
         state.unrecorded_step = -1
 
-    def _check(self, state: StateEntry, where: str, tensor: torch.Tensor, numbers: PendingOr, location: int) -> None:
+    def _check(
+        self, state: StateEntry, where: str, tensor: torch.Tensor, numbers: PendingOr, location: int, batch: Batch
+    ) -> None:
         """Say so at the first non-finite value of this tensor, or of its gradient."""
         if numbers is None or where in state.has_been_nonfinite:
             return
@@ -116,7 +123,8 @@ class StateRecords:
         else:
             return
         tracer = self._tracer
-        state.holder.channel.emit(
+        batch.add(
+            state.holder.channel,
             NonFinite(
                 tracer.now_us(),
                 tracer.step,
@@ -129,8 +137,27 @@ class StateRecords:
                 count,
                 tracer.describer.describe(tensor),
             ),
-            location,
         )
+
+
+class Batch:
+    """Events that are sent together, channel by channel, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._events: dict[Channel, list[Gradient | Update | NonFinite]] = {}
+
+    def add(self, channel: Channel, event: Gradient | Update | NonFinite) -> None:
+        """Add an event for `channel`."""
+        self._events.setdefault(channel, []).append(event)
+
+    def send(self) -> None:
+        """Send all. They have one location."""
+        for channel, events in self._events.items():
+            channel.emit_all(events, events[0].location)
+
+
+def _may_be_nonfinite(numbers: PendingOr) -> bool:
+    return numbers is not None and (type(numbers) is not Statistics or numbers.nonfinite > 0)
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
-    from proxy_wrapper.channel import Channel
+    from proxy_wrapper.events import AnyEvent
     from proxy_wrapper.intercept.blacklist import Blacklist
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
@@ -42,6 +42,8 @@ _VALUE_READS: Final = frozenset(
     | {"item", "tolist", "numpy", "is_nonzero", "equal", "allclose"}
 )
 
+
+_CALLS: Final = ("call_function", "call_method")
 
 _LONGEST_LIST: Final = 1024
 """Lists of more values than this are not searched for tensors."""
@@ -74,6 +76,10 @@ class TorchCallMode(TorchFunctionMode):
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
         self._tracer = tracer
+        self._find_state = tracer.registry.state_entry
+        self._states = tracer.registry.by_identity
+        self._describe = tracer.describer.describe
+        self._meet = tracer.registry.tensors.meet
         self._targets: dict[Any, Target] = {}
         self._replaced = ReplacedFunctions()
         self.is_on = True
@@ -82,7 +88,7 @@ class TorchCallMode(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call `func` and record that it was called."""
-        thread = self._tracer.thread
+        thread = self._tracer.threads.state
         try:
             target = self._targets[func]
             if target.is_foreign:
@@ -94,12 +100,12 @@ class TorchCallMode(TorchFunctionMode):
             result = func(*args, **kwargs) if kwargs else func(*args)
         except Exception:
             if self.is_on and self._tracer.active:
-                self._record(target, args, kwargs, None, raised=True)
+                self._record(target, args, kwargs, None, thread, raised=True)
             raise
         finally:
             thread.torch_calls -= 1
         if self.is_on and self._tracer.active:
-            self._record(target, args, kwargs, result, raised=False)
+            self._record(target, args, kwargs, result, thread, raised=False)
         return result
 
     def _see_through(self, func: Callable[..., Any], asking: FrameType) -> tuple[Callable[..., Any], Target]:
@@ -115,34 +121,44 @@ class TorchCallMode(TorchFunctionMode):
             target = Target("call_function", type(func).__name__, is_foreign=True)
         return func, target
 
-    def _record(self, target: Target, args: Any, kwargs: dict[str, Any] | None, result: Any, *, raised: bool) -> None:
+    def _record(
+        self,
+        target: Target,
+        args: Any,
+        kwargs: dict[str, Any] | None,
+        result: Any,
+        thread: ThreadState,
+        *,
+        raised: bool,
+    ) -> None:
         tracer = self._tracer
         try:
             if torch._C._get_tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
                 return
-            thread = tracer.thread
-            stack = thread.stack
-            if stack:
-                entry = stack[-1].entry
-                if entry.level > DEBUG:
-                    return
-                module = entry.id
-                channel: Channel | None = entry.channel
-            else:
-                module = 0
-                channel = None
+            call = thread.stack[-1] if thread.stack else None
+            if call is not None and call.entry.level > DEBUG:
+                return
             if target.kind == "marker":
                 return
-            location = tracer.locator.locate(2, thread.optimizer_frame, thread.optimizer_location)
-            event = self._event(target, args, kwargs, result, raised, module, location, thread)
-            if channel is not None:
-                channel.emit(event, location)
+            if call is None or thread.optimizer_frame:
+                location = tracer.locator.locate(
+                    2, thread.optimizer_frame, thread.optimizer_location, thread.optimizer_walks
+                )
+            else:
+                location = tracer.locator.locate_inside(call, 2)
+            module = call.entry.id if call is not None else 0
+            if target.kind in _CALLS:
+                event: AnyEvent = self._call(target, args, kwargs, result, raised, module, location, thread)
+            else:
+                event = self._read_or_write(target, args, kwargs, result, module, location, thread)
+            if call is not None:
+                call.entry.channel.emit(event, location)
             else:
                 tracer.broadcast(event, location, level=DEBUG)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
 
-    def _event(
+    def _call(
         self,
         target: Target,
         args: Any,
@@ -152,7 +168,47 @@ class TorchCallMode(TorchFunctionMode):
         module: int,
         location: int,
         thread: ThreadState,
-    ) -> CallFunction | ReadValue | GetAttr | SetAttr | DelAttr:
+    ) -> CallFunction:
+        tracer = self._tracer
+        inputs: list[str] = []
+        input_ids: list[int] = []
+        self._collect(args, inputs, input_ids)
+        if kwargs:
+            self._collect(kwargs.values(), inputs, input_ids)
+        outputs: list[str] = []
+        output_ids: list[int] = []
+        in_place = bool(args) and result is args[0]
+        if in_place and isinstance(result, torch.Tensor):
+            outputs, output_ids = inputs[:1], input_ids[:1]
+        elif result is not None and type(result) is not torch.Size:
+            self._collect((result,), outputs, output_ids)
+        return (CallMethod if target.kind == "call_method" else CallFunction)(
+            tracer.now_us(),
+            tracer.step,
+            module,
+            location,
+            thread.number,
+            thread.stage,
+            target.name,
+            tuple(inputs),
+            tuple(outputs),
+            in_place,
+            raised,
+            tuple(input_ids),
+            tuple(output_ids),
+            thread.ordinal(location, target.name, tracer.step) if outputs else 0,
+        )
+
+    def _read_or_write(
+        self,
+        target: Target,
+        args: Any,
+        kwargs: dict[str, Any] | None,
+        result: Any,
+        module: int,
+        location: int,
+        thread: ThreadState,
+    ) -> ReadValue | GetAttr | SetAttr | DelAttr:
         tracer = self._tracer
         now, step, number, stage = tracer.now_us(), tracer.step, thread.number, thread.stage
         kind, name = target.kind, target.name
@@ -180,29 +236,21 @@ class TorchCallMode(TorchFunctionMode):
         self._collect(args, inputs, input_ids)
         if kwargs:
             self._collect(kwargs.values(), inputs, input_ids)
-        if kind == "read_value":
-            return ReadValue(now, step, module, location, number, stage, name, inputs, _scalar(result), input_ids)
-        outputs: list[str] = []
-        output_ids: list[int] = []
-        in_place = bool(args) and result is args[0]
-        if in_place and isinstance(result, torch.Tensor):
-            outputs, output_ids = inputs[:1], input_ids[:1]
-        elif not isinstance(result, torch.Size):
-            self._collect((result,), outputs, output_ids)
-        ordinal = thread.ordinal(location, name, step) if outputs else 0
-        make = CallMethod if kind == "call_method" else CallFunction
-        return make(
-            now, step, module, location, number, stage,
-            name, inputs, outputs, in_place, raised, input_ids, output_ids, ordinal,
-        )  # fmt: skip
+        return ReadValue(
+            now, step, module, location, number, stage, name, tuple(inputs), _scalar(result), tuple(input_ids)
+        )
 
     def _collect(self, values: Iterable[Any], words: list[str], numbers: list[int]) -> None:
         """Add the description and the number of each tensor among `values`, and in the lists and tuples among them."""
         for value in values:
             if isinstance(value, torch.Tensor):
-                word, number = self._recognize(value)
-                words.append(word)
-                numbers.append(number)
+                state = self._states.get(id(value))
+                if state is not None and state.tensor() is value:
+                    words.append(state.name)
+                    numbers.append(0)
+                else:
+                    words.append(self._describe(value))
+                    numbers.append(self._meet(value))
             elif isinstance(value, (list, tuple)) and len(value) <= _LONGEST_LIST:
                 self._collect([item for item in value if isinstance(item, torch.Tensor)], words, numbers)
 
@@ -210,11 +258,10 @@ class TorchCallMode(TorchFunctionMode):
         """What `_say` says of `value`, and the number of a tensor that is not of a proxied module's state; else 0."""
         if not isinstance(value, torch.Tensor):
             return self._say(value), 0
-        registry = self._tracer.registry
-        state = registry.state_entry(value)
+        state = self._find_state(value)
         if state is not None:
             return state.name, 0
-        return self._tracer.describer.describe(value), registry.tensors.meet(value)
+        return self._describe(value), self._meet(value)
 
     def _name(self, value: Any) -> str:
         if not isinstance(value, torch.Tensor):
@@ -275,8 +322,10 @@ class TorchCalls(ModeSetter):
 
     def enter(self, module: nn.Module, *, is_proxied: bool) -> None:
         """Put the mode on this thread's stack, or off it for a module on the blacklist."""
+        if not self._is_installed:
+            return
         thread = self._tracer.thread
-        if not self._is_installed or thread.torch_calls:
+        if thread.torch_calls:
             return  # Inside a torch call torch itself has set the mode aside, and will put it back.
         if module in self._blacklist:
             thread.aside.append(weakref.ref(module))
@@ -289,7 +338,7 @@ class TorchCalls(ModeSetter):
 
     def leave(self, module: nn.Module | None) -> None:
         """Put the mode back once no module on the blacklist runs any more."""
-        thread = self._tracer.thread
+        thread = self._tracer.threads.state
         if not thread.aside or thread.torch_calls:
             return
         for depth, ref in enumerate(thread.aside):

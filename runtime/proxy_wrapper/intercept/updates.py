@@ -95,7 +95,7 @@ class Updates:
             self._tracer.fail(error)
 
     def _begin(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
-        self._tracer.thread.optimizer_frame = 0
+        self._tracer.thread.leave_optimizer()
         states = self._states(optimizer)
         if states:
             self._known.add(optimizer)
@@ -108,8 +108,7 @@ class Updates:
         tracer = self._tracer
         began = tracer.thread.optimizer_began_us = tracer.now_us()
         location = tracer.locator.locate(3)
-        tracer.thread.optimizer_location = location
-        tracer.thread.optimizer_frame = _frame_of_step(sys._getframe(2))
+        tracer.thread.enter_optimizer(_frame_of_step(sys._getframe(2)), location)
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         self._emit(OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states)), recorded)
         self._changes.look()
@@ -135,7 +134,7 @@ class Updates:
     ) -> None:
         tracer = self._tracer
         location = tracer.thread.optimizer_location
-        tracer.thread.optimizer_location = tracer.thread.optimizer_frame = 0
+        tracer.thread.leave_optimizer()
         if has_closure:  # Only now: it is the closure that made the gradients.
             self._records.send_gradients(self._records.gradients(recorded, location))
         for state, _ in recorded:

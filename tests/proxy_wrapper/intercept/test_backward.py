@@ -20,7 +20,7 @@ def test_backward_of_a_tensor_is_seen_from_begin_to_end(level: str, logdir: str,
     model(images()).sum().backward()
     (begin,) = (event for event in seen.events if isinstance(event, Backward))
     (end,) = (event for event in seen.events if isinstance(event, BackwardEnd))
-    assert (begin.function, begin.inputs, end.raised) == ("backward", ["float32[]"], False)
+    assert (begin.function, begin.inputs, end.raised) == ("backward", ("float32[]",), False)
     assert begin.location
 
 

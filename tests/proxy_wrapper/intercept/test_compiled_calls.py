@@ -46,7 +46,7 @@ def test_a_module_compiled_in_place_is_called_as_one(level: str, logdir: str, se
     assert calls(seen) == ["net", "net"]
     (call, _) = (event for event in seen.events if isinstance(event, CallModule))
     (end, _) = (event for event in seen.events if isinstance(event, ReturnModule))
-    assert (call.inputs, end.outputs, end.raised) == (["float32[4, 1, 8, 8]"], ["float32[4, 10]"], False)
+    assert (call.inputs, end.outputs, end.raised) == (("float32[4, 1, 8, 8]",), ("float32[4, 10]",), False)
     assert call.location
 
 
@@ -76,7 +76,7 @@ def test_a_compiled_function_that_holds_a_module_is_recorded(level: str, logdir:
     predict(images())
     (event,) = functions(seen)
     assert event.target.endswith("predict)")
-    assert (event.inputs, event.outputs, event.raised) == (["float32[4, 1, 8, 8]"], ["float32[4, 10]"], False)
+    assert (event.inputs, event.outputs, event.raised) == (("float32[4, 1, 8, 8]",), ("float32[4, 10]",), False)
     assert event.location
 
 

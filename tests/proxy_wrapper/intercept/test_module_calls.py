@@ -21,9 +21,9 @@ def test_a_call_says_what_goes_in_and_what_comes_out(logdir: str, seen: MemoryOb
     Proxy.Proxy(nn.Linear(3, 2), logdir=logdir)(torch.ones(4, 3))
     (call,) = (event for event in seen.events if isinstance(event, CallModule))
     (end,) = (event for event in seen.events if isinstance(event, ReturnModule))
-    assert call.inputs == ["float32[4, 3]"]
+    assert call.inputs == ("float32[4, 3]",)
     assert call.training
-    assert end.outputs == ["float32[4, 2]"]
+    assert end.outputs == ("float32[4, 2]",)
     assert end.duration_us >= 0
 
 

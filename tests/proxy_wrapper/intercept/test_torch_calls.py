@@ -39,9 +39,9 @@ def test_a_function_is_called_as_torch_fx_calls_it(weight: torch.Tensor, seen: M
     F.softmax(torch.ones(1, 3), dim=1)
     calls = [event for event in seen.events if type(event) is CallFunction]
     assert [(event.target, event.inputs, event.outputs) for event in calls] == [
-        ("torch.relu", ["net.weight"], ["float32[2, 2]"]),
-        ("torch.ones", [], ["float32[1, 3]"]),
-        ("torch.nn.functional.softmax", ["float32[1, 3]"], ["float32[1, 3]"]),
+        ("torch.relu", ("net.weight",), ("float32[2, 2]",)),
+        ("torch.ones", (), ("float32[1, 3]",)),
+        ("torch.nn.functional.softmax", ("float32[1, 3]",), ("float32[1, 3]",)),
     ]
 
 
@@ -55,7 +55,7 @@ def test_a_change_of_a_parameter_names_it(weight: torch.Tensor, seen: MemoryObse
     with torch.no_grad():
         weight.mul_(2.0)
     (call,) = (event for event in seen.events if isinstance(event, CallMethod))
-    assert (call.inputs, call.outputs, call.in_place) == (["net.weight"], ["net.weight"], True)
+    assert (call.inputs, call.outputs, call.in_place) == (("net.weight",), ("net.weight",), True)
 
 
 def test_marks_for_the_profiler_are_no_calls(weight: torch.Tensor, seen: MemoryObserver) -> None:
