@@ -108,7 +108,7 @@ def test_the_call_is_recorded_under_torch_s_name(
         (train, True),
         (Mock(), True),
     ],
-    ids=str,
+    ids=["a function", "a method", "a method in Python", "an attribute", "an operator", "F", "the user's", "a mock"],
 )
 def test_what_is_torch_s_own(function: Any, foreign: bool) -> None:
     assert is_foreign(function) == foreign
