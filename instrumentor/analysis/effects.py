@@ -140,11 +140,17 @@ class Effects:
         site = self.facts.sites.peek(atom.site) if isinstance(atom, Made) else None
         if site is None or site.scope != self.scope.key or self.facts.is_dropped(site):
             return False
-        values = [frozenset(strip(each) for each in held if is_object(each)) for held in self.scope.env.values()]
-        holders = [held for held in values if atom in held]
+        env = self.scope.env
+        values = {
+            path: frozenset(strip(each) for each in env.get(path) or () if is_object(each)) for path in env.paths()
+        }
+        holders = [path for path, held in values.items() if atom in held]
         if not holders:
             return self._is_operand(site, node)
-        return all(held == objects for held in holders) and _is_bound(site)
+        # Several names that may hold the same objects need not hold the same one of them.
+        numbers = {env.numbers.get(path) for path in holders}
+        is_one = len(holders) == 1 or (len(numbers) == 1 and None not in numbers)
+        return is_one and all(values[path] == objects for path in holders) and _is_bound(site)
 
     def _is_operand(self, site: Site, node: ast.AST) -> bool:
         """Whether an object is made where it is passed to `node`, in a branch of a conditional expression at most."""

@@ -481,3 +481,13 @@ def test_copies_that_are_only_saved_get_no_proxy() -> None:
         used["model"].train()
         """
     assert wraps(body) == [(1, "model"), (8, 'used["model"]')]
+
+
+def test_of_objects_that_two_names_may_hold_either_way_round_one_is_left() -> None:
+    body = """\
+        one, two = Net(), Net()
+        if torch.cuda.is_available():
+            one, two = two, one
+        whole = Net(one)
+        """
+    assert wraps(body) == [(1, "one"), (1, "two"), (4, "whole")]
