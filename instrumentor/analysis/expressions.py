@@ -107,7 +107,7 @@ class Evaluator:
         """What an expression gives after which others are evaluated before that is used."""
         self._numbers.pop(id(node), None)
         held = self.evaluate(node)
-        if any(is_object(atom) for atom in held):
+        if held is not OPAQUE and held is not PLAIN and any(is_object(atom) for atom in held):
             self._numbers[id(node)] = self.number_of(node)
         return held
 
