@@ -186,7 +186,10 @@ def _place_elsewhere(climb: _Climb, inline: Placement, parent: ast.AST) -> Place
     if isinstance(parent, ast.withitem) and parent.optional_vars is not None:
         return _named(inline, text_of(parent.optional_vars), name_of(parent.optional_vars))
     if isinstance(parent, (ast.IfExp, ast.BoolOp)):
-        holder = _holder(climb, parent)
+        above: ast.AST = parent
+        while isinstance(above, (ast.IfExp, ast.BoolOp)):
+            above = climb.unit.parents[above]
+        holder = _holder(climb, parent) if isinstance(above, ast.stmt) else ""
         return _named(inline, holder or "expression", _trace_name(holder))
     if isinstance(parent, (ast.Yield, ast.Starred, ast.withitem, ast.For, ast.comprehension)):
         return _named(inline, type(parent).__name__.lower(), "")

@@ -491,3 +491,15 @@ def test_of_objects_that_two_names_may_hold_either_way_round_one_is_left() -> No
         whole = Net(one)
         """
     assert wraps(body) == [(1, "one"), (1, "two"), (4, "whole")]
+
+
+def test_an_operand_in_an_argument_is_not_what_the_statement_binds() -> None:
+    body = """\
+        import random
+        other = Net()
+        def kept(module):
+            return other
+        model = kept(random.random() < 0.5 and Net() or other)
+        """
+    assert wraps(body) == [(2, "other"), (5, "expression")]
+    assert identities(body)[5, "model"] == identities(body)[2, "other"]
