@@ -40,6 +40,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 # What runs its block once, unless that is left early.
 _PLAIN = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPOUND = (ast.If, *_LOOPS, ast.With, ast.AsyncWith, *_TRIES, ast.Match)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
 _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
@@ -73,11 +74,13 @@ def conditions_of(unit: Unit, node: ast.AST) -> Conditions:
                 caught = len(branches)
         child = parent
     found: list[Condition] = []
+    is_head = True
     for depth, branch in enumerate(branches):
         if depth < caught or branch.above in unit.left_early:
-            found.append(_positioned(unit, branch, is_caught=depth < caught))
+            found.append(_positioned(unit, branch, is_caught=depth < caught, is_head=is_head))
         elif not branch.is_plain:
             found.append(Condition(id(branch.above), branch.field))
+        is_head = is_head and not isinstance(branch.below, ast.stmt)
     return tuple(reversed(found))
 
 
@@ -110,18 +113,27 @@ def _is_catching(parent: ast.AST, field: str) -> bool:
     return field == "body" and isinstance(parent, _TRIES) and bool(getattr(parent, "handlers", []))
 
 
-def _positioned(unit: Unit, branch: _Branch, *, is_caught: bool) -> Condition:
-    """A condition that says how far its block is sure to run, which may be left early."""
+def _positioned(unit: Unit, branch: _Branch, *, is_caught: bool, is_head: bool) -> Condition:
+    """A condition that says how far its block is sure to run, which may be left early.
+
+    Args:
+        unit: the file.
+        branch: the block, with the statement of it that is asked about.
+        is_caught: whether something further out ends exceptions.
+        is_head: whether it is that statement itself, or its head, that is asked about, not a block in it.
+    """
     above, field, below = branch
     block = getattr(above, field)
     if not isinstance(block, list) or not isinstance(below, ast.stmt):
         return Condition(id(above), field)
     is_passed = [each not in unit.exits and (not is_caught or _is_quiet(each)) for each in block]
     position = reach = block.index(below)
-    while reach + 1 < len(block) and (reach == position or is_passed[reach]):
+    # A simple statement is done once that which is asked about is; what is behind the head of others may not be.
+    is_passed[position] |= not is_head or not isinstance(below, _COMPOUND)
+    while reach + 1 < len(block) and is_passed[reach]:
         reach += 1
     is_start = branch.is_plain and all(is_passed[:position])
-    return Condition(id(above), field, position, reach, is_start, all(is_passed[position + 1 :]))
+    return Condition(id(above), field, position, reach, is_start, all(is_passed[position:]))
 
 
 def _is_quiet(statement: ast.stmt) -> bool:

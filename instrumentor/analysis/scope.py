@@ -173,6 +173,7 @@ class Scope:
                 continue
             held = self.facts.stored_outside.get((scope, name))
             if held and name in self.env.names:
+                note_overwritten(self.facts, self.key, self.env, (name,), held)
                 self.env.may_hold(name, held)
 
     def bind(

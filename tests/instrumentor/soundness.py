@@ -73,7 +73,7 @@ def judge(source: str, seeds: range) -> Judgement:
             same.add((one, other))
             if is_merged:
                 merged.add((one, other))
-    return Judgement(violations, same, merged)
+    return Judgement(list(dict.fromkeys(violations)), same, merged)
 
 
 def _stores(run: Recording) -> tuple[list[tuple[Place, int]], str]:

@@ -503,3 +503,17 @@ def test_an_operand_in_an_argument_is_not_what_the_statement_binds() -> None:
         """
     assert wraps(body) == [(2, "other"), (5, "expression")]
     assert identities(body)[5, "model"] == identities(body)[2, "other"]
+
+
+def test_an_object_that_an_inner_function_replaces_is_not_the_one_returned() -> None:
+    body = """\
+        def build():
+            model = Net()
+            def renew():
+                nonlocal model
+                model = Net()
+            renew()
+            return model
+        model = build()
+        """
+    assert (2, "model") in wraps(body)

@@ -37,6 +37,9 @@ from instrumentor.resolve.units import SCRIPT, index_unit
         pytest.param("def f():\n    first()\n    if c:\n        return\n    later()", False, id="behind a return"),
         pytest.param("def f():\n    if c:\n        return\n    first()\n    later()", True, id="after a return"),
         pytest.param("def f():\n    if c:\n        first()\n        return\n    later()", False, id="returned from"),
+        pytest.param(
+            "while c:\n    with first():\n        continue\n    later()", False, id="behind the head of what leaves"
+        ),
         pytest.param("while c:\n    first()\n    if c:\n        continue\n    later()", False, id="behind continue"),
         pytest.param(
             "while c:\n    first()\n    while c:\n        break\n    later()", True, id="behind an inner loop"
