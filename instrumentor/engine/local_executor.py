@@ -16,6 +16,10 @@ def make_local_executor(jobs: int) -> ProcessPoolExecutor:
     if sys.platform == "linux":
         method = "fork" if threading.active_count() == 1 else "forkserver"
     context = multiprocessing.get_context(method)
+    if method == "fork":
+        import libcst.helpers  # noqa: F401 - once, not in each process
+    elif method == "forkserver":
+        multiprocessing.set_forkserver_preload(["instrumentor.engine.work", "libcst.helpers"])
     return ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
 
 

@@ -6,6 +6,7 @@ needs neither.
 
 from __future__ import annotations
 
+import gc
 import time
 from concurrent.futures import BrokenExecutor, Future
 from typing import TYPE_CHECKING
@@ -33,6 +34,9 @@ class Workers:
         self._jobs = jobs
         self._executor: Executor | None = None
         self._spent_s = 0.0
+        # What is loaded by now stays. Collections, of which there are many, need not look at it, nor copy the memory
+        # of it that forked processes share.
+        gc.freeze()
 
     @property
     def batch_size(self) -> int:
