@@ -50,16 +50,16 @@ def process_batch(tasks: Sequence[Task]) -> list[Outcome]:
     gc.disable()
     outcomes = []
     libraries = Libraries()
-    uncollected = 0
+    parsed = collected = 0
     try:
         for task in tasks:
             outcome = process(task, libraries)
             outcomes.append(outcome)
-            # Its neighbours were parsed too, as far as they are its project's.
-            uncollected += _BYTES_PER_LINE * outcome.lines + sum(max(each.size, 0) for each in outcome.dependencies)
-            if uncollected > _COLLECT_AFTER_BYTES:
+            parsed += _BYTES_PER_LINE * outcome.lines
+            # Its neighbours were parsed too, as far as they are its project's and no script before led to them.
+            if parsed + libraries.units.parsed_bytes > collected + _COLLECT_AFTER_BYTES:
                 gc.collect()
-                uncollected = 0
+                collected = parsed + libraries.units.parsed_bytes
     finally:
         if was_enabled:
             gc.enable()
@@ -92,7 +92,7 @@ def process_script(
         libraries = libraries or Libraries()
         recorder.installed = libraries.at(task.packages.folders, task.modules_cache)
         roots = libraries.search.roots(str(files.project_directory(script)))
-        sources = Sources(recorder.read, roots, recorder)
+        sources = Sources(recorder.read, roots, recorder, libraries.units)
         return replace(_instrument(content, task, common, sources), dependencies=recorder.dependencies())
     except InstrumentError as error:
         if error.path is not None and error.path.startswith(task.name):

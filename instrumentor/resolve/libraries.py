@@ -7,17 +7,20 @@ from pathlib import Path
 from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
 from instrumentor.resolve.search_path import SearchPaths
+from instrumentor.resolve.unit_cache import UnitCache
 
 
 class Libraries:
-    """The installed packages of many scripts; what was read for one is there for the next.
+    """What many scripts import; what was read for one is there for the next.
 
     Attributes:
         search: where the imports of scripts start from.
+        units: the files of their projects that were parsed last.
     """
 
     def __init__(self) -> None:
         self.search = SearchPaths()
+        self.units = UnitCache()
         self._found: dict[tuple[tuple[str, ...], str | None], InstalledFiles] = {}
 
     def at(self, folders: tuple[str, ...], cache: str | None) -> InstalledFiles:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from instrumentor.resolve.installed import ModuleFinder
+    from instrumentor.resolve.unit_cache import UnitCache
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -203,11 +204,13 @@ class Sources:
             there is no such file.
         roots: the folders that absolute imports are looked up in, relative to the script's directory and in order.
         installed: the modules of the packages installed.
+        parsed: keeps what was read for other scripts; without it all is parsed for this one.
     """
 
     read: Callable[[str], bytes | None] | None = None
     roots: tuple[str, ...] = ("",)
     installed: ModuleFinder | None = None
+    parsed: UnitCache | None = None
 
 
 class Project:
@@ -335,11 +338,16 @@ class Project:
         content = self._sources.read(name)
         if content is None:
             return None
-        try:
-            tree = parse(decode(content, source_name=name), source_name=name)
-        except InstrumentError:
-            return None  # a broken neighbour is not this script's mistake: its names are judged by their use
-        return index_unit(name, posixpath.dirname(name), tree)
+        parsed = self._sources.parsed
+        return _parsed(name, content) if parsed is None else parsed.find(name, content, lambda: _parsed(name, content))
+
+
+def _parsed(name: str, content: bytes) -> Unit | None:
+    try:
+        tree = parse(decode(content, source_name=name), source_name=name)
+    except InstrumentError:
+        return None  # a broken neighbour is not this script's mistake: its names are judged by their use
+    return index_unit(name, posixpath.dirname(name), tree)
 
 
 def _is_package(unit: Unit) -> bool:
