@@ -23,7 +23,6 @@ from instrumentor.analysis.values import (
     join,
     root,
     strip,
-    value,
 )
 from instrumentor.resolve.nature import Nature
 
@@ -47,7 +46,7 @@ class Effects:
         """A new object, made by the call `node`."""
         site = self.scope.site(node, nature, label)
         self.facts.grow_site(site, arguments=self.facts.reach(arguments.all()))
-        return value(Made(site.key))
+        return site.value
 
     def make_unknown(
         self, node: ast.expr, arguments: Arguments, receiver: Value = NOTHING, label: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.calls import Calls
@@ -47,40 +47,14 @@ class Evaluator:
         self.calls = Calls(scope, self.members)
         # The numbers of operands, which what is evaluated after them may change, and of what calls hand back.
         self._numbers: dict[int, Number] = {}
-        self._handlers: dict[type[ast.AST], Callable[..., Value]] = {
-            ast.Name: self._name,
-            ast.Attribute: self._attribute,
-            ast.Subscript: self._subscript,
-            ast.Call: self._call,
-            ast.Tuple: self._tuple,
-            ast.List: self._display,
-            ast.Set: self._display,
-            ast.Dict: self._dict,
-            ast.IfExp: self._if_expression,
-            ast.BoolOp: self._bool_operation,
-            ast.BinOp: self._binary_operation,
-            ast.Compare: self._comparison,
-            ast.NamedExpr: self._named_expression,
-            ast.Lambda: self._lambda,
-            ast.ListComp: self._comprehension,
-            ast.SetComp: self._comprehension,
-            ast.GeneratorExp: self._comprehension,
-            ast.DictComp: self._comprehension,
-            ast.Await: self._inner,
-            ast.Starred: self._inner,
-            ast.Yield: self._yield,
-            ast.YieldFrom: self._yield_from,
-            ast.Constant: self._constant,
-            ast.JoinedStr: self._text,
-        }
 
     def evaluate(self, node: ast.expr | None) -> Value:
         """What `node` may be; notes on the way what it does to objects. Nothing written is None."""
         if node is None:
             return PLAIN
-        handler = self._handlers.get(type(node))
+        handler = self._HANDLERS.get(type(node))
         if handler is not None:
-            held = handler(node)
+            held = handler(self, node)
             if type(node) in _RUNS_OTHERS:
                 self.scope.let_others_run()
             return held
@@ -401,6 +375,33 @@ class Evaluator:
     def _text(self, node: ast.JoinedStr) -> Value:
         self._operands(node)
         return PLAIN
+
+    _HANDLERS: ClassVar[dict[type[ast.AST], Callable[..., Value]]] = {
+        ast.Name: _name,
+        ast.Attribute: _attribute,
+        ast.Subscript: _subscript,
+        ast.Call: _call,
+        ast.Tuple: _tuple,
+        ast.List: _display,
+        ast.Set: _display,
+        ast.Dict: _dict,
+        ast.IfExp: _if_expression,
+        ast.BoolOp: _bool_operation,
+        ast.BinOp: _binary_operation,
+        ast.Compare: _comparison,
+        ast.NamedExpr: _named_expression,
+        ast.Lambda: _lambda,
+        ast.ListComp: _comprehension,
+        ast.SetComp: _comprehension,
+        ast.GeneratorExp: _comprehension,
+        ast.DictComp: _comprehension,
+        ast.Await: _inner,
+        ast.Starred: _inner,
+        ast.Yield: _yield,
+        ast.YieldFrom: _yield_from,
+        ast.Constant: _constant,
+        ast.JoinedStr: _text,
+    }
 
 
 def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:

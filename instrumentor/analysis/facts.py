@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.tables import Marks, Readers, Table, Visits
@@ -76,6 +77,11 @@ class Site:
     callee: Value = NOTHING
     is_copy: bool = False
     is_read: bool = False
+
+    @cached_property
+    def value(self) -> Value:
+        """What it makes."""
+        return frozenset({Made(self.key)})
 
     @property
     def scope(self) -> str:
@@ -168,6 +174,7 @@ class Facts:
         escaped: the functions that unseen code gets as values.
         called_unseen: the functions whose parameters may be given more than `passed` says.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
+        meanings: what names of files stand for that no statement binds, as far as that was asked for.
         descendants: the classes below those that were asked for, in the files read so far.
     """
 
@@ -208,6 +215,7 @@ class Facts:
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.call_kinds: dict[int, set[str]] = {}
+        self.meanings: dict[tuple[str, str], Value] = {}
         self.descendants: Table[Class, list[Class]] = Table(visits)
 
     @contextmanager
@@ -331,7 +339,7 @@ class Facts:
 
     def is_dropped(self, site: Site) -> bool:
         """Whether the scope that makes an object lets go of it, in some run at least."""
-        return Made(site.key) in self.dropped.get(site.scope, ())
+        return not site.value.isdisjoint(self.dropped.get(site.scope, ()))
 
     def note_shared(self, scope: str, name: str) -> None:
         """Remember that functions inside store to a name of a scope."""

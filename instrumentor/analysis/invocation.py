@@ -122,7 +122,7 @@ class Invocation:
             arguments=self.facts.reach(arguments.all()),
             is_copy=origin.is_copy,
         )
-        return value(Made(site.key))
+        return site.value
 
     def _pass(
         self, function: Function, receiver: Value | None, node: ast.expr, arguments: Arguments

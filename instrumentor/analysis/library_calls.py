@@ -209,7 +209,7 @@ class LibraryCalls:
             base = strip(atom)
             if isinstance(base, Made) and base.site in self.facts.sites:
                 self.facts.grow_site(site, class_keys=self.facts.sites[base.site].class_keys)
-        return value(Made(site.key))
+        return site.value
 
     def _derives(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
         inner = arguments.module()

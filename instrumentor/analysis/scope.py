@@ -95,10 +95,12 @@ class Scope:
 
     def _static(self, unit: Unit, name: str) -> Value:
         """What a name stands for that no statement seen so far has bound: an import, a definition, a builtin."""
-        found = self.hierarchy.project.member(unit, name)
-        if found is not None:
-            return self.refer(found)
-        return value(Named(f"builtins.{name}")) if hasattr(builtins, name) else NOTHING
+        known = self.facts.meanings.get((unit.name, name))
+        if known is None:
+            found = self.hierarchy.project.member(unit, name)
+            builtin = value(Named(f"builtins.{name}")) if hasattr(builtins, name) else NOTHING
+            known = self.facts.meanings[unit.name, name] = builtin if found is None else self.refer(found)
+        return known
 
     def refer(self, found: Class | Function | Unit | str | None) -> Value:
         """The value of what a name was resolved to."""

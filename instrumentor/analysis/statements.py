@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from instrumentor.analysis.arguments import Arguments, decorator_names
 from instrumentor.analysis.dropped import note_left_behind
@@ -58,35 +58,6 @@ class Pass:
         self._breaks: list[list[Environment]] = []
         self._continues: list[list[Environment]] = []
         self._raises: list[list[Environment]] = []
-        self._handlers: dict[type[ast.stmt], Callable[..., Environment | None]] = {
-            ast.Assign: self._assign,
-            ast.AnnAssign: self._annotated_assign,
-            ast.AugAssign: self._augmented_assign,
-            ast.Expr: self._expression,
-            ast.Return: self._return,
-            ast.Raise: self._raise,
-            ast.Break: self._break,
-            ast.Continue: self._continue,
-            ast.If: self._if,
-            ast.For: self._for,
-            ast.AsyncFor: self._for,
-            ast.While: self._while,
-            ast.With: self._with,
-            ast.AsyncWith: self._with,
-            ast.Try: self._try,
-            ast.Match: self._match,
-            ast.FunctionDef: self._function,
-            ast.AsyncFunctionDef: self._function,
-            ast.ClassDef: self._class,
-            ast.Import: self._import,
-            ast.ImportFrom: self._import,
-            ast.Global: self._global,
-            ast.Nonlocal: self._nonlocal,
-            ast.Delete: self._delete,
-            ast.Assert: self._assert,
-        }
-        if hasattr(ast, "TryStar"):
-            self._handlers[ast.TryStar] = self._try
 
     def run(self) -> None:
         """Visit the whole scope."""
@@ -137,9 +108,9 @@ class Pass:
             self.scope.env = env
             for way in self._raises:
                 way.append(env.copy())
-            handler = self._handlers.get(type(statement))
+            handler = self._HANDLERS.get(type(statement))
             if handler is not None:
-                env = handler(statement)
+                env = handler(self, statement)
         return env
 
     def _if(self, node: ast.If) -> Environment | None:
@@ -471,3 +442,33 @@ class Pass:
         for name, held in after.names.items():
             if outer.names.get(name) != held:
                 self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
+
+    _HANDLERS: ClassVar[dict[type[ast.stmt], Callable[..., Environment | None]]] = {
+        ast.Assign: _assign,
+        ast.AnnAssign: _annotated_assign,
+        ast.AugAssign: _augmented_assign,
+        ast.Expr: _expression,
+        ast.Return: _return,
+        ast.Raise: _raise,
+        ast.Break: _break,
+        ast.Continue: _continue,
+        ast.If: _if,
+        ast.For: _for,
+        ast.AsyncFor: _for,
+        ast.While: _while,
+        ast.With: _with,
+        ast.AsyncWith: _with,
+        ast.Try: _try,
+        ast.Match: _match,
+        ast.FunctionDef: _function,
+        ast.AsyncFunctionDef: _function,
+        ast.ClassDef: _class,
+        ast.Import: _import,
+        ast.ImportFrom: _import,
+        ast.Global: _global,
+        ast.Nonlocal: _nonlocal,
+        ast.Delete: _delete,
+        ast.Assert: _assert,
+    }
+    if hasattr(ast, "TryStar"):
+        _HANDLERS[ast.TryStar] = _try

@@ -57,7 +57,7 @@ class Stores:
         site = self.scope.site(node, Nature.UNKNOWN, text_of(node))
         objects = frozenset(atom for atom in held if is_object(atom))
         self.facts.grow_site(site, arguments=join((objects, self._base(node))), is_read=True)
-        return join((held, value(Made(site.key))))
+        return join((held, site.value))
 
     def _is_fetched(self, node: ast.expr, held: Value) -> bool:
         if not held or held <= PLAIN or not self.scope.is_nothing_known(held):

@@ -228,6 +228,8 @@ class Project:
         self.knowledge = Knowledge(settings or Settings(), self._sources.installed)
         self.units: dict[str, Unit | None] = {SCRIPT: script}
         self.root_of: dict[str, str] = {}
+        self._lookups: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
+        self._members: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
 
     def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
         """What an imported dotted name stands for.
@@ -236,11 +238,17 @@ class Project:
             A class, function or whole unit of the project; a dotted name of a library; or None for a project's
             variable or a name that its unit does not have.
         """
-        return self._lookup(unit, dotted, depth=12)
+        key = (unit.name, dotted)
+        if key not in self._lookups:
+            self._lookups[key] = self._lookup(unit, dotted, depth=12)
+        return self._lookups[key]
 
     def member(self, unit: Unit, name: str) -> Class | Function | Unit | str | None:
         """What `name` stands for at the top of a unit."""
-        return self._member(unit, name, depth=12)
+        key = (unit.name, name)
+        if key not in self._members:
+            self._members[key] = self._member(unit, name, depth=12)
+        return self._members[key]
 
     def imported_units(self) -> list[Unit]:
         """The project's files that are run when the script is: all that its imports lead to, itself aside."""
