@@ -200,6 +200,7 @@ def measure(source: Path, scratch: Path, *, every: int, rounds: int, slow: int) 
         (folder / "benchmark_codemod.py").write_text(CODEMOD)
         (folder / ".libcst.codemod.yaml").write_text("modules: ['benchmark_codemod']\n")
     found = contenders(tree, scratch, slow)
+    changed = 0
     for _ in range(rounds):
         for contender in found:
             contender.prepare()
@@ -208,7 +209,7 @@ def measure(source: Path, scratch: Path, *, every: int, rounds: int, slow: int) 
             if cost.code not in contender.codes:
                 raise SystemExit(f"{contender.name} ended with {cost.code}")
             contender.costs.append(cost)
-    changed = sum(1 for _ in tree.rglob("instrumented_*.py"))
+            changed = max(changed, sum(1 for _ in tree.rglob("instrumented_*.py")))
     print(f"\n{source.name}: {files:,} files, {lines:,} lines, of which {changed:,} files change")
     print(f"{'':28}{'CPU s':>9}{'ratio':>9}{'files/s':>10}{'lines/s':>12}{'peak MB':>9}")
     floor = found[0].cpu_s

@@ -268,9 +268,14 @@ class _Run:
             self.mirror.close()
         if self.explained and request.format == "text":
             # Rich takes longer to import than a script takes to be instrumented.
-            from instrumentor.report.explain import may_pass_for_model, render_decisions
+            from instrumentor.report.explain import render_decisions
+            from instrumentor.report.relevance import may_pass_for_model
 
-            shown = [row for row in self.explained if request.verbose or may_pass_for_model(row[1])]
+            shown = [
+                (path, each)
+                for path, each in self.explained
+                if request.verbose or may_pass_for_model(each.verdict, each.reason_code, each.target, each.object)
+            ]
             files.write_stdout(render_decisions(shown, sys.stdout))
             if hidden := len(self.explained) - len(shown):
                 self.tell(f"{hidden:,} more that nobody takes for models; --verbose shows them")

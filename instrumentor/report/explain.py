@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import TYPE_CHECKING, TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -22,22 +21,6 @@ if TYPE_CHECKING:
 _VERDICT_STYLES = {"wrap": "bold green", "merged": "yellow", "not wrapped": "dim"}
 _CONFIDENCE_STYLES = {"certain": "", "likely": "yellow", "possible": "red"}
 _MAX_CLASSES = 2
-# What people call models, and what makes or keeps them.
-_MODEL_NAME = re.compile(
-    r"(?i:model|encoder|decoder|generator|discriminator|critic|actor|backbone|teacher|student|policy|train(?:er|ee))"
-    r"|(?i:agent|learner)|(?<![A-Za-z])(?:[Nn]et(?:s|work)?|ema|EMA)(?![a-z])|[a-z](?:Net|EMA)(?![a-z])"
-)
-
-
-def may_pass_for_model(decision: Decision) -> bool:
-    """Whether a reader may wonder what becomes of something: not about optimizers, data, or a module's own layers."""
-    if decision.verdict != "not wrapped":
-        return True
-    if decision.reason_code == "submodule":
-        return not decision.target.startswith("self.")
-    if decision.reason_code == "not-module":
-        return bool(_MODEL_NAME.search(decision.target) or _MODEL_NAME.search(decision.object.rpartition(".")[2]))
-    return True
 
 
 def render_decisions(rows: Sequence[tuple[str, Decision]], stream: TextIO) -> bytes:

@@ -13,6 +13,7 @@ from pygments.lexers import JsonLexer, PythonLexer
 
 from instrumentor import __version__
 from instrumentor.notebooks.cells import is_notebook
+from instrumentor.report.relevance import may_pass_for_model
 from instrumentor.report.side_by_side import rows_of
 
 if TYPE_CHECKING:
@@ -28,20 +29,25 @@ _CONFIDENCES = ("certain", "likely", "possible")
 
 
 def render(records: Records, summary: Summary, out: IO[bytes]) -> None:
-    """Write the page: the tree of files that have sites or failed, and a section for each."""
+    """Write the page: the tree of files that have sites or failed, and a section for each.
+
+    What nobody takes for a model is counted only: in a tree of thousands of files that is most of what is called.
+    """
 
     def write(text: str) -> None:
         out.write(text.encode("utf-8", "replace"))
 
     held: Counter[str] = Counter()
+    hidden = 0
     entries: list[tuple[str, int, bool]] = []
     for record in records():
+        hidden += sum(not _may_pass(site) for site in record.sites)
         if _is_shown(record):
-            held.update(site.confidence for site in record.sites)
+            held.update(site.confidence for site in record.sites if _may_pass(site))
             wraps = sum(site.decision == "wrap" for site in record.sites)
             entries.append((record.path, wraps, record.error is not None))
     write(_head(summary))
-    write(_sidebar(entries, summary, [each for each in _CONFIDENCES if held[each]]))
+    write(_sidebar(entries, summary, hidden, [each for each in _CONFIDENCES if held[each]]))
     write("<main>\n")
     number = 0
     for record in records():
@@ -55,7 +61,11 @@ def render(records: Records, summary: Summary, out: IO[bytes]) -> None:
 
 
 def _is_shown(record: FileRecord) -> bool:
-    return bool(record.sites or record.diff or record.error)
+    return bool(record.diff or record.error) or any(map(_may_pass, record.sites))
+
+
+def _may_pass(site: Site) -> bool:
+    return may_pass_for_model(site.decision, site.code, site.target, site.object)
 
 
 def _resource(name: str) -> str:
@@ -75,13 +85,15 @@ def _head(summary: Summary) -> str:
     )
 
 
-def _sidebar(entries: list[tuple[str, int, bool]], summary: Summary, confidences: list[str]) -> str:
+def _sidebar(entries: list[tuple[str, int, bool]], summary: Summary, hidden: int, confidences: list[str]) -> str:
     counts = [
         (f"{summary.decisions.get('wrap', 0):,}", "wrapped"),
         (f"{summary.decisions.get('merged', 0):,}", "merged"),
-        (f"{summary.decisions.get('not wrapped', 0):,}", "not wrapped"),
+        (f"{summary.decisions.get('not wrapped', 0) - hidden:,}", "not wrapped"),
         (f"{summary.statuses.get('changed', 0):,} / {summary.files:,}", "files change"),
     ]
+    if hidden:
+        counts.append((f"{hidden:,}", "no models, not shown"))
     if failed := summary.statuses.get("failed", 0):
         counts.append((f"{failed:,}", "failed"))
     numbers = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for value, label in counts)
@@ -139,7 +151,8 @@ def _tree(entries: list[tuple[str, int, bool]]) -> str:
 def _section(record: FileRecord, number: int) -> Iterator[str]:
     wraps = sum(site.decision == "wrap" for site in record.sites)
     said = record.status if record.error is not None else f"{wraps} wrapped"
-    search = " ".join((record.path, *(f"{site.target} {site.object}" for site in record.sites)))
+    sites = [site for site in record.sites if _may_pass(site)]
+    search = " ".join((record.path, *(f"{site.target} {site.object}" for site in sites)))
     yield (
         f'<section id="f{number}" data-search="{escape(search.lower(), quote=True)}">'
         f'<details open><summary><h2>{escape(record.path)}</h2><span class="status">{escape(said)}</span></summary>\n'
@@ -152,10 +165,10 @@ def _section(record: FileRecord, number: int) -> Iterator[str]:
     lines = {row.old for row in rows if row.old is not None}
     if rows:
         yield from _diff_table(record, rows, lines, number)
-    rest = [(position, site) for position, site in enumerate(record.sites) if position not in shown]
+    rest = [site for position, site in enumerate(record.sites) if position not in shown and _may_pass(site)]
     if rest:
         yield '<table class="sites"><tbody>\n'
-        for _, site in rest:
+        for site in rest:
             yield _site_row(site, number, lines)
         yield "</tbody></table>\n"
     yield "</details></section>\n"

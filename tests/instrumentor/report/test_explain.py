@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from instrumentor.decision import Decision
-from instrumentor.report.explain import describe_object, may_pass_for_model, render_decisions
+from instrumentor.report.explain import describe_object, render_decisions
+from instrumentor.report.relevance import may_pass_for_model
 
 WRAP = Decision(
     verdict="wrap",
@@ -143,4 +144,5 @@ def not_wrapped(code: str, target: str, made: str) -> Decision:
     ids=lambda value: f"{value.target} {value.object}" if isinstance(value, Decision) else "",
 )
 def test_what_is_told_without_being_asked(decision: Decision, is_shown: bool) -> None:
-    assert may_pass_for_model(decision) is is_shown
+    passes = may_pass_for_model(decision.verdict, decision.reason_code, decision.target, decision.object)
+    assert passes is is_shown
