@@ -20,7 +20,7 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     if not own:
         return
     new = facts.reach(held)
-    is_handed_on = frozenset(strip(atom) for atom in new) <= frozenset(strip(atom) for atom in facts.reach(old or held))
+    is_handed_on = frozenset(strip(atom) for atom in new) == frozenset(strip(atom) for atom in facts.reach(old or held))
     if new and is_handed_on:
         return
     given = frozenset(

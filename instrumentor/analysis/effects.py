@@ -146,10 +146,12 @@ class Effects:
         holders = [path for path, held in values.items() if atom in held]
         if not holders:
             return self._is_operand(site, node)
-        # Several names that may hold the same objects need not hold the same one of them.
+        # Several names that may hold the same objects need not hold the same one of them; and where one of the objects
+        # is held elsewhere, it may be the one given.
         numbers = {env.numbers.get(path) for path in holders}
         is_one = len(holders) == 1 or (len(numbers) == 1 and None not in numbers)
-        return is_one and all(values[path] == objects for path in holders) and _is_bound(site)
+        is_theirs = all((path in holders) == bool(objects & held) for path, held in values.items())
+        return is_one and is_theirs and all(values[path] == objects for path in holders) and _is_bound(site)
 
     def _is_operand(self, site: Site, node: ast.AST) -> bool:
         """Whether an object is made where it is passed to `node`, in a branch of a conditional expression at most."""

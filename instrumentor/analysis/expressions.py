@@ -348,7 +348,8 @@ class Evaluator:
             held = self.evaluate(default)
             key = (function.key, parameter.arg)
             # Kept like what a name holds, so that it is known which object it is until the function is defined anew.
-            self.scope.env.assign((default_name(function, parameter.arg),), held, self.number_of(default))
+            if any(is_object(atom) for atom in held):
+                self.scope.env.assign((default_name(function, parameter.arg),), held, self.number_of(default))
             self.facts.grow(self.facts.defaults, key, held)
             self.scope.bind(self.scope.statement(function.node), parameter, parameter.arg, held, source=default)
 

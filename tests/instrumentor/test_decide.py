@@ -517,3 +517,31 @@ def test_an_object_that_an_inner_function_replaces_is_not_the_one_returned() -> 
         model = build()
         """
     assert (2, "model") in wraps(body)
+
+
+def test_what_a_function_may_give_instead_leaves_the_other_argument_a_proxy() -> None:
+    body = """\
+        other = Net()
+        def either(one, two):
+            return one if torch.cuda.is_available() else two
+        model = other
+        if torch.cuda.is_available():
+            model = Net()
+        whole = Net(either(other, model))
+        """
+    assert wraps(body) == [(1, "other"), (6, "model"), (7, "whole")]
+
+
+def test_an_object_that_is_replaced_by_one_that_its_name_may_have_held_is_not_returned() -> None:
+    body = """\
+        def build():
+            other = Net()
+            model = other
+            if torch.cuda.is_available():
+                model = Net()
+            model.train()
+            model = other
+            return model
+        model = build()
+        """
+    assert (5, "model") in wraps(body)
