@@ -400,8 +400,14 @@ class Report:
         }
 
     def _absorbers(self, keys: Iterable[SiteKey]) -> list[SiteKey]:
-        """The sites of the modules that what was made at some sites becomes part of."""
-        return [key for _, verdict in self._verdicts_behind(keys) for key in verdict.absorbers]
+        """The sites of the modules that what was made at some sites becomes part of, directly or further up."""
+        found: dict[SiteKey, None] = {}
+        pending = list(keys)
+        while pending:
+            absorbers = [key for _, verdict in self._verdicts_behind(pending) for key in verdict.absorbers]
+            pending = [key for key in absorbers if key not in found]
+            found.update(dict.fromkeys(pending))
+        return list(found)
 
     def _verdicts_behind(self, keys: Iterable[SiteKey]) -> list[tuple[Site, Verdict]]:
         """The verdicts on some sites, and on those whose verdict theirs refers to."""

@@ -545,3 +545,16 @@ def test_an_object_that_is_replaced_by_one_that_its_name_may_have_held_is_not_re
         model = build()
         """
     assert (5, "model") in wraps(body)
+
+
+def test_all_lines_are_told_whose_proxy_may_cover_an_object() -> None:
+    body = """\
+        model = Net()
+        if torch.cuda.is_available():
+            model = Net()
+            whole = nn.Sequential(nn.Sequential(model))
+        again = model
+        """
+    (found,) = [each for each in decide(body) if each.target == "again"]
+    assert found.wrapped_at == FIRST + 1
+    assert found.alternatives == (FIRST + 4,)
