@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import TYPE_CHECKING, Any
+import sys
+import time
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from torch import nn
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.weak import WeakIdKeyDictionary
 
 from overhead.attachments import Attachment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
-
-    from torch import nn
 
     from overhead.tasks import Task
+
+
+_TORCH: Final = str(Path(torch.__file__).parent)
+_MODULE_CALL: Final = nn.Module._call_impl.__code__  # noqa: SLF001  Nothing public says where a call begins.
 
 
 class Hooks(Attachment):
@@ -66,6 +73,82 @@ class HooksWithStatistics(Hooks):
     def _write_statistics(self, kind: str, name: str, tensor: torch.Tensor) -> None:
         numbers = {"min": tensor.min().item(), "max": tensor.max().item(), "norm": tensor.norm().item()}
         self.write({"step": self.step, kind: name, "shape": list(tensor.shape), **numbers})
+
+
+class HooksAtSameDetail(Hooks):
+    """By hand what INFO records: calls and returns with places, times and numbers of tensors, non-finite values.
+
+    Written as one would who wants it right and not fast: PyTorch's own reductions, one tensor after the other.
+    """
+
+    def __init__(self, task: Task, folder: Path) -> None:
+        super().__init__(task, folder)
+        self._numbers: Any = WeakIdKeyDictionary()
+        self._next = count(1)
+        self._began: list[float] = []
+        for name, module in task.model.named_modules():
+            module.register_forward_pre_hook(self._pre_hook(name))
+        task.optimizer.register_step_pre_hook(lambda *_: self._write_gradients())
+        task.optimizer.register_step_post_hook(lambda *_: self._write_parameters())
+
+    def _pre_hook(self, name: str) -> Callable[[nn.Module, Any], None]:
+        def record(module: nn.Module, inputs: Any) -> None:
+            began = time.perf_counter()
+            self._began.append(began)
+            self._write("call", name, began, inputs, place=_place(), training=module.training)
+
+        return record
+
+    def _hook(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def record(_: nn.Module, __: Any, output: Any) -> None:
+            ended = time.perf_counter()
+            outputs = output if isinstance(output, tuple) else (output,)
+            finite = all(bool(torch.isfinite(value).all()) for value in outputs if isinstance(value, torch.Tensor))
+            self._write("return", name, ended, outputs, took=ended - self._began.pop(), finite=finite)
+
+        return record
+
+    def _write(self, kind: str, name: str, at: float, values: Any, **fields: Any) -> None:
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        shapes = [f"{value.dtype}{list(value.shape)}" for value in tensors]
+        numbers = [self._number(value) for value in tensors]
+        self.write(
+            {"kind": kind, "step": self.step, "at": at, "module": name, "tensors": shapes, "ids": numbers, **fields}
+        )
+
+    def _number(self, tensor: torch.Tensor) -> int:
+        number: int | None = self._numbers.get(tensor)
+        if number is None:
+            number = self._numbers[tensor] = next(self._next)
+        return number
+
+    def _write_gradients(self) -> None:
+        for name, tensor in self.task.model.named_parameters():
+            if tensor.grad is not None:
+                self._write_statistics("gradient", name, tensor.grad)
+
+    def _write_parameters(self) -> None:
+        for name, tensor in self.task.model.named_parameters():
+            self._write_statistics("parameter", name, tensor.detach())
+
+    def _write_statistics(self, kind: str, name: str, tensor: torch.Tensor) -> None:
+        numbers = {"min": tensor.min().item(), "max": tensor.max().item(), "norm": tensor.norm().item()}
+        nonfinite = (~torch.isfinite(tensor)).sum().item()
+        self.write({"step": self.step, kind: name, **numbers, "nonfinite": nonfinite})
+
+
+def _place() -> str:
+    """The lines of the program that led here, those of torch aside, up to the enclosing module's call."""
+    frame = sys._getframe(2)  # noqa: SLF001  As `inspect.currentframe`, for less.
+    lines: list[str] = []
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_TORCH):
+            lines.append(f"{code.co_filename}:{frame.f_lineno}")
+        elif lines and code is _MODULE_CALL:
+            break
+        frame = frame.f_back  # type: ignore[assignment]
+    return " < ".join(lines)
 
 
 class Wandb(Attachment):
@@ -145,6 +228,7 @@ class Torchlens(Attachment):
 PEERS: dict[str, type[Attachment]] = {
     "hooks": Hooks,
     "hooks-statistics": HooksWithStatistics,
+    "hooks-same-detail": HooksAtSameDetail,
     "wandb": Wandb,
     "nnsight": Nnsight,
     "profiler": Profiler,

@@ -26,7 +26,8 @@ OURS = {
 
 PEERS = {
     "hooks": Variant("by hand: shapes at every module, as JSON Lines"),
-    "hooks-statistics": Variant("by hand: the same, and min, max, norm of parameters and gradients", "INFO"),
+    "hooks-statistics": Variant("by hand: the same, and min, max, norm of parameters and gradients: less than INFO"),
+    "hooks-same-detail": Variant("by hand: all that INFO records, written straightforwardly", "INFO"),
     "wandb": Variant('wandb.watch(log="all", log_freq=1), offline: histograms of both', "INFO", "wandb"),
     "nnsight": Variant("tracer.cache(): the outputs of all modules, in memory", "", "nnsight"),
     "profiler": Variant("torch.profiler(record_shapes=True), a Chrome trace per block"),
