@@ -1,4 +1,4 @@
-"""Random programs, run: no two bindings are said to hold one object that held two, and nearly all that did are found.
+"""Random programs, run: no two bindings are said to hold one object that held two, and most that did are found.
 
 `make soundness` judges 2,000 programs; the tests take as many as INSTRUMENT_PROGRAMS says.
 """
