@@ -23,9 +23,9 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     is_handed_on = frozenset(strip(atom) for atom in new) == frozenset(strip(atom) for atom in facts.reach(old or held))
     if new and is_handed_on:
         return
-    given = frozenset(
-        atom for each in new if isinstance(each, Made) for atom in facts.arguments_of(facts.site_of(each))
-    )
+    makers = [facts.site_of(atom) for atom in new if isinstance(atom, Made)]
+    # What is made of an object may keep it, but a copy does not.
+    given = frozenset(atom for maker in makers if not maker.is_copy for atom in facts.arguments_of(maker))
     number = env.numbers.get(path)
     facts.note_dropped(
         atom

@@ -92,7 +92,8 @@ class Environment:
         self._changed_names()[name] = value
 
     def may_hold(self, name: str, value: Value) -> None:
-        """Let a name hold `value` too."""
+        """Let a name hold `value` too; what lies under what it held is forgotten."""
+        self._forget_below((name,))
         self.rebind(name, join((self.names[name], value)))
         self._forget_number((name,))
 

@@ -55,6 +55,7 @@ class SiteIndex:
         self._site_at = {id(site.node): site for site in self.own_sites if not site.key.path}
         self._words = self._evidence()
         self._natures: dict[SiteKey, Nature] = {}
+        self._unsettled: list[Site] = []
         self._confidences: dict[SiteKey, Confidence] = {}
         self._placements: dict[SiteKey, Placement | None] = {}
         self._callers: dict[SiteKey, list[Site]] = {}
@@ -92,9 +93,24 @@ class SiteIndex:
     def nature(self, site: Site) -> Nature:
         """What a site makes, its later use included; never UNKNOWN."""
         if site.key not in self._natures:
-            self._natures[site.key] = Nature.NOT_MODULE  # what a site that depends on itself counts as
+            is_first = not self._unsettled
+            self._unsettled.append(site)
+            self._natures[site.key] = Nature.NOT_MODULE  # as long as nothing says that it makes more
             self._natures[site.key] = self._find_nature(site)
+            if is_first:
+                self._settle_natures()
         return self._natures[site.key]
+
+    def _settle_natures(self) -> None:
+        """Ask again of sites that depend on each other, until nothing new is found."""
+        is_settled = len(self._unsettled) == 1
+        while not is_settled:
+            is_settled = True
+            for site in self._unsettled:  # which grows by what is asked about on the way
+                found = self._find_nature(site)
+                is_settled &= found is self._natures[site.key]
+                self._natures[site.key] = found
+        self._unsettled.clear()
 
     def _find_nature(self, site: Site) -> Nature:
         if site.nature is not Nature.UNKNOWN:

@@ -105,7 +105,7 @@ class Report:
                 aliases=aliases,
                 confidence=min((self._index.confidence(each) for each, _ in members), key=CONFIDENCES.index),
             ),
-            self._identity_at(placement) or (self._identities.of_site(site) if len(members) == 1 else None),
+            self._identity_at(placement, site) or (self._identities.of_site(site) if len(members) == 1 else None),
             [each for each, _ in members],
         )
         self._add_members(site, placement)
@@ -138,12 +138,12 @@ class Report:
             Made(site.key) in binding.value for binding in self._index.facts.bindings.values()
         )
 
-    def _identity_at(self, placement: Placement) -> Hashable:
-        """The object that the statement of a placement binds."""
-        if placement.place is Place.LINE:
-            for binding in self._index.facts.bindings.values():
-                if binding.statement is placement.statement and binding.text == placement.text:
-                    return self._identities.of_binding(binding)
+    def _identity_at(self, placement: Placement, site: Site) -> Hashable:
+        """The object that the statement of a placement binds, which may be what a site makes."""
+        for binding in self._index.facts.bindings.values():
+            if binding.statement is placement.statement and binding.text == placement.text:
+                is_bound = placement.place is Place.LINE or Made(site.key) in binding.value
+                return self._identities.of_binding(binding) if is_bound else None
         return None
 
     def _aliases(self, keys: set[SiteKey], placement: Placement) -> tuple[tuple[str, int], ...]:
@@ -184,7 +184,7 @@ class Report:
                     verdict.code,
                     confidence=self._index.confidence(site) if verdict.code == "unsure" else "certain",
                 ),
-                self._identity_at(placement) or self._identities.of_site(site),
+                self._identity_at(placement, site) or self._identities.of_site(site),
                 [site],
             )
             return
@@ -204,7 +204,7 @@ class Report:
                 "same",
                 tuple(lines[1:]),
             ),
-            self._identity_at(placement) or self._identities.of_site(site),
+            self._identity_at(placement, site) or self._identities.of_site(site),
             [site],
         )
 
