@@ -168,7 +168,12 @@ class Evaluator:
             return
         returned = set(self.facts.returned_numbers.get(function.key, {}).values())
         given = self.scope.numbers_given(function, None, arguments)
-        numbers = {given.get(number[1]) if is_parameter(number) else None for number in returned}
+        numbers = {
+            given.get(number[1]) or self.facts.number_passed(function.key, number[1], node, self.scope.key)
+            if is_parameter(number)
+            else None
+            for number in returned
+        }
         if len(numbers) == 1 and None not in numbers:
             (self._numbers[id(node)],) = numbers
 
@@ -248,9 +253,9 @@ class Evaluator:
     # ---- comprehensions ----
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
-        outer = self.scope.env
+        outer, is_apart = self.scope.env, self.scope.is_apart
         hidden = _target_names(node)
-        self.scope.env = outer.copy()
+        self.scope.env, self.scope.is_apart = outer.copy(), True
         for generator in node.generators:
             self._bind_names(generator.target, self.members.elements(self.evaluate(generator.iter)))
             for condition in generator.ifs:
@@ -266,7 +271,7 @@ class Evaluator:
             inner.forget((name,))
             if name in outer.names:
                 inner.assign((name,), outer.names[name], outer.numbers.get((name,)))
-        self.scope.env = join_environments([outer, inner]) or outer
+        self.scope.env, self.scope.is_apart = join_environments([outer, inner]) or outer, is_apart
         return self.scope.box(node, held)
 
     def _bind_names(self, target: ast.expr, held: Value) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from instrumentor.analysis.outside import OutsideNames
 from instrumentor.analysis.tables import Marks, Readers, Table, Visits
 from instrumentor.analysis.values import (
     NOTHING,
@@ -174,6 +175,9 @@ class Facts:
         escaped: the functions that unseen code gets as values.
         called_unseen: the functions whose parameters may be given more than `passed` says.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
+        outside: which names of the scopes around them functions read.
+        given_outside: what these hold where a function is called that only plain calls reach, by function and name.
+        needed_outside: the names of the scopes around a function that the functions it calls read, with these scopes.
         meanings: what names of files stand for that no statement binds, as far as that was asked for.
         descendants: the classes below those that were asked for, in the files read so far.
     """
@@ -215,6 +219,9 @@ class Facts:
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.call_kinds: dict[int, set[str]] = {}
+        self.outside = OutsideNames()
+        self.given_outside: Table[tuple[str, str], Value] = Table(visits)
+        self.needed_outside: Table[str, dict[str, str]] = Table(visits)
         self.meanings: dict[tuple[str, str], Value] = {}
         self.descendants: Table[Class, list[Class]] = Table(visits)
 
@@ -355,6 +362,13 @@ class Facts:
             known.update(things)
             self.touched.note_changed(scope)
 
+    def note_needed(self, function: str, name: str, owner: str) -> None:
+        """Remember that a function which `function` calls reads a name of a scope around it."""
+        known = self.needed_outside.kept(function, dict)
+        if name not in known:
+            known[name] = owner
+            self.needed_outside.note_changed(function)
+
     def note_returned(self, function: str, node: ast.AST, number: Number) -> None:
         """Remember which object a `return` gives; the last visit has seen all that there is to see."""
         known = self.returned_numbers.kept(function, dict)
@@ -365,6 +379,11 @@ class Facts:
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
         """Remember which object a call passes for a parameter."""
         self.passed_numbers.setdefault((function, name), {})[id(node)] = scope, number
+
+    def number_passed(self, function: str, name: str, node: ast.AST, scope: str) -> Number:
+        """Which object a call in a scope passes for a parameter, by its number there."""
+        caller, number = self.passed_numbers.get((function, name), {}).get(id(node), (scope, None))
+        return number if caller == scope else None
 
     def note_sole_callee(self, scope: str, number: Number, function: Function | None) -> None:
         """Remember which function a call calls that gives the object of a number; None where it may call others."""

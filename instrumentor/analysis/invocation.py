@@ -141,6 +141,7 @@ class Invocation:
             if default is not None:
                 self.facts.grow(self.facts.passed, (function.key, name), default)
                 given.setdefault(name, default)
+        self.scope.give_outside(function, node)
         self.scope.let_run(function)
         return given
 

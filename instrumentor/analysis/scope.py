@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
 from instrumentor.analysis.blocks import conditions_of, statement_of
 from instrumentor.analysis.dropped import note_overwritten
+from instrumentor.analysis.environment import PARAMETER
 from instrumentor.analysis.facts import ANY_KEY, ANYTHING, OBJECTS, Binding, Event, Facts, Site, scope_key
 from instrumentor.analysis.values import (
     MAX_TUPLE_DEPTH,
@@ -30,14 +31,20 @@ from instrumentor.analysis.values import (
     UnitRef,
     Value,
     is_object,
+    join,
+    replace,
     root,
     strip,
     tuple_depth,
     value,
 )
+from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT, Class, Function, Unit
+
+# What names of files mostly stand for, whenever they are read.
+_FIXED = (Opaque, FunctionRef, ClassRef, Named, UnitRef)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -53,6 +60,8 @@ class Scope:
     Attributes:
         globals: the names that `global` and `nonlocal` declare, with the key of the scope that has them.
         class_body: the class whose body is visited; None outside of one.
+        outside: the names of the scopes around the function that it holds from its start, with the keys of these.
+        is_apart: whether what is visited may run later than it stands, or under other names, as in a comprehension.
     """
 
     def __init__(
@@ -65,6 +74,8 @@ class Scope:
         self.env = env
         self.globals: dict[str, str] = {}
         self.class_body: Class | None = None
+        self.outside: dict[str, str] = {}
+        self.is_apart = False
 
     @property
     def key(self) -> str:
@@ -86,6 +97,65 @@ class Scope:
                 return held
             function = function.parent
         return self._held_in(self.unit.name, name) or outside or OPAQUE
+
+    # ---- names of the scopes around ----
+
+    def enter(self, function: Function) -> None:
+        """Let the names of the scopes around a function hold what its calls give, or else all that they ever hold."""
+        is_plain = self._is_plain(function)
+        for name, owner in self.names_outside(function).items():
+            held = self._ever(owner, name)
+            if held is not None:
+                given = self.facts.given_outside.get((function.key, name), NOTHING) if is_plain else held
+                self.outside[name] = owner
+                self.env.assign((name,), given, (PARAMETER, name))
+
+    def names_outside(self, function: Function) -> dict[str, str]:
+        """The names of the scopes around a function that it reads, or what it calls does, with the scopes' keys."""
+        needed = self.facts.needed_outside.get(function.key)
+        names = self.facts.outside.of(function)
+        return {**needed, **names} if needed else names
+
+    def give_outside(self, function: Function, node: ast.expr) -> None:
+        """Note what a function that is called at `node` gets to see of the scopes around it."""
+        if not self._is_plain(function):
+            return
+        for name, owner in self.names_outside(function).items():
+            held, number = self._ever(owner, name), None
+            if held is None:
+                continue
+            if self._is_in_order(name, owner):
+                if name in self.env.names:
+                    held = self.env.names[name]
+                    number = self.env.number_at((name,), ("seen", self.locate(node), name))
+            elif self._may_need(name, owner):
+                self.facts.note_needed(self.key, name, owner)
+                continue  # the next visit knows
+            self.facts.grow(self.facts.given_outside, (function.key, name), held)
+            self.facts.note_passed(function.key, name, node, self.key, number)
+
+    def _is_plain(self, function: Function) -> bool:
+        """Whether all calls of a function are seen, so that they tell what it may see."""
+        if not self.facts.outside.is_plain(function) or function.key in self.facts.called_unseen:
+            return False
+        return not self.hierarchy.knowledge.is_factory(dotted_name(function))
+
+    def _ever(self, owner: str, name: str) -> Value | None:
+        """What a name of a scope ever holds; None where it holds nothing that may differ from call to call."""
+        held = self.facts.scopes.get((owner, name))
+        return None if held is None or all(isinstance(atom, _FIXED) for atom in held) else held
+
+    def _is_in_order(self, name: str, owner: str) -> bool:
+        """Whether the visit knows what a name of a scope holds just now."""
+        is_held = owner == self.key or self.outside.get(name) == owner
+        return is_held and self.class_body is None and not self.is_apart
+
+    def _may_need(self, name: str, owner: str) -> bool:
+        """Whether the function visited could know of a name that it has not asked for."""
+        function = self.function
+        if function is None or name in self.outside or self.class_body is not None or self.is_apart:
+            return False
+        return self.facts.outside.is_lasting(function) and self.facts.outside.owner(function, name) == owner
 
     def _held_in(self, scope: str, name: str) -> Value:
         held = self.facts.scopes.get((scope, name))
@@ -147,11 +217,24 @@ class Scope:
             if target is not None:
                 self.facts.note_shared(target, name)
                 self.facts.note_touched(self.key, {(target, name)})
-                self.facts.grow(self.facts.stored_outside, (target, name), held)
-                self.facts.grow(self.facts.scopes, (target, name), held)
+                kept = join((held, replace(held, lambda atom: self._from_any_call(atom, target))))
+                self.facts.grow(self.facts.stored_outside, (target, name), kept)
+                self.facts.grow(self.facts.scopes, (target, name), kept)
                 self.facts.captured.add(strip(atom) for atom in held)
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
+
+    def _from_any_call(self, atom: Atom, owner: str) -> Value | None:
+        """What a parameter stands for where it is read in a scope later on: the call that passed it may be over."""
+        if not isinstance(atom, Parameter):
+            return None
+        above = self.function
+        while above is not None and above.key != owner:
+            if above.key == atom.function:
+                passed = self.facts.passed_for(atom)
+                return join((passed, OPAQUE)) if atom.function in self.facts.called_unseen else passed
+            above = above.parent
+        return None
 
     def let_run(self, function: Function) -> None:
         """A function of the project runs here: what it may store to may hold something else from now on."""
@@ -169,7 +252,7 @@ class Scope:
     def _join_stored(self, touched: Collection[tuple[str, str]] | None) -> None:
         """Let names hold what other functions store to them; those touched, or all for None."""
         shared = [(self.key, name) for name in self.facts.shared.get(self.key, ())]
-        shared += [(scope, name) for name, scope in self.globals.items()]
+        shared += [(scope, name) for name, scope in {**self.outside, **self.globals}.items()]
         for scope, name in shared:
             if touched is not None and (scope, name) not in touched:
                 continue
@@ -212,6 +295,8 @@ class Scope:
     def declare(self, name: str, scope: str) -> None:
         """Let a name be that of another scope, as `global` and `nonlocal` do."""
         self.globals[name] = scope
+        if self.outside.get(name) == scope:
+            return
         # Where only one branch stores it, it holds behind them what it held before.
         self.env.rebind(name, self._held_in(scope, name))
 

@@ -67,6 +67,7 @@ class Pass:
         env = self.scope.env
         for name, held in self._parameters(self.function).items():
             self.scope.assign((name,), held, (PARAMETER, name))
+        self.scope.enter(self.function)
         node = self.function.node
         if isinstance(node, ast.Lambda):
             self._note_return(node.body)

@@ -1,0 +1,172 @@
+"""What functions read of the scopes around them, and which of them only plain calls reach.
+
+To such a function the names around it are further parameters: each call gives it what they hold just then.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve.units import SCRIPT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from instrumentor.resolve.units import Function, Unit
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_DEFERRING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
+
+
+class OutsideNames:
+    """The names of a script's functions, as its text has them; asked for once each."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, _Names] = {}
+        self._plain: dict[str, bool] | None = None
+
+    def of(self, function: Function) -> dict[str, str]:
+        """The names that a function reads, or declares to be, of the scopes around it, with the keys of these.
+
+        There are none for functions that may be left and entered again while they run: others may change the names.
+        """
+        if not self.is_lasting(function):
+            return {}
+        found = {name: self.owner(function, name) for name in sorted(self._of(function).outside)}
+        return {name: owner for name, owner in found.items() if owner is not None}
+
+    def is_lasting(self, function: Function) -> bool:
+        """Whether a function of the script runs from its start to its end without a break."""
+        return function.unit.name == SCRIPT and not self._of(function).is_deferring
+
+    def owner(self, function: Function, name: str) -> str | None:
+        """The key of the scope around a function that a name of it belongs to; None where it belongs to itself.
+
+        None too where that scope may go on while the function runs.
+        """
+        names = self._of(function)
+        if name in names.own or name in names.hiding:
+            return None
+        above = function.parent
+        while above is not None:
+            names = self._of(above)
+            if name in names.hiding:
+                return None
+            if name in names.own:
+                return None if names.is_deferring else above.key
+            above = above.parent
+        return function.unit.name
+
+    def is_plain(self, function: Function) -> bool:
+        """Whether nothing but calls by its name reach a function: they are all there are."""
+        node = function.node
+        if not isinstance(node, ast.FunctionDef) or node.decorator_list or not self.is_lasting(function):
+            return False
+        if isinstance(function.unit.parents.get(node), ast.ClassDef):
+            return False
+        if self._plain is None:
+            self._plain = _find_plain(function.unit)
+        return self._plain.get(node.name, False)
+
+    def _of(self, function: Function) -> _Names:
+        found = self._names.get(function.key)
+        if found is None:
+            found = self._names[function.key] = _Names(function)
+        return found
+
+
+class _Names:
+    """The names of one function's own code."""
+
+    def __init__(self, function: Function) -> None:
+        self._node = function.node
+
+    @cached_property
+    def is_deferring(self) -> bool:
+        """Whether the function may be left before its end, for a while."""
+        return isinstance(self._node, ast.AsyncFunctionDef) or any(
+            isinstance(node, _DEFERRING) for node in _own_nodes(self._node)
+        )
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """Its parameters, and what it binds."""
+        return self._found[0]
+
+    @cached_property
+    def outside(self) -> frozenset[str]:
+        """What it reads or declares that is not its own."""
+        return self._found[1]
+
+    @cached_property
+    def hiding(self) -> frozenset[str]:
+        """What its comprehensions bind for themselves."""
+        generators = (node for node in _own_nodes(self._node) if isinstance(node, ast.comprehension))
+        targets = (each for generator in generators for each in ast.walk(generator.target))
+        return frozenset(each.id for each in targets if isinstance(each, ast.Name))
+
+    @cached_property
+    def _found(self) -> tuple[frozenset[str], frozenset[str]]:
+        declared = self._node.args
+        own = {each.arg for each in (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)}
+        own |= {each.arg for each in (declared.vararg, declared.kwarg) if each is not None}
+        read: set[str] = set()
+        shared: set[str] = set()
+        for node in _own_nodes(self._node):
+            if isinstance(node, ast.Name):
+                (read if isinstance(node.ctx, ast.Load) else own).add(node.id)
+            elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                shared.update(node.names)
+            else:
+                own.update(_bound_by(node))
+        own -= shared
+        return frozenset(own), frozenset((read | shared) - own)
+
+
+def _own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
+    """The nodes of a function's code, those of the functions and classes in it aside."""
+    pending: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def _bound_by(node: ast.AST) -> list[str]:
+    """The names that a node binds without holding them as nodes of their own."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [each.asname or each.name.partition(".")[0] for each in node.names]
+    if isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+        return [node.name] if node.name is not None else []
+    if isinstance(node, ast.MatchMapping):
+        return [node.rest] if node.rest is not None else []
+    return []
+
+
+def _find_plain(unit: Unit) -> dict[str, bool]:
+    """For each name that a function is given, whether it is defined once and only ever called, at least once."""
+    plain: dict[str, bool] = {}
+    called: set[str] = set()
+    for function in unit.function_of.values():
+        if not isinstance(function.node, ast.Lambda):
+            plain[function.node.name] = function.node.name not in plain
+    for node, above in unit.parents.items():
+        if isinstance(node, ast.Name):
+            if isinstance(above, ast.Call) and above.func is node:
+                called.add(node.id)
+            else:
+                plain.pop(node.id, None)
+        elif isinstance(node, ast.arg):
+            plain.pop(node.arg, None)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            for name in node.names:
+                plain.pop(name, None)
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for name in _bound_by(node):
+                plain.pop(name, None)
+    return {name: is_single and name in called for name, is_single in plain.items()}
