@@ -118,7 +118,11 @@ class Calls:
     def _call_named(self, atom: Named, node: ast.expr, arguments: Arguments) -> Value:
         if atom.name == "builtins.map":
             elements = tuple(self.members.elements(held) for held in arguments.positional[1:])
+            self.facts.repeating.add(id(node))
             made = [self.apply(each, node, Arguments(elements)) for each in arguments.at(0)]
+            for each in arguments.at(0):
+                if isinstance(each, FunctionRef):  # no proxy can stand where the call is, which gives them all
+                    self.facts.captured.add(strip(atom) for atom in self.facts.returns.get(each.key, NOTHING))
             return self.scope.box(node, *made)
         return self._library.call(atom.name, node, arguments)
 
@@ -222,12 +226,12 @@ class Calls:
             self.scope.env.forget_elements()
         if name in _STORING_METHODS:
             held = arguments.positional[-1] if arguments.positional else arguments.rest
-            self.facts.put(atom.site, ANY_KEY, held)
+            self.scope.put(atom.site, ANY_KEY, held)
             self._note_conditions(atom, node, held)
             self._bind_stored(node, held)
         elif name in _EXTENDING_METHODS:
             added = [self.members.elements(arguments.all()), *arguments.keywords.values()]
-            self.facts.put(atom.site, ANY_KEY, join(added))
+            self.scope.put(atom.site, ANY_KEY, join(added))
         elif name in _FINDING_METHODS:
             return self._found_in(atom, name, node, arguments)
         elif name == "copy":
@@ -245,7 +249,7 @@ class Calls:
             return self.scope.pack(node, [PLAIN, found])
         default = arguments.positional[1] if len(arguments.positional) > 1 else NOTHING
         if name == "setdefault":
-            self.facts.put(atom.site, key or ANY_KEY, default)
+            self.scope.put(atom.site, key or ANY_KEY, default)
         elif name == "get" and not default:
             default = PLAIN
         return join((found, default))

@@ -24,8 +24,9 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     if new and is_handed_on:
         return
     makers = [facts.site_of(atom) for atom in new if isinstance(atom, Made)]
-    # What is made of an object may keep it, but a copy does not.
-    given = frozenset(atom for maker in makers if not maker.is_copy for atom in facts.arguments_of(maker))
+    # What is made of an object may keep it; a copy does not, and of what a function makes that is told by its effects.
+    keepers = [maker for maker in makers if not maker.is_copy and not maker.origins]
+    given = frozenset(atom for maker in keepers for atom in facts.arguments_of(maker))
     number = env.numbers.get(path)
     facts.note_dropped(
         atom

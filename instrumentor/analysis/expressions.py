@@ -56,7 +56,7 @@ class Evaluator:
         if handler is not None:
             held = handler(self, node)
             if type(node) in _RUNS_OTHERS:
-                self.scope.let_others_run()
+                self.scope.let_all_run()
             return held
         return derive(join(self._operands(node)))
 

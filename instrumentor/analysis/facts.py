@@ -172,6 +172,7 @@ class Facts:
         absorbed: where objects become part of modules.
         replaced: where objects get other parameters.
         calls: where each function is called.
+        repeating: the ids of the calls that call what they are given again and again.
         escaped: the functions that unseen code gets as values.
         called_unseen: the functions whose parameters may be given more than `passed` says.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
@@ -211,6 +212,7 @@ class Facts:
         self.hidden: set[Atom] = set()
         self.absorbed: Table[Atom, dict[int, Event]] = Table(visits)
         self.replaced: Table[Atom, dict[int, Event]] = Table(visits)
+        self.repeating: set[int] = set()
         self.calls: Table[str, dict[int, Event]] = Table(visits)
         self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()

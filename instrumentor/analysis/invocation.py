@@ -74,10 +74,10 @@ class Invocation:
         ]
         given = {**dict(zip(dict.fromkeys(names), arguments.positional, strict=False)), **arguments.keywords}
         for name, held in given.items():
-            self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
+            self.scope.keep_attribute(Instance(cls.key), name, held)
         if arguments.rest:
             for name in names:
-                self.facts.grow(self.facts.attributes, (Instance(cls.key), name), arguments.rest)
+                self.scope.keep_attribute(Instance(cls.key), name, arguments.rest)
 
     def invoke(self, function: Function, receiver: Value | None, node: ast.expr, arguments: Arguments) -> Value:
         """What a call of a project's function gives: its own objects as new ones, made here."""

@@ -284,7 +284,7 @@ class LibraryCalls:
             for given in receiver:
                 for atom in self.scope.stands_for(given):
                     base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
-                    self.facts.grow(self.facts.attributes, (base, str(name)), held)
+                    self.scope.keep_attribute(base, str(name), held)
             self.facts.note_touched(self.scope.key, {OBJECTS})
             self.scope.env.forget_objects()
         return PLAIN

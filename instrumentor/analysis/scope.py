@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.environment import Environment, Number, Path
     from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import FunctionNode
 
 
 class Scope:
@@ -217,12 +218,32 @@ class Scope:
             if target is not None:
                 self.facts.note_shared(target, name)
                 self.facts.note_touched(self.key, {(target, name)})
-                kept = join((held, replace(held, lambda atom: self._from_any_call(atom, target))))
+                kept = self.outliving(held, target)
                 self.facts.grow(self.facts.stored_outside, (target, name), kept)
                 self.facts.grow(self.facts.scopes, (target, name), kept)
                 self.facts.captured.add(strip(atom) for atom in held)
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
+
+    def outliving(self, held: Value, owner: str = "") -> Value:
+        """A value as it is found later on where it is kept: a call that passed a part of it may be over then.
+
+        Args:
+            held: what is kept.
+            owner: the key of the scope whose name keeps it; none where that is an object.
+        """
+        found = replace(held, lambda atom: self._from_any_call(atom, owner))
+        return held if found == held else join((held, found))
+
+    def put(self, site: SiteKey, key: str, held: Value) -> None:
+        """Let the container made at `site` hold one thing more under `key`."""
+        node = None if self.function is None else self.function.node
+        is_own = node is not None and site.unit == self.unit.name and _is_within(node, site)
+        self.facts.put(site, key, held if is_own else self.outliving(held))
+
+    def keep_attribute(self, base: Atom, name: str, held: Value) -> None:
+        """Let an attribute of an object hold one thing more."""
+        self.facts.grow(self.facts.attributes, (base, name), self.outliving(held))
 
     def _from_any_call(self, atom: Atom, owner: str) -> Value | None:
         """What a parameter stands for where it is read in a scope later on: the call that passed it may be over."""
@@ -248,6 +269,14 @@ class Scope:
         """Functions run here of which nothing is known: whatever any stores to may hold something else from now on."""
         self.facts.note_touched(self.key, {ANYTHING})
         self._join_stored(None)
+
+    def let_all_run(self) -> None:
+        """The function is left for a while: the scopes around it may go on as well."""
+        self.let_others_run()
+        for name, owner in self.globals.items():
+            ever = self.facts.scopes.get((owner, name))
+            if ever and name in self.env.names:
+                self.env.may_hold(name, ever)
 
     def _join_stored(self, touched: Collection[tuple[str, str]] | None) -> None:
         """Let names hold what other functions store to them; those touched, or all for None."""
@@ -450,3 +479,8 @@ class Scope:
 def default_name(function: Function, parameter: str) -> str:
     """Under which name, which no script can write, a scope keeps the default of a function that it defines."""
     return f"{function.key}({parameter}=)"
+
+
+def _is_within(node: FunctionNode, site: SiteKey) -> bool:
+    """Whether an object is made in a function's own text."""
+    return node.lineno <= site.line and site.end_line <= (node.end_lineno or node.lineno)

@@ -206,9 +206,9 @@ class Stores:
             if isinstance(atom, Box) and isinstance(target, ast.Subscript):
                 self._store_element_of(atom, target, held)
             elif name is not None and isinstance(atom, ClassRef):
-                self.facts.grow(self.facts.attributes, (Instance(atom.key), name), held)
+                self.scope.keep_attribute(Instance(atom.key), name, held)
             elif name is not None:
-                self.facts.grow(self.facts.attributes, (base, name), held)
+                self.scope.keep_attribute(base, name, held)
                 self._call_setter(atom, name, held)
             if self.scope.is_module(base):
                 event = self.scope.event(target, text_of(target.value))
@@ -220,9 +220,9 @@ class Stores:
     def _store_element_of(self, box: Box, target: ast.Subscript, held: Value) -> None:
         if isinstance(target.slice, ast.Slice):
             self.scope.scatter(box.site)
-            self.facts.put(box.site, ANY_KEY, self.members.elements(held))
+            self.scope.put(box.site, ANY_KEY, self.members.elements(held))
         else:
-            self.facts.put(box.site, constant_key(target.slice) or ANY_KEY, held)
+            self.scope.put(box.site, constant_key(target.slice) or ANY_KEY, held)
 
     def _call_setter(self, atom: Atom, name: str, held: Value) -> None:
         cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
@@ -260,7 +260,7 @@ class Stores:
         for atom in before:
             if isinstance(atom, Box):
                 self.facts.note_touched(self.scope.key, {OBJECTS})
-                self.facts.put(atom.site, ANY_KEY, self.members.elements(added))
+                self.scope.put(atom.site, ANY_KEY, self.members.elements(added))
                 result.append(value(atom))
             elif isinstance(atom, Pack):
                 result.append(self.scope.box(node, *atom.items, self.members.elements(added)))

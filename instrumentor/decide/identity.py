@@ -22,12 +22,13 @@ from instrumentor.analysis.values import (
 )
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Hashable
 
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.facts import Binding, Facts, Site
     from instrumentor.analysis.values import SiteKey
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.units import Function, Unit
 
 _NO_OBJECTS = (Plain, Box, Pack, Instance, FunctionRef, ClassRef, Method)
 
@@ -119,7 +120,10 @@ class Identities:
 
     def _is_repeated(self, site: Site) -> bool:
         """Whether a site may run more than once in one run of the script."""
-        return is_in_loop(site.unit, site.node) or self._runs_often(site.function)
+        return self._repeats(site.unit, site.node) or self._runs_often(site.function)
+
+    def _repeats(self, unit: Unit, node: ast.AST) -> bool:
+        return id(node) in self._facts.repeating or is_in_loop(unit, node)
 
     def _runs_often(self, function: Function | None) -> bool:
         if function is None:
@@ -129,6 +133,8 @@ class Identities:
             calls = list(self._facts.calls.get(function.key, {}).values())
             is_single = len(calls) == 1 and function.key not in self._facts.called_unseen
             self._often[function.key] = not (
-                is_single and not is_in_loop(calls[0].unit, calls[0].node) and not self._runs_often(calls[0].function)
+                is_single
+                and not self._repeats(calls[0].unit, calls[0].node)
+                and not self._runs_often(calls[0].function)
             )
         return self._often[function.key]
