@@ -467,6 +467,35 @@ def test_a_function_called_once_names_its_objects_as_its_caller_does() -> None:
     assert found[4, "made"] == found[7, "second"]
 
 
+def test_what_a_function_reads_of_the_scopes_around_it_is_what_they_hold_at_its_calls() -> None:
+    body = """\
+        import random
+        model = random.choice([Net(), Net()])
+        def read():
+            inner = model
+            return inner
+        def ask():
+            return read()
+        first = ask()
+        model = random.choice([Net(), Net()])
+        second = ask()
+        """
+    found = identities(body)
+    assert found[8, "first"] == found[2, "model"]
+    assert found[10, "second"] == found[9, "model"] != found[2, "model"]
+
+
+def test_an_inline_proxy_and_the_name_beside_it_are_of_one_object() -> None:
+    body = """\
+        import random
+        old = Net()
+        while random.random() < 0.5:
+            one = other = (old if random.random() < 0.5 else Net())
+        """
+    found = identities(body)
+    assert found[4, "one"] == found[4, "other"] is not None
+
+
 def test_copies_that_are_only_saved_get_no_proxy() -> None:
     body = """\
         model = Net()

@@ -12,6 +12,175 @@ import pytest
 from tests.instrumentor.program_grammar import write_program
 from tests.instrumentor.soundness import judge
 
+HEAD = """\
+import copy
+import random
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(1, 1)
+"""
+# What the grammar does not write.
+PROGRAMS_BY_HAND = {
+    "an attribute keeps what an earlier call passed": """
+class Keeper:
+    def __init__(self, net):
+        self.net = net
+    def exchange(self, net):
+        old = self.net
+        self.net = net
+        return old
+keeper = Keeper(Net())
+first = keeper.exchange(Net())
+second = keeper.exchange(Net())
+""",
+    "a list keeps what an earlier call passed": """
+def put(modules, module):
+    modules.append(module)
+    return modules[0]
+modules = []
+one, other = Net(), Net()
+first = put(modules, one)
+second = put(modules, other)
+""",
+    "a global name keeps what an earlier call passed": """
+kept = Net()
+def exchange(module):
+    global kept
+    kept, module = module, kept
+    return module
+one, other = Net(), Net()
+first = exchange(one)
+second = exchange(other)
+third = exchange(kept)
+""",
+    "map calls a function once for each element": """
+def make(index):
+    return Net()
+modules = list(map(make, range(2)))
+first = modules[0]
+second = modules[1]
+""",
+    "a generator's code runs when it is gone over": """
+kept = Net()
+def read():
+    return kept
+later = (read() for _ in range(1))
+kept = Net()
+first = list(later)[0]
+second = kept
+""",
+    "the top goes on while a generator waits": """
+kept = Net()
+def generate():
+    global kept
+    kept = Net()
+    yield 1
+    inside = kept
+waiting = generate()
+next(waiting)
+kept = Net()
+next(waiting, None)
+last = kept
+""",
+    "a function replaces a holder, with all that it holds": """
+class Holder:
+    def __init__(self, net):
+        self.net = net
+holder = Holder(Net())
+holder.net = Net()
+def replace():
+    global holder
+    holder = Holder(Net())
+replace()
+found = holder.net
+""",
+    "a function drops its argument": """
+def other(module):
+    return Net()
+def build():
+    made = Net()
+    if random.random() < 0.5:
+        return made
+    made = other(made)
+    return made
+model = build()
+""",
+    "a copy drops what it is of": """
+def build():
+    made = Net()
+    if random.random() < 0.5:
+        made = copy.deepcopy(made)
+    return made
+model = build()
+""",
+    "functions that copy what each other made": """
+kept = Net()
+def duplicate(module=None):
+    copied = copy.deepcopy(kept)
+    return copied
+for _ in range(2):
+    first = duplicate(kept)
+    second = duplicate()
+kept = second
+""",
+    "a name changes between two calls of what reads it": """
+kept = Net()
+def read():
+    found = kept
+    return found
+first = read()
+kept = Net()
+second = read()
+def replace():
+    global kept
+    kept = Net()
+    return read()
+third = replace()
+fourth = read()
+""",
+    "a function that is called by what it calls": """
+kept = Net()
+def swap(depth):
+    global kept
+    before = kept
+    if depth:
+        kept = Net()
+        swap(depth - 1)
+    after = kept
+    return before
+first = swap(2)
+second = kept
+""",
+    "a variable of the function around": """
+def outer():
+    kept = Net()
+    def read():
+        return kept
+    def replace():
+        nonlocal kept
+        kept = Net()
+    first = read()
+    replace()
+    second = read()
+    kept = first
+    third = read()
+    return third
+model = outer()
+""",
+    "a function that is passed on before its name changes": """
+kept = Net()
+def read():
+    return kept
+def run(function):
+    return function()
+first = run(read)
+kept = Net()
+second = run(read)
+""",
+}
+
 PROGRAMS = int(os.environ.get("INSTRUMENT_PROGRAMS", "60"))
 # Each with other branches and other numbers of rounds.
 RUNS = range(int(os.environ.get("INSTRUMENT_RUNS", "24")))
@@ -22,6 +191,11 @@ PARTS = 4
 # that must be found to do so.
 BINDINGS_FLOOR = 0.88
 PAIRS_FLOOR = 0.8
+
+
+@pytest.mark.parametrize("name", PROGRAMS_BY_HAND)
+def test_programs_by_hand_are_judged_as_they_run(name: str) -> None:
+    assert judge(HEAD + PROGRAMS_BY_HAND[name], range(16)).violations == []
 
 
 @pytest.mark.parametrize("part", range(PARTS))
