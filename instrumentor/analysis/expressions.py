@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from instrumentor.analysis.arguments import Arguments
@@ -18,6 +19,7 @@ from instrumentor.analysis.values import (
     Box,
     FunctionRef,
     Instance,
+    Partial,
     Value,
     derive,
     is_object,
@@ -162,6 +164,8 @@ class Evaluator:
         """Remember which of its arguments a call hands back, where a function of the project does nothing else."""
         self._numbers.pop(id(node), None)
         atom = next(iter(called)) if len(called) == 1 else None
+        if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
+            atom, arguments = atom.callee, self._behind_bound(atom, node.func, arguments)
         function = self.scope.function_at(atom.key) if isinstance(atom, FunctionRef) else None
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
         if function is None:
@@ -176,6 +180,19 @@ class Evaluator:
         }
         if len(numbers) == 1 and None not in numbers:
             (self._numbers[id(node)],) = numbers
+
+    def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
+        """What a partial application that is called where it is made passes, with the numbers of what it has bound."""
+        given = arguments.behind(self.facts.bound_arguments[partial.site])
+        if given.rest:
+            return given
+        numbers: dict[int | str, Number] = {
+            **dict(enumerate(map(self.number_of_operand, node.args[1:]))),
+            **{each.arg: self.number_of_operand(each.value) for each in node.keywords if each.arg is not None},
+        }
+        for key, number in arguments.numbers.items():
+            numbers[key + len(node.args) - 1 if isinstance(key, int) else key] = number
+        return replace(given, numbers={key: number for key, number in numbers.items() if number is not None})
 
     def _arguments(self, node: ast.Call) -> Arguments:
         positional: list[Value] = []
