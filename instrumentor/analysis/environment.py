@@ -87,6 +87,11 @@ class Environment:
         if number is not None:
             self.renumber(path, number)
 
+    def begin(self, path: Path, value: Value, number: Number) -> None:
+        """Let the attribute of a new instance, which no other path leads to, hold `value`."""
+        self._changed_objects()[path] = value
+        self.renumber(path, number)
+
     def rebind(self, name: str, value: Value) -> None:
         """Let a name hold `value`; what lies under it stays."""
         self._changed_names()[name] = value

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from instrumentor.analysis.arguments import Arguments
+from instrumentor.analysis.arguments import Arguments, match_parameters, parameter_names
 from instrumentor.analysis.calls import Calls
 from instrumentor.analysis.environment import constant_key, is_parameter, join_environments, path_of
 from instrumentor.analysis.facts import ANY_KEY
@@ -16,7 +16,9 @@ from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
     OPAQUE,
     PLAIN,
+    Atom,
     Box,
+    ClassRef,
     FunctionRef,
     Instance,
     Partial,
@@ -28,13 +30,14 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.units import Class, Function
 
 _RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
 
@@ -49,6 +52,9 @@ class Evaluator:
         self.calls = Calls(scope, self.members)
         # The numbers of operands, which what is evaluated after them may change, and of what calls hand back.
         self._numbers: dict[int, Number] = {}
+        # The numbers of what generators yield first and last, and what new instances hold, by the calls that make them.
+        self._yielded: dict[int, Number] = {}
+        self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
 
     def evaluate(self, node: ast.expr | None) -> Value:
         """What `node` may be; notes on the way what it does to objects. Nothing written is None."""
@@ -166,20 +172,78 @@ class Evaluator:
         atom = next(iter(called)) if len(called) == 1 else None
         if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
             atom, arguments = atom.callee, self._behind_bound(atom, node.func, arguments)
+        self._keep_initial(node, atom, arguments)
         function = self.scope.function_at(atom.key) if isinstance(atom, FunctionRef) else None
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
         if function is None:
             return
-        returned = set(self.facts.returned_numbers.get(function.key, {}).values())
         given = self.scope.numbers_given(function, None, arguments)
-        numbers = {
-            given.get(number[1]) or self.facts.number_passed(function.key, number[1], node, self.scope.key)
-            if is_parameter(number)
-            else None
-            for number in returned
+
+        def given_as(numbers: Iterable[Number]) -> Number:
+            """The number of the object that a call gives of which the function says that it is one of its own."""
+            found = {
+                given.get(number[1]) or self.facts.number_passed(function.key, number[1], node, self.scope.key)
+                if is_parameter(number)
+                else None
+                for number in set(numbers)
+            }
+            return found.pop() if len(found) == 1 else None
+
+        number = given_as(self.facts.returned_numbers.get(function.key, {}).values())
+        if number is not None and function.key not in self.facts.yields:
+            self._numbers[id(node)] = number
+        yielded = given_as(self.facts.yielded_numbers.get(function.key, {}).values())
+        if yielded is not None:
+            self._yielded[id(node)] = yielded
+
+    def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
+        """Remember what the attributes of a new instance hold, as far as its class leaves there what it is passed."""
+        self._initial.pop(id(node), None)
+        self._yielded.pop(id(node), None)
+        cls = self.scope.class_of(made.key) if isinstance(made, ClassRef) else None
+        if cls is None or arguments.rest or not self._is_transparent(cls):
+            return
+        initialiser = self.scope.hierarchy.method(cls, "__init__")
+        kept = None if initialiser is None else self.facts.initial.get(initialiser.key)
+        if initialiser is None or not kept:
+            return
+        receiver = value(Instance(cls.key))
+        numbers = self.scope.numbers_given(initialiser, receiver, arguments)
+        held = match_parameters(initialiser, receiver, arguments)
+        self._initial[id(node)] = {
+            attribute: (held[name], numbers[name])
+            for attribute, name in kept.items()
+            if name in held and numbers.get(name) is not None
         }
-        if len(numbers) == 1 and None not in numbers:
-            (self._numbers[id(node)],) = numbers
+
+    def _is_transparent(self, cls: Class) -> bool:
+        """Whether an instance of a class is no module and gives back what was stored into its attributes."""
+        hierarchy = self.scope.hierarchy
+        bases = hierarchy.library_bases(cls)
+        return (
+            hierarchy.nature(cls) is Nature.NOT_MODULE
+            and all(base is not None and base.startswith("builtins.object") for base in bases)
+            and not any(hierarchy.method(cls, name) for name in ("__new__", "__setattr__", "__getattribute__"))
+            and not any(each.node.decorator_list or each.node.keywords for each in hierarchy.ancestors(cls))
+        )
+
+    def initial_of(self, node: ast.expr) -> Mapping[str, tuple[Value, Number]]:
+        """What the attributes hold of the instance that an expression has just made, as far as that is known."""
+        return self._initial.get(id(node), {})
+
+    def entered(self, node: ast.expr, held: Value) -> tuple[Value, Number] | None:
+        """What `with` binds for a context that is made by a call, and which object; None where that is not known.
+
+        Args:
+            node: the context, evaluated just now.
+            held: what it gave.
+        """
+        if id(node) in self._yielded:
+            return self.members.elements(held), self._yielded[id(node)]
+        atom = next(iter(held)) if len(held) == 1 else None
+        cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
+        enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
+        return None if enter is None else self.initial_of(node).get(f".{_returned_attribute(enter)}")
 
     def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
         """What a partial application that is called where it is made passes, with the numbers of what it has bound."""
@@ -379,18 +443,20 @@ class Evaluator:
         return self.evaluate(node.value)
 
     def _yield(self, node: ast.Yield) -> Value:
-        self._note_yield(self.evaluate(node.value))
+        self._note_yield(node, self.evaluate(node.value))
         return OPAQUE
 
     def _yield_from(self, node: ast.YieldFrom) -> Value:
-        self._note_yield(self.members.elements(self.evaluate(node.value)))
+        self._note_yield(node, self.members.elements(self.evaluate(node.value)))
         return OPAQUE
 
-    def _note_yield(self, held: Value) -> None:
+    def _note_yield(self, node: ast.Yield | ast.YieldFrom, held: Value) -> None:
         function = self.scope.function
         if function is not None:
             self.facts.captured.add(strip(atom) for atom in self.facts.reach(held))
             self.facts.grow(self.facts.yields, function.key, held)
+            number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.number_of(node.value)
+            self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)
 
     def _constant(self, _node: ast.Constant) -> Value:
         return PLAIN
@@ -425,6 +491,17 @@ class Evaluator:
         ast.Constant: _constant,
         ast.JoinedStr: _text,
     }
+
+
+def _returned_attribute(method: Function) -> str | None:
+    """The attribute of its object that a method does nothing but return."""
+    body = [] if isinstance(method.node, ast.Lambda) else method.node.body
+    last = body[-1] if len(body) == 1 else None
+    returned = last.value if isinstance(last, ast.Return) and isinstance(method.node, ast.FunctionDef) else None
+    if not isinstance(returned, ast.Attribute) or not isinstance(returned.value, ast.Name):
+        return None
+    is_own = parameter_names(method)[:1] == [returned.value.id] and not method.node.decorator_list  # type: ignore[union-attr]
+    return returned.attr if is_own else None
 
 
 def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:

@@ -159,6 +159,8 @@ class Facts:
         stored_outside: the part of it that other functions stored, by `global` and `nonlocal`.
         returns: what functions return; their own parameters stand for themselves.
         returned_numbers: which object each `return` of a function gives, by the number that it has in the function.
+        yielded_numbers: likewise for each `yield`.
+        initial: the attributes that an initialiser leaves holding what it is passed, with its parameters' names.
         passed_numbers: which object each call passes for a parameter, by the caller's scope and its number there.
         sole_callees: the function that a call calls, where it calls no other, by the number of what the call gives.
         yields: what generator functions yield.
@@ -200,6 +202,8 @@ class Facts:
         self.stored_outside: Table[tuple[str, str], Value] = Table(visits)
         self.returns: Table[str, Value] = Table(visits)
         self.returned_numbers: Table[str, dict[int, Number]] = Table(visits)
+        self.yielded_numbers: Table[str, dict[int, Number]] = Table(visits)
+        self.initial: Table[str, dict[str, str]] = Table(visits)
         self.passed_numbers: dict[tuple[str, str], dict[int, tuple[str, Number]]] = {}
         self.sole_callees: dict[tuple[str, Number], str] = {}
         self.yields: Table[str, Value] = Table(visits)
@@ -371,12 +375,12 @@ class Facts:
             known[name] = owner
             self.needed_outside.note_changed(function)
 
-    def note_returned(self, function: str, node: ast.AST, number: Number) -> None:
-        """Remember which object a `return` gives; the last visit has seen all that there is to see."""
-        known = self.returned_numbers.kept(function, dict)
+    def note_given(self, table: Table[str, dict[int, Number]], function: str, node: ast.AST, number: Number) -> None:
+        """Remember which object a `return` or `yield` gives; the last visit has seen all that there is to see."""
+        known = table.kept(function, dict)
         if id(node) not in known or known[id(node)] != number:
             known[id(node)] = number
-            self.returned_numbers.note_changed(function)
+            table.note_changed(function)
 
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
         """Remember which object a call passes for a parameter."""

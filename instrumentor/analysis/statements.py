@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, ClassVar
 
-from instrumentor.analysis.arguments import Arguments, decorator_names
+from instrumentor.analysis.arguments import Arguments, decorator_names, parameter_names
 from instrumentor.analysis.dropped import note_left_behind
-from instrumentor.analysis.environment import PARAMETER, Environment, join_environments, leave_loop
+from instrumentor.analysis.environment import PARAMETER, Environment, is_parameter, join_environments, leave_loop
 from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
@@ -71,8 +71,27 @@ class Pass:
         node = self.function.node
         if isinstance(node, ast.Lambda):
             self._note_return(node.body)
-        elif self._block(node.body, env) is not None:
-            self._note_return(None)
+        else:
+            after = self._block(node.body, env)
+            if after is not None:
+                self.scope.env = after
+                self._note_return(None)
+            self._note_initial(after)
+
+    def _note_initial(self, after: Environment | None) -> None:
+        """Remember which parameters of an initialiser are in which attributes when it is done."""
+        function = self.function
+        if function is None or function.owner is None or function.name != "__init__" or after is None:
+            return
+        receiver = next(iter(parameter_names(function)), None)
+        is_early = any(isinstance(node, ast.Return) for node in ast.walk(function.node))
+        kept = {
+            path[1]: number[1]
+            for path, number in after.numbers.items()
+            if len(path) == 2 and path[0] == receiver and is_parameter(number) and not is_early
+        }
+        if self.facts.initial.peek(function.key) != kept:
+            self.facts.initial[function.key] = kept
 
     def _parameters(self, function: Function) -> dict[str, Value]:
         declared = function.node.args
@@ -200,7 +219,9 @@ class Pass:
             contexts.append((item.context_expr, held))
             may_suppress |= not self._is_plain_generator(item.context_expr) and self._may_suppress(held)
             if item.optional_vars is not None:
-                self.stores.store(item.optional_vars, self._entered(held), node)
+                entered, number = self.evaluator.entered(item.context_expr, held) or (self._entered(held), None)
+                numbers = {} if number is None else {id(item.optional_vars): number}
+                self.stores.store(item.optional_vars, entered, node, None, numbers)
         for expression, held in contexts:
             self._let_run(expression, held)
         if may_suppress:
@@ -352,7 +373,8 @@ class Pass:
             numbers = [self.evaluator.number_of(part) for part in parts if part is not None]
             note_left_behind(self.facts, self.scope.key, self.scope.env, held, numbers)
             if node is not None:
-                self.facts.note_returned(self.function.key, node, self.evaluator.number_of(node))
+                number = self.evaluator.number_of(node)
+                self.facts.note_given(self.facts.returned_numbers, self.function.key, node, number)
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
             kept = held if self._is_cached() else frozenset(inside)

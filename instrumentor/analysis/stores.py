@@ -90,6 +90,9 @@ class Stores:
             self.store(target, held, statement, node, numbers)
             if isinstance(target, ast.Name) and isinstance(node, ast.Tuple):
                 self._keep_elements(target.id, node, held)
+            elif isinstance(target, ast.Name):
+                for attribute, (initial, number) in self.evaluator.initial_of(node).items():
+                    self.scope.env.begin((target.id, attribute), initial, number)
 
     def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
         """Remember which objects the elements of a displayed tuple are, that a name holds."""
