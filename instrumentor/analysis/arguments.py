@@ -89,6 +89,17 @@ def parameter_names(function: Function) -> list[str]:
     return [each.arg for each in (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)]
 
 
+def returned_attribute(method: Function) -> str | None:
+    """The attribute of its object that a method does nothing but return."""
+    body = [] if isinstance(method.node, ast.Lambda) else method.node.body
+    last = body[-1] if len(body) == 1 else None
+    returned = last.value if isinstance(last, ast.Return) and isinstance(method.node, ast.FunctionDef) else None
+    if not isinstance(returned, ast.Attribute) or not isinstance(returned.value, ast.Name):
+        return None
+    is_own = parameter_names(method)[:1] == [returned.value.id] and not method.node.decorator_list  # type: ignore[union-attr]
+    return returned.attr if is_own else None
+
+
 def decorator_names(function: Function) -> set[str]:
     """The last parts of the names of a function's decorators."""
     found: set[str] = set()

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from instrumentor.analysis.arguments import Arguments, match_parameters, parameter_names
+from instrumentor.analysis.arguments import Arguments, match_parameters, returned_attribute
 from instrumentor.analysis.calls import Calls
 from instrumentor.analysis.environment import constant_key, is_parameter, join_environments, path_of
 from instrumentor.analysis.facts import ANY_KEY
@@ -149,6 +149,8 @@ class Evaluator:
     # ---- calls ----
 
     def _call(self, node: ast.Call) -> Value:
+        for kept in (self._numbers, self._yielded, self._initial):
+            kept.pop(id(node), None)
         function = node.func
         if isinstance(function, ast.Attribute):
             receiver = self.evaluate(function.value)
@@ -168,10 +170,10 @@ class Evaluator:
 
     def _keep_number(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
         """Remember which of its arguments a call hands back, where a function of the project does nothing else."""
-        self._numbers.pop(id(node), None)
         atom = next(iter(called)) if len(called) == 1 else None
         if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
-            atom, arguments = atom.callee, self._behind_bound(atom, node.func, arguments)
+            arguments = self._behind_bound(atom, node.func, arguments)
+            atom = atom.callee
         self._keep_initial(node, atom, arguments)
         function = self.scope.function_at(atom.key) if isinstance(atom, FunctionRef) else None
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
@@ -198,8 +200,6 @@ class Evaluator:
 
     def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
         """Remember what the attributes of a new instance hold, as far as its class leaves there what it is passed."""
-        self._initial.pop(id(node), None)
-        self._yielded.pop(id(node), None)
         cls = self.scope.class_of(made.key) if isinstance(made, ClassRef) else None
         if cls is None or arguments.rest or not self._is_transparent(cls):
             return
@@ -243,7 +243,7 @@ class Evaluator:
         atom = next(iter(held)) if len(held) == 1 else None
         cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
         enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
-        return None if enter is None else self.initial_of(node).get(f".{_returned_attribute(enter)}")
+        return None if enter is None else self.initial_of(node).get(f".{returned_attribute(enter)}")
 
     def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
         """What a partial application that is called where it is made passes, with the numbers of what it has bound."""
@@ -491,17 +491,6 @@ class Evaluator:
         ast.Constant: _constant,
         ast.JoinedStr: _text,
     }
-
-
-def _returned_attribute(method: Function) -> str | None:
-    """The attribute of its object that a method does nothing but return."""
-    body = [] if isinstance(method.node, ast.Lambda) else method.node.body
-    last = body[-1] if len(body) == 1 else None
-    returned = last.value if isinstance(last, ast.Return) and isinstance(method.node, ast.FunctionDef) else None
-    if not isinstance(returned, ast.Attribute) or not isinstance(returned.value, ast.Name):
-        return None
-    is_own = parameter_names(method)[:1] == [returned.value.id] and not method.node.decorator_list  # type: ignore[union-attr]
-    return returned.attr if is_own else None
 
 
 def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:

@@ -84,7 +84,7 @@ class Pass:
         if function is None or function.owner is None or function.name != "__init__" or after is None:
             return
         receiver = next(iter(parameter_names(function)), None)
-        is_early = any(isinstance(node, ast.Return) for node in ast.walk(function.node))
+        is_early = decorator_names(function) or any(isinstance(node, ast.Return) for node in ast.walk(function.node))
         kept = {
             path[1]: number[1]
             for path, number in after.numbers.items()

@@ -467,6 +467,32 @@ def test_a_function_called_once_names_its_objects_as_its_caller_does() -> None:
     assert found[4, "made"] == found[7, "second"]
 
 
+def test_an_object_is_followed_into_new_instances_and_through_contexts() -> None:
+    body = """\
+        import contextlib, functools, random
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+            def __enter__(self):
+                return self.net
+            def __exit__(self, *exc):
+                pass
+        @contextlib.contextmanager
+        def lend(module):
+            yield module
+        model = random.choice([Net(), Net()])
+        trainer, one = Trainer(model), functools.partial(lambda module: module, model)()
+        mine = Trainer(model)
+        two = mine.net
+        with Trainer(model) as three:
+            with lend(three) as four:
+                pass
+        """
+    found = identities(body)
+    names = [(13, "one"), (15, "two"), (16, "three"), (17, "four")]
+    assert [found[name] for name in names] == [found[12, "model"]] * 4
+
+
 def test_what_a_function_reads_of_the_scopes_around_it_is_what_they_hold_at_its_calls() -> None:
     body = """\
         import random
