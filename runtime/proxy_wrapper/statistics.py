@@ -157,6 +157,11 @@ def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
     """
     if not is_hosted(tensor):
         return PendingCount(tensor)
+    # The kinds of float8 have no sum, nor have complex numbers of half precision.
+    if tensor.dtype.itemsize == 1:
+        tensor = tensor.to(torch.float32)
+    elif tensor.dtype is torch.complex32:
+        tensor = torch.view_as_complex(torch.view_as_real(tensor.resolve_conj()).to(torch.float32))
     total = (torch.sum(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else tensor.sum()).item()
     if total - total == 0:  # Neither NaN nor infinite, in both parts of a complex number.
         return 0

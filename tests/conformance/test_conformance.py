@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.conformance.cases import Case
 
 
+@pytest.mark.filterwarnings("ignore")  # What torch warns of when results are compared is of no interest.
 def test_a_traced_run_gives_the_same_bits(
     case: Case, tmp_path: Path, record_property: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,6 +92,17 @@ def test_overflow_of_the_sum_is_not_taken_for_infinity() -> None:
     assert count_nonfinite(torch.full((100,), 60000.0, dtype=torch.float16)) == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16], ids=str)
+def test_narrow_numbers_are_searched_for_non_finite_ones(dtype: torch.dtype) -> None:
+    values = torch.tensor([1.0, float("nan"), 2.0]).to(dtype)
+    assert (count_nonfinite(values[:1]), count_nonfinite(values)) == (0, 1)
+
+
+def test_a_complex_number_of_half_precision_counts_once_and_without_a_warning() -> None:
+    values = torch.view_as_complex(torch.tensor([[1.0, 2.0], [float("inf"), float("nan")]], dtype=torch.float16))
+    assert (count_nonfinite(values[:1]), count_nonfinite(values)) == (0, 1)
+
+
 def test_nothing_is_changed_by_looking() -> None:
     tensor = torch.randn(5, requires_grad=True)
     version, state = tensor._version, torch.get_rng_state()
