@@ -12,6 +12,7 @@ from instrumentor.analysis.values import (
     PLAIN,
     Atom,
     Box,
+    ClassRef,
     FunctionRef,
     Instance,
     Made,
@@ -82,6 +83,8 @@ class Effects:
                 self._call_unseen(atom.key)
             elif isinstance(atom, (Instance, Method)):
                 self._open_methods(atom)
+            elif isinstance(atom, ClassRef):
+                self._construct_unseen(atom)
         for atom in held:
             if isinstance(atom, Box):
                 self.scope.scatter(atom.site)
@@ -91,6 +94,12 @@ class Effects:
         function = self.scope.function_at(key)
         if function is not None:
             self.scope.demand(function)
+
+    def _construct_unseen(self, atom: ClassRef) -> None:
+        cls = self.scope.class_of(atom.key)
+        initialiser = None if cls is None else self.scope.hierarchy.method(cls, "__init__")
+        if initialiser is not None:
+            self._call_unseen(initialiser.key)
 
     def _open_methods(self, atom: Instance | Method) -> None:
         receiver = atom.receiver if isinstance(atom, Method) else atom

@@ -215,6 +215,15 @@ for _ in range(2):
     with hand(four) as five:
         pass
 """,
+    "a class that a library makes an instance of": """
+import itertools
+class Holder:
+    def __init__(self, net):
+        self.net = net
+one, two = Net(), Net()
+holder = Holder(one)
+holders = list(itertools.starmap(Holder, [(two,)]))
+""",
     "a function that is passed on before its name changes": """
 kept = Net()
 def read():
