@@ -108,8 +108,14 @@ class Effects:
             return
         self.scope.env.forget_objects()
         self.scope.let_others_run()
-        for above in (*self.scope.hierarchy.ancestors(cls), *self.scope.descendants(cls)):
-            for method in above.methods.values():
+        hierarchy = self.scope.hierarchy
+        named = hierarchy.method(cls, atom.name) if isinstance(atom, Method) else None
+        if named is not None:
+            self._call_unseen(named.key)
+        for related in (*hierarchy.ancestors(cls), *self.scope.descendants(cls)):
+            if hierarchy.is_module(related):
+                continue  # A mixin's `self` may be one, and a module that is handed on opens none of its methods.
+            for method in related.methods.values():
                 self._call_unseen(method.key)
 
     def absorb(self, given: Iterable[Value], node: ast.AST, text: str) -> None:

@@ -30,6 +30,7 @@ from instrumentor.analysis.values import (
     wrap,
 )
 from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import SCRIPT
 
 if TYPE_CHECKING:
     import ast
@@ -177,6 +178,7 @@ class Facts:
         repeating: the ids of the calls that call what they are given again and again.
         escaped: the functions that unseen code gets as values.
         called_unseen: the functions whose parameters may be given more than `passed` says.
+        whole_units: the files of which every function is analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
         outside: which names of the scopes around them functions read.
         given_outside: what these hold where a function is called that only plain calls reach, by function and name.
@@ -224,6 +226,7 @@ class Facts:
         self.called_unseen: Marks[str] = Marks(visits)
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
+        self.whole_units: set[str] = {SCRIPT}
         self.call_kinds: dict[int, set[str]] = {}
         self.outside = OutsideNames()
         self.given_outside: Table[tuple[str, str], Value] = Table(visits)

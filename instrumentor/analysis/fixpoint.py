@@ -26,6 +26,7 @@ def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierar
     """
     facts = Facts()
     facts.demanded_units.update((unit.name, unit) for unit in units)
+    facts.whole_units.update(facts.demanded_units)
     hierarchy = Hierarchy(project)
     script = project.script
     facts.demanded_functions.update((each.key, each) for each in script.function_of.values())

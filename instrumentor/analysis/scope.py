@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import FunctionNode
 
 
+# Through how many files a variable is followed that each imports from the next.
+MAX_HANDED_ON = 12
+
+
 class Scope:
     """One function, or the top of one file, while it is visited.
 
@@ -162,7 +166,11 @@ class Scope:
         held = self.facts.scopes.get((scope, name))
         if held is not None:
             return held
-        return self._static(self.unit, name) if scope == self.unit.name else NOTHING
+        if scope != self.unit.name:
+            return NOTHING
+        if name in self.unit.imports and self.hierarchy.project.member(self.unit, name) is None:
+            return self._imported_variable(self.unit, self.unit.imports[name])
+        return self._static(self.unit, name)
 
     def _static(self, unit: Unit, name: str) -> Value:
         """What a name stands for that no statement seen so far has bound: an import, a definition, a builtin."""
@@ -186,26 +194,31 @@ class Scope:
     def imported(self, statement: ast.Import | ast.ImportFrom) -> dict[str, Value]:
         """The names that an import binds, with their values.
 
-        What a script imports and never mentions is not followed: a package's `__init__.py` would lead to all of it.
+        What is never mentioned is not followed: a package's `__init__.py` would lead to all of it. Nor is what the top
+        of another file imports, until something asks for it; where nothing else stores to a name, that finds the same.
         """
         found: dict[str, Value] = {}
+        asked = self.unit.names if self.unit.name == SCRIPT or self.function is not None else self.unit.stored
         for name, dotted in imported_names(statement).items():
-            if name != ANY_KEY and (name in self.unit.names or self.unit.name != SCRIPT):
+            if name in asked:
                 target = self.hierarchy.project.lookup(self.unit, dotted)
-                found[name] = self.refer(target) if target is not None else self._imported_variable(dotted)
+                found[name] = self.refer(target) if target is not None else self._imported_variable(self.unit, dotted)
         return found
 
-    def _imported_variable(self, dotted: str) -> Value:
+    def _imported_variable(self, unit: Unit, dotted: str, depth: int = MAX_HANDED_ON) -> Value:
         above, _, name = dotted.rpartition(".")
-        target = self.hierarchy.project.lookup(self.unit, above or ".") if name else None
+        target = self.hierarchy.project.lookup(unit, above or ".") if name else None
         if isinstance(target, Unit):
-            return self.unit_variable(target, name)
+            return self.unit_variable(target, name, depth)
         return OPAQUE
 
-    def unit_variable(self, unit: Unit, name: str) -> Value:
+    def unit_variable(self, unit: Unit, name: str, depth: int = MAX_HANDED_ON) -> Value:
         """What a variable of another file holds, whose top is analysed from now on."""
         self.facts.demanded_units.setdefault(unit.name, unit)
-        return self.facts.scopes.get((unit.name, name), NOTHING)
+        held = self.facts.scopes.get((unit.name, name))
+        if held is None and name in unit.imports and depth:
+            return self._imported_variable(unit, unit.imports[name], depth - 1)
+        return held or NOTHING
 
     def assign(self, path: Path, held: Value, number: Number = None) -> None:
         """Let a path hold a value, here and for the functions inside."""

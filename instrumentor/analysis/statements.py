@@ -420,8 +420,8 @@ class Pass:
         held = value(FunctionRef(function.key))
         for decorator in reversed(node.decorator_list):
             held = self._decorated(decorator, held)
-        if self.function is None or function.parent is self.function:
-            self.scope.demand(function)
+        if self.unit.name in self.facts.whole_units:
+            self.scope.demand(function)  # Those of other files matter when they are called, or handed to unseen code.
         if self.scope.class_body is None:
             self.scope.assign((node.name,), held)
         return self.scope.env

@@ -108,7 +108,7 @@ class Hierarchy:
             Nature.UNKNOWN if base is None else self.knowledge.nature_of_base(base) for base in self.library_bases(cls)
         ]
         best = max(kinds, default=Nature.NOT_MODULE)
-        if best is Nature.UNKNOWN and "forward" in _names_defined(self, cls):
+        if best is Nature.UNKNOWN and (Nature.NO_PARAMS in kinds or "forward" in _names_defined(self, cls)):
             return Nature.MODULE
         if best is Nature.NO_PARAMS and any(self._may_have_parameters(each) for each in self.ancestors(cls)):
             return Nature.MODULE

@@ -78,6 +78,7 @@ class Unit:
         alternatives: what the same names are imported as elsewhere in it, as in `try` and `except ImportError`.
         stars: the modules it imports everything from.
         names: all that occur in it, but for those of definitions, imports, arguments and attributes.
+        stored: those among them that a statement stores to or deletes.
         parents: the node above each node.
         exits: the statements from within which `return`, `break` or `continue` may skip what follows them.
         left_early: what has such statements in its blocks.
@@ -96,6 +97,7 @@ class Unit:
     function_by_key: dict[str, Function] = field(default_factory=dict)
     function_of: dict[ast.AST, Function] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
+    stored: set[str] = field(default_factory=set)
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     exits: set[ast.AST] = field(default_factory=set)
     left_early: set[ast.AST] = field(default_factory=set)
@@ -137,6 +139,8 @@ def _index(unit: Unit) -> None:
                     kind = type(child)
                     if isinstance(child, ast.Name):
                         unit.names.add(child.id)
+                        if child.ctx.__class__ is not ast.Load:
+                            unit.stored.add(child.id)
                     elif kind is not ast.Constant:
                         pending.append((child, _index_node(unit, child, above, around) if kind in _TOLD else around))
 
