@@ -7,8 +7,7 @@ function although its own is being called; a mode that called what it is told wo
 
 from __future__ import annotations
 
-import gc
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +15,7 @@ from torch.overrides import handle_torch_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType, FrameType
+    from types import FrameType
 
 
 def is_foreign(func: Callable[..., Any]) -> bool:
@@ -26,37 +25,36 @@ def is_foreign(func: Callable[..., Any]) -> bool:
     return home.partition(".")[0] not in ("torch", "builtins", "proxy_wrapper")
 
 
-class ReplacedFunctions:
-    """Finds the function that was called where torch names the one in its place. Thread-safe."""
+def called(func: Callable[..., Any], asking: FrameType) -> Callable[..., Any]:
+    """The function that is being called where torch names another.
 
-    def __init__(self) -> None:
-        self._by_code: dict[CodeType, FunctionType | None] = {}
+    Args:
+        func: the one that torch named, `is_foreign`.
+        asking: the frame that called `__torch_function__`.
 
-    def called(self, func: Callable[..., Any], asking: FrameType) -> Callable[..., Any]:
-        """The function that is being called.
+    Returns:
+        Torch's own function where `func` has been put in its place, `func` itself else.
+    """
+    if asking.f_code is handle_torch_function.__code__ and asking.f_back is not None:
+        return _called_in(asking.f_back, func)
+    places = [name for name, value in vars(torch.Tensor).items() if value is func]
+    return getattr(torch._C.TensorBase, places[0], func) if len(places) == 1 else func
 
-        Args:
-            func: the one that torch named, `is_foreign`.
-            asking: the frame that called `__torch_function__`.
 
-        Returns:
-            Torch's own function where `func` has been put in its place, `func` itself else.
-        """
-        if asking.f_code is handle_torch_function.__code__ and asking.f_back is not None:
-            return self._called_from(func, asking.f_back)
-        places = [name for name, value in vars(torch.Tensor).items() if value is func]
-        return getattr(torch._C.TensorBase, places[0], func) if len(places) == 1 else func
+def _called_in(frame: FrameType, func: Callable[..., Any]) -> Callable[..., Any]:
+    """`func`, or the function of torch that runs in `frame` and has asked for a mode before anything else.
 
-    def _called_from(self, func: Callable[..., Any], caller: FrameType) -> Callable[..., Any]:
-        """`func`, or what a function of torch written in Python goes on with after it has asked."""
-        code = caller.f_code
-        name = code.co_name.lstrip("_")  # `_max_pool1d` asks for `max_pool1d`, which chooses between two functions.
-        replaced = (caller.f_globals.get(name), vars(torch.Tensor).get(code.co_name))
-        if getattr(func, "__code__", None) is code or not any(each is func for each in replaced):
-            return func
-        if (
-            code not in self._by_code
-        ):  # Nothing but the collector can tell whose code it is; once for each function replaced.
-            functions = (each for each in gc.get_referrers(code) if isinstance(each, FunctionType))
-            self._by_code[code] = next((each for each in functions if each.__code__ is code), None)
-        return self._by_code[code] or func
+    A frame does not know its function. Another one of the same code, whose defaults are the arguments that this call
+    was given, does what the call would have gone on to do.
+    """
+    code, variables = frame.f_code, frame.f_locals
+    name = code.co_name.lstrip("_")  # `_max_pool1d` asks for `max_pool1d`, which chooses between two functions.
+    replaced = (frame.f_globals.get(name), vars(torch.Tensor).get(code.co_name))
+    if getattr(func, "__code__", None) is code or not any(each is func for each in replaced):
+        return func
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = [variables[each] for each in parameters]
+    cells = tuple(CellType(variables[each]) for each in code.co_freevars)
+    function = FunctionType(code, frame.f_globals, code.co_name, tuple(given[: code.co_argcount]), cells)
+    function.__kwdefaults__ = dict(zip(parameters[code.co_argcount :], given[code.co_argcount :], strict=True))
+    return function

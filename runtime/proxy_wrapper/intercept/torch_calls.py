@@ -25,7 +25,7 @@ from proxy_wrapper.events import (
     as_number,
 )
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
-from proxy_wrapper.intercept.replaced_functions import ReplacedFunctions, is_foreign
+from proxy_wrapper.intercept.replaced_functions import called, is_foreign
 from proxy_wrapper.levels import DEBUG
 
 if TYPE_CHECKING:
@@ -81,7 +81,6 @@ class TorchCallMode(TorchFunctionMode):
         self._describe = tracer.describer.describe
         self._meet = tracer.registry.tensors.meet
         self._targets: dict[Any, Target] = {}
-        self._replaced = ReplacedFunctions()
         self.is_on = True
 
     def __torch_function__(
@@ -111,11 +110,13 @@ class TorchCallMode(TorchFunctionMode):
     def _see_through(self, func: Callable[..., Any], asking: FrameType) -> tuple[Callable[..., Any], Target]:
         """The function to call for `func`, with what is known of it."""
         try:
+            key: Any = func
             if is_foreign(func):
-                func = self._replaced.called(func, asking)
-            target = self._targets.get(func)
+                func = called(func, asking)
+                key = getattr(func, "__code__", func)  # The function itself may be there for this call alone.
+            target = self._targets.get(key)
             if target is None:
-                target = self._targets[func] = Target(*identify(func), is_foreign(func))
+                target = self._targets[key] = Target(*identify(func), is_foreign(func))
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
             target = Target("call_function", type(func).__name__, is_foreign=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -73,6 +74,18 @@ def test_a_replacement_is_called_as_often_as_without_a_proxy(
     traced = train(Proxy.Proxy(nn.Linear(8, 8), logdir=logdir, log_level=level), calls)
     assert traced[-1] == plain[-1]
     assert all(torch.equal(one, other) for one, other in zip(traced[:-1], plain[:-1], strict=True))
+
+
+def test_it_does_not_matter_that_what_was_loaded_is_frozen(logdir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(F, "dropout", counting(F.dropout, calls))
+    model = Proxy.Proxy(nn.Linear(2, 2), logdir=logdir, log_level="DEBUG")
+    gc.freeze()
+    try:
+        F.dropout(model(torch.ones(1, 2)), p=0.25)
+    finally:
+        gc.unfreeze()
+    assert calls == ["dropout"]
 
 
 def test_a_mock_that_passes_calls_on_is_called_once(logdir: str, monkeypatch: pytest.MonkeyPatch) -> None:
