@@ -195,10 +195,12 @@ class Scope:
         """The names that an import binds, with their values.
 
         What is never mentioned is not followed: a package's `__init__.py` would lead to all of it. Nor is what the top
-        of another file imports, until something asks for it; where nothing else stores to a name, that finds the same.
+        of another file imports, until something asks for it: where nothing else gives the name a value, that finds the
+        same.
         """
         found: dict[str, Value] = {}
-        asked = self.unit.names if self.unit.name == SCRIPT or self.function is not None else self.unit.stored
+        is_own = self.unit.name == SCRIPT or self.function is not None
+        asked = self.unit.names if is_own else self.unit.stored | self.unit.alternatives.keys()
         for name, dotted in imported_names(statement).items():
             if name in asked:
                 target = self.hierarchy.project.lookup(self.unit, dotted)

@@ -48,6 +48,16 @@ def test_a_variable_handed_on_may_be_replaced_there() -> None:
     assert makers(facts, "model") == {"package/__init__.py", "package/models.py"}
 
 
+def test_a_variable_handed_on_may_come_from_either_of_two_files() -> None:
+    facts, _ = analysed(
+        b"from package import net\nmodel = net\n",
+        package=b"try:\n    from .fast import net\nexcept ImportError:\n    from .models import net\n",
+        package__fast=NET,
+        package__models=NET,
+    )
+    assert makers(facts, "model") == {"package/fast.py", "package/models.py"}
+
+
 def test_files_that_import_a_variable_from_each_other_come_to_an_end() -> None:
     facts, _ = analysed(
         b"from package.a import net\nmodel = net\n",
