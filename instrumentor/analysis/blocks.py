@@ -36,12 +36,12 @@ Conditions = tuple[Condition, ...]
 # The contexts that end exceptions, by the last part of their names.
 _SUPPRESSING = frozenset({"suppress", "raises", "assertRaises"})
 
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 # What runs its block once, unless that is left early.
 _PLAIN = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
-_COMPOUND = (ast.If, *_LOOPS, ast.With, ast.AsyncWith, *_TRIES, ast.Match)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_COMPOUND = (ast.If, *LOOPS, ast.With, ast.AsyncWith, *_TRIES, ast.Match)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
 _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.If: ("body", "orelse"),
@@ -165,11 +165,11 @@ def is_in_loop(unit: Unit, node: ast.AST) -> bool:
     """Whether code runs again and again in its function."""
     while node in unit.parents and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         above = unit.parents[node]
-        if isinstance(above, _LOOPS) and node is not getattr(above, "iter", None):
+        if isinstance(above, LOOPS) and node is not getattr(above, "iter", None):
             return True
         if isinstance(above, ast.comprehension) and node is not above.iter:
             return True
-        if isinstance(above, _COMPREHENSIONS) and node is not above.generators[0]:
+        if isinstance(above, COMPREHENSIONS) and node is not above.generators[0]:
             return True
         node = above
     return False
@@ -180,7 +180,7 @@ def outermost_loop(unit: Unit, node: ast.AST) -> ast.For | ast.AsyncFor | ast.Wh
     found = None
     while node in unit.parents and not isinstance(node, _SCOPES):
         node = unit.parents[node]
-        if isinstance(node, _LOOPS):
+        if isinstance(node, LOOPS):
             found = node
     return found
 

@@ -281,7 +281,7 @@ class Calls:
         if name in scope.hierarchy.knowledge.identity_methods:
             if name in catalogue.REPLACING_METHODS:
                 self.facts.note_event(self.facts.replaced, [base], scope.event(node))
-            return value(atom)
+            return join((value(atom), *self._given_by_own_methods(base, name, node, arguments)))
         if name in catalogue.SUBMODULE_METHODS:
             return value(Part(root(atom)))
         if name in catalogue.ADOPTING_METHODS and scope.is_adopting(base):
@@ -297,6 +297,19 @@ class Calls:
         if nature is Nature.MODULE and not isinstance(base, Parameter):
             return value(Derived(root(atom)))
         return self._unknown_method(atom, name, node, arguments)
+
+    def _given_by_own_methods(self, base: Atom, name: str, node: ast.expr, arguments: Arguments) -> list[Value]:
+        """What is given by the classes of a parameter's objects that have an identity method of their own.
+
+        Mostly that does something more, and gives the object too.
+        """
+        given: list[Value] = []
+        for atom in self.facts.passed_for(base) if isinstance(base, Parameter) and not self.scope.is_self(base) else ():
+            method = self.scope.method_of(atom, name) if isinstance(atom, Made) else None
+            if method is not None:
+                held = self._invocation.invoke(method, value(atom), node, arguments)
+                given.append(frozenset(each for each in held if each != atom and not isinstance(each, Plain)))
+        return given
 
     def _unknown_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         base = strip(atom)

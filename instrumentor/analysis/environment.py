@@ -21,6 +21,9 @@ Path = tuple[str, ...]
 # Equal for paths that hold the very same object; None where that is not known.
 Number = object
 PARAMETER = "parameter"
+# The joins that are named by a loop and lie behind its rounds.
+BEHIND, LAST = "behind", "last"
+BEHIND_LOOPS = frozenset({BEHIND, LAST})
 
 
 def is_parameter(number: Number) -> TypeGuard[tuple[str, str]]:

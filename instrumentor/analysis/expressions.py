@@ -21,6 +21,7 @@ from instrumentor.analysis.values import (
     ClassRef,
     FunctionRef,
     Instance,
+    Parameter,
     Partial,
     Value,
     derive,
@@ -118,9 +119,16 @@ class Evaluator:
         if isinstance(function, ast.Attribute) and function.attr in self.scope.hierarchy.knowledge.identity_methods:
             receiver = path_of(function.value)
             held = self.scope.env.get(receiver) if receiver is not None else None
-            if held and all(self.scope.is_module(strip(atom)) for atom in held):
+            if held and all(self._gives_itself(strip(atom), function.attr) for atom in held):
                 return self.number_of(function.value)
         return ("made", self.scope.locate(node))
+
+    def _gives_itself(self, atom: Atom, method: str) -> bool:
+        """Whether an identity method of an object is that of nn.Module: for a parameter, whatever callers may pass."""
+        if isinstance(atom, Parameter) and not self.scope.is_self(atom):
+            passed = self.facts.passed_for(atom)
+            return all(not isinstance(each, Parameter) and self._gives_itself(strip(each), method) for each in passed)
+        return self.scope.is_module(atom) and self.scope.method_of(atom, method) is None
 
     # ---- names, attributes and elements ----
 

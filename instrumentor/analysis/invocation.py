@@ -16,6 +16,7 @@ from instrumentor.analysis.values import (
     Made,
     Pack,
     Parameter,
+    Plain,
     Value,
     join,
     pack,
@@ -134,13 +135,14 @@ class Invocation:
         for name, held in given.items():
             self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(Parameter(function.key, name), held, node)
-        for name, number in self.scope.numbers_given(function, receiver, arguments).items():
-            self.facts.note_passed(function.key, name, node, self.scope.key, number)
+        numbers = self.scope.numbers_given(function, receiver, arguments)
         for name in parameter_names(function):
             default = self.facts.defaults.get((function.key, name)) if name not in given or arguments.rest else None
             if default is not None:
                 self.facts.grow(self.facts.passed, (function.key, name), default)
                 given.setdefault(name, default)
+            if name in numbers or any(not isinstance(atom, Plain) for atom in given.get(name, OPAQUE)):
+                self.facts.note_passed(function.key, name, node, self.scope.key, numbers.get(name))
         self.scope.give_outside(function, node)
         self.scope.let_run(function)
         return given

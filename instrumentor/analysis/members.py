@@ -196,10 +196,14 @@ class Members:
             return value(Derived(root(atom)))
         return value(Part(root(atom))) if is_object(atom) else OPAQUE
 
+    def _reached(self, held: Value) -> list[Atom]:
+        """What a value's parts are read of: of a parameter, what callers pass for it."""
+        return [each for atom in held for each in self.scope.stands_for(atom)]
+
     def elements(self, held: Value) -> Value:
         """What iterating over a value gives."""
         found: list[Value] = []
-        for atom in held:
+        for atom in self._reached(held):
             if isinstance(atom, Pack):
                 found.extend(atom.items)
             elif isinstance(atom, Box):
@@ -215,7 +219,7 @@ class Members:
     def unpacked(self, held: Value, position: int, count: int) -> Value:
         """What one of `count` targets of a tuple gets."""
         found: list[Value] = []
-        for atom in held:
+        for atom in self._reached(held):
             if isinstance(atom, Pack):
                 found.append(atom.items[position] if len(atom.items) == count else join(atom.items))
             elif isinstance(atom, Box):

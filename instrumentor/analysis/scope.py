@@ -15,6 +15,7 @@ from instrumentor.analysis.values import (
     MAX_TUPLE_DEPTH,
     NOTHING,
     OPAQUE,
+    PLAIN,
     Atom,
     Box,
     ClassRef,
@@ -415,11 +416,13 @@ class Scope:
         """The things that reading or calling `atom` reaches.
 
         A parameter stands for the containers, instances and functions that callers pass, and for itself as long as
-        any of them may pass a module.
+        any of them may pass a module. One that is only ever None, or a number, is no code that could run.
         """
         if not isinstance(atom, Parameter):
             return [atom]
         passed = self.facts.passed_for(atom)
+        if passed and passed <= PLAIN:
+            return [*passed]
         others = [each for each in passed if not is_object(each) and not isinstance(each, (Opaque, Derived, Scripted))]
         is_other = others and not any(is_object(each) or type(each) is Opaque for each in passed)
         return others if is_other else [*others, atom]

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from instrumentor.analysis.arguments import Arguments, decorator_names, parameter_names
 from instrumentor.analysis.dropped import note_left_behind
-from instrumentor.analysis.environment import PARAMETER, Environment, is_parameter, join_environments, leave_loop
+from instrumentor.analysis.environment import (
+    BEHIND,
+    LAST,
+    PARAMETER,
+    Environment,
+    is_parameter,
+    join_environments,
+    leave_loop,
+)
 from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
@@ -195,12 +203,12 @@ class Pass:
             if again == before:
                 break
             before = again
-        behind = ("behind", self.scope.locate(node))
+        behind = (BEHIND, self.scope.locate(node))
         if is_endless:
             return leave_loop(join_environments(broken, behind), entry, behind)
         # The last time `while` is tested is part of it; the last time `for` asks for an element is not.
         left = entered if isinstance(node, ast.While) else before.copy()
-        left_over = self._block(node.orelse, leave_loop(left, entry, ("last", self.scope.locate(node))))
+        left_over = self._block(node.orelse, leave_loop(left, entry, (LAST, self.scope.locate(node))))
         return leave_loop(join_environments([left_over, *broken], behind), entry, behind)
 
     def _break(self, _node: ast.Break) -> None:
@@ -284,29 +292,24 @@ class Pass:
         for stack in (self._breaks, self._continues):
             if stack:
                 stack[-1] = []
-        after, raised = self._try_body(node)
-        # The final block runs on every way out: it is no other code for each, but holds other objects.
+        left_normally, left_anyhow = self._try_body(node)
+        # The final block runs on every way out: it is no other code for each, but holds other objects. What is noted of
+        # it last, which stays, has to be true of all ways.
         for stack, kept in zip((self._breaks, self._continues), outer, strict=True):
             if stack:
-                left = self._block_again(node.finalbody, join_environments(stack[-1]))
+                left = self._block(node.finalbody, join_environments(stack[-1]))
                 stack[-1] = kept
                 if left is not None:
                     kept.append(left)
-        failed = self._block_again(node.finalbody, raised)
+        after = self._block(node.finalbody, left_normally)
+        failed = self._block(node.finalbody, left_anyhow)
         if failed is not None:
             for way in self._raises:
                 way.append(failed.copy())
-        return self._block_again(node.finalbody, after)
-
-    def _block_again(self, statements: Sequence[ast.stmt], env: Environment | None) -> Environment | None:
-        """What holds after statements that are visited several times.
-
-        Each visit would say something else of which paths hold one object, so nothing is said.
-        """
-        return self._block(statements, None if env is None else env.numbered_as(Environment()))
+        return after
 
     def _try_body(self, node: ast.Try) -> tuple[Environment | None, Environment | None]:
-        """What holds after all but the final block, and what may hold where it is left early."""
+        """What holds after all but the final block, and what may hold where that begins, on whichever way."""
         self._raises.append([self.scope.env.copy()])
         self._raises.append([self.scope.env.copy()])
         after_body = self._block(node.body, self.scope.env.copy())
@@ -324,7 +327,7 @@ class Pass:
                     self.scope.assign((handler.name,), OPAQUE)
                 ways.append(self._block(handler.body, start))
         after = join_environments(ways, ("try", self.scope.locate(node)))
-        return after, join_environments([*self._raises.pop(), caught, after])
+        return after, join_environments([*self._raises.pop(), caught, after], ("finally", self.scope.locate(node)))
 
     def _match(self, node: ast.Match) -> Environment | None:
         held = self.evaluator.evaluate(node.subject)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.blocks import is_in_loop
-from instrumentor.analysis.environment import is_parameter
+from instrumentor.analysis.blocks import COMPREHENSIONS, LOOPS, is_in_loop
+from instrumentor.analysis.environment import BEHIND_LOOPS, is_parameter
 from instrumentor.analysis.facts import scope_key
 from instrumentor.analysis.values import (
     Atom,
@@ -23,13 +23,15 @@ from instrumentor.analysis.values import (
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.facts import Binding, Facts, Site
     from instrumentor.analysis.values import SiteKey
     from instrumentor.resolve.units import Function, Unit
 
+# Where a loop begins and ends.
+_Span = tuple[tuple[int, int], tuple[int, int]]
 _NO_OBJECTS = (Plain, Box, Pack, Instance, FunctionRef, ClassRef, Method)
 
 
@@ -39,13 +41,16 @@ class Identities:
     Where code runs more than once, that is said of each round of the loops and each call of the function around it.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, units: Mapping[str, Unit | None]) -> None:
         self._facts = facts
+        self._units = units
         self._callers: dict[SiteKey, list[Site]] = {}
         for site in facts.sites.values():
             for origin in site.origins:
                 self._callers.setdefault(origin, []).append(site)
         self._often: dict[str, bool] = {}
+        self._asked: set[tuple[str, str]] = set()
+        self._loops: dict[str, list[_Span]] = {}
 
     def objects_of(self, binding: Binding) -> list[Atom]:
         """What a binding may hold, as far as it may be a module."""
@@ -90,7 +95,7 @@ class Identities:
     def _traced(self, scope: str, number: Number) -> tuple[str, Number]:
         """The number of an object where it comes from: in the caller that passes it, or the function that returns it.
 
-        Only functions that are called once are looked through.
+        Looked through are functions that are called once, and parameters for which every call passes the same object.
         """
         seen: set[tuple[str, Number]] = set()
         while (scope, number) not in seen:
@@ -102,11 +107,43 @@ class Identities:
         return scope, number
 
     def _passed(self, scope: str, name: str) -> tuple[str, Number] | None:
-        """What the only call of a function passes for a parameter."""
-        passed = list(self._facts.passed_numbers.get((scope, name), {}).values())
-        if len(passed) != 1 or passed[0][1] is None or self._runs_often(self._facts.demanded_functions.get(scope)):
+        """What the calls of a function pass for a parameter, where those that pass an object all pass the same one.
+
+        Such a parameter holds one object in all calls of the function, however many there are.
+        """
+        passed = self._facts.passed_numbers.get((scope, name), {})
+        key = (scope, name)
+        if not passed or scope in self._facts.called_unseen or key in self._asked:
             return None
-        return passed[0]
+        self._asked.add(key)  # a function that passes on what it is passed
+        found = {None if number is None else self._lasting(caller, number) for caller, number in passed.values()}
+        self._asked.discard(key)
+        return found.pop() if len(found) == 1 else None
+
+    def _lasting(self, scope: str, number: Number) -> tuple[str, Number] | None:
+        """Where an object comes from that a number stands for whenever the script gets there; None where for several.
+
+        The number of what is made or met in a loop, or in a function that runs often, stands for one object in each
+        round, except where that is what all calls pass.
+        """
+        if is_parameter(number) and (passed := self._passed(scope, number[1])) is not None:
+            return passed
+        is_often = self._runs_often(self._facts.demanded_functions.get(scope))
+        return None if is_often or self._is_in_rounds(number) else self._traced(scope, number)
+
+    def _is_in_rounds(self, number: Number) -> bool:
+        """Whether a number is given in a loop, once more in each round."""
+        if is_parameter(number):
+            return False
+        assert isinstance(number, tuple)
+        # What is joined has the name and the place of its join, anything else those of itself.
+        kind, place = number[0] if isinstance(number[0], tuple) else number[:2]
+        loops = self._loops.get(place.unit)
+        if loops is None:
+            loops = self._loops[place.unit] = _find_loops(self._units[place.unit])
+        start, end = (place.line, place.column), (place.end_line, place.end_column)
+        around = [each for each in loops if each[0] <= start and end <= each[1]]
+        return around != [(start, end)] if kind in BEHIND_LOOPS else bool(around)
 
     def _returned(self, scope: str, number: Number) -> tuple[str, Number] | None:
         """What a function returns on every way, where the number is that of what its only call gives."""
@@ -138,3 +175,10 @@ class Identities:
                 and not self._runs_often(calls[0].function)
             )
         return self._often[function.key]
+
+
+def _find_loops(unit: Unit | None) -> list[_Span]:
+    nodes = (node for node in (() if unit is None else unit.parents) if isinstance(node, (*LOOPS, *COMPREHENSIONS)))
+    return [
+        ((node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or 0)) for node in nodes
+    ]

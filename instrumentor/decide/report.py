@@ -51,7 +51,7 @@ class Report:
         self._index = index
         self._judge = judge
         self._source = source
-        self._identities = Identities(index.facts)
+        self._identities = Identities(index.facts, index.hierarchy.project.units)
         self._origins = Origins(index)
         self._decisions: dict[Decision, Hashable] = {}
         self.wraps: dict[tuple[int, str], Wrap] = {}

@@ -461,9 +461,13 @@ def test_a_function_called_once_names_its_objects_as_its_caller_does() -> None:
             return made
         first = random.choice([Net(), Net()])
         second = choose(first)
+        def keep(module=None):
+            kept = module
+        keep()
+        keep(first)
         """
     found = identities(body)
-    assert found[3, "inner"] == found[6, "first"]
+    assert found[3, "inner"] == found[9, "kept"] == found[6, "first"]
     assert found[4, "made"] == found[7, "second"]
 
 

@@ -224,6 +224,120 @@ one, two = Net(), Net()
 holder = Holder(one)
 holders = list(itertools.starmap(Holder, [(two,)]))
 """,
+    "a parameter that only one of many calls gives an object": """
+def keep(module=None, *others):
+    kept = module
+    return kept
+class Holder:
+    def __init__(self, net=None):
+        self.net = net
+def hold(times):
+    for _ in range(times):
+        held = Holder(random.choice([Net(), Net()]))
+one = random.choice([Net(), Net()])
+keep()
+two = keep(one)
+keep(None)
+hold(1)
+hold(2)
+Holder()
+three = Net()
+def call(function):
+    return function(three)
+four = call(lambda module=None: module)
+""",
+    "a parameter that all calls give one object, or nearly all": """
+def keep(module):
+    kept = module
+    return kept
+def again(module):
+    other = keep(module)
+    return other
+one = random.choice([Net(), Net()])
+two = again(one)
+for _ in range(2):
+    three = again(two)
+    four = again(one)
+def keep_each(module):
+    each = module
+    return each
+for _ in range(2):
+    five = random.choice([Net(), Net()])
+    six = keep_each(five)
+    seven = keep_each(five)
+while random.random() < 0.5:
+    eight = random.choice([Net(), Net()])
+def keep_changing(module, depth):
+    changing = module
+    if depth:
+        keep_changing(random.choice([Net(), module]), depth - 1)
+keep_changing(one, 2)
+keep_changing(one, 2)
+def keep_last(module):
+    last = module
+last = one
+for last in [random.choice([Net(), Net()]), random.choice([Net(), Net()])]:
+    pass
+else:
+    keep_last(last)
+keep_last(last)
+""",
+    "a final block that is entered on several ways": """
+def build(limit):
+    model = random.choice([Net(), Net()])
+    for _ in range(limit):
+        kept = model
+        try:
+            if random.random() < 0.5:
+                continue
+            model = random.choice([Net(), Net()])
+            if random.random() < 0.5:
+                raise ValueError
+            if random.random() < 0.5:
+                break
+            other = model
+        except ValueError:
+            model = kept
+        finally:
+            found = model
+            if random.random() < 0.5:
+                model = found = random.choice([kept, Net()])
+            last = model
+        behind = last
+    return model
+first = build(3)
+second = build(1)
+""",
+    "what a function calls that nobody ever passes": """
+kept = Net()
+def call(function=None, others=None):
+    global kept
+    before = kept
+    if function is not None:
+        function()
+    between = kept
+    if others:
+        others.clear()
+    return between
+def change():
+    global kept
+    kept = Net()
+first = call()
+second = call(change)
+third = call(None, [])
+""",
+    "an identity method that a class has of its own": """
+kept = Net()
+class Changing(Net):
+    def train(self, mode=True):
+        return kept
+def prepare(module):
+    prepared = module.train()
+    moved = prepared.train()
+    return moved
+first = prepare(Net())
+second = prepare(Changing())
+""",
     "a function that is passed on before its name changes": """
 kept = Net()
 def read():
