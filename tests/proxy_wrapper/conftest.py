@@ -9,6 +9,7 @@ import torch
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.observers.memory import MemoryObserver
+from tests.proxy_wrapper.global_hooks import has_module_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,7 @@ def no_tracer_is_left() -> Iterator[None]:
     yield
     Proxy._installed.take_down()
     assert torch._C._len_torch_function_stack() == 0
-    hooks = torch.nn.modules.module
-    assert not hooks._has_any_global_hook()
+    assert not has_module_hooks()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import CallModule, Module
+from tests.proxy_wrapper.global_hooks import has_module_hooks
 from tests.proxy_wrapper.programs import Branching, Plain, images, train
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def has_hooks() -> bool:
     optimizers = sys.modules["torch.optim.optimizer"]
     return bool(
-        torch.nn.modules.module._has_any_global_hook()
+        has_module_hooks()
         or optimizers._global_optimizer_pre_hooks
         or optimizers._global_optimizer_post_hooks
         or torch._C._len_torch_function_stack()

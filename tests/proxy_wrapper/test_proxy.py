@@ -15,6 +15,7 @@ from torch import nn
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.errors import SettingsTypeError, UnknownLevelError
 from proxy_wrapper.events import CallModule, Happening, Module, ReturnModule
+from tests.proxy_wrapper.global_hooks import has_module_hooks
 from tests.proxy_wrapper.programs import Plain, images, train
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def test_with_the_last_proxy_everything_is_as_it_was(logdir: str) -> None:
     assert methods == [nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__]
     assert functions == [torch.autograd.backward, torch.autograd.grad]
     assert torch._C._len_torch_function_stack() == 0
-    assert not torch.nn.modules.module._has_any_global_hook()
+    assert not has_module_hooks()
     optimizers = sys.modules["torch.optim.optimizer"]
     assert not optimizers._global_optimizer_pre_hooks
     assert not optimizers._global_optimizer_post_hooks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 _CALLED: Final = "fn"
 """What `torch.compile`'s wrapper calls the function that it was given; `args`, `kwargs` and `result` speak for
-themselves. Where a version of torch calls them otherwise, the edges are not seen."""
+themselves. Where a version of torch calls them otherwise, the edges are not seen; where it has no `result` (as 2.6
+has none), what comes out is not."""
 
 
 class CompiledCall(NamedTuple):
@@ -73,12 +75,12 @@ class CompiledCalls:
         if isinstance(owner, torch.optim.Optimizer):
             self._updates.after_step(owner, (owner, *call.args), call.kwargs)
         elif module is not None:
-            rest = (call.kwargs, found["result"]) if "result" in found else (None,)
+            rest = (None,) if _is_raising(frame) else (call.kwargs, found.get("result"))
             self._module_calls.leave(module, call.args, *rest)
         else:
-            self._record_function(call, found)
+            self._record_function(call, found.get("result"), raised=_is_raising(frame))
 
-    def _record_function(self, call: CompiledCall, found: dict[str, Any]) -> None:
+    def _record_function(self, call: CompiledCall, result: Any, *, raised: bool) -> None:
         tracer = self._tracer
         level = INFO if self._has_to_do_with_proxied(call) else DEBUG
         stack = tracer.thread.stack
@@ -87,13 +89,13 @@ class CompiledCalls:
             return
         with torch._C.DisableTorchFunction():
             inputs = find_tensors((*call.args, *call.kwargs.values()))
-            outputs = find_tensors((found["result"],)) if "result" in found else []
+            outputs = find_tensors((result,))
             name = getattr(call.function, "__qualname__", type(call.function).__name__)
             event = CallFunction(
                 tracer.now_us(), tracer.step, entry.id if entry is not None else 0, call.location,
                 tracer.thread.number, tracer.thread.stage, f"torch.compile({name})",
                 tuple(map(self._name, inputs)), tuple(map(self._name, outputs)),
-                False, "result" not in found,
+                False, raised,
                 tuple(map(tracer.registry.meet, inputs)),
                 tuple(map(tracer.registry.meet, outputs)),
             )  # fmt: skip
@@ -125,11 +127,24 @@ class CompiledCalls:
 
 
 def _called_module(function: Any) -> nn.Module | None:
-    """The module, if `function` is what PyTorch compiles for a module: its `_call_impl` or `__call__`."""
+    """The module, if `function` is what PyTorch compiles for a module: its `_call_impl` or `__call__`.
+
+    For modules of its own (`nn.Sequential`) Dynamo puts a function around it that has no other purpose than to be
+    compiled; which modules those are depends on the version of torch.
+    """
+    if isinstance(function, FunctionType):
+        function = getattr(function, "__wrapped__", function)
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__name__", "")
     is_call = isinstance(owner, nn.Module) and name in ("_call_impl", "_wrapped_call_impl", "__call__")
     return owner if is_call else None
+
+
+def _is_raising(frame: FrameType) -> bool:
+    """Whether an exception is on its way through `frame`, which is in a `finally` clause."""
+    error = sys.exc_info()[1]
+    trace = error.__traceback__ if error is not None else None
+    return trace is not None and trace.tb_frame is frame
 
 
 def _is_filled(cell: Any) -> bool:

@@ -93,8 +93,12 @@ class CompiledCode:
     def _switch(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def switched(callback: Any) -> Any:
             frame = sys._getframe(1)
-            self._enter_or_leave(callback is not None, _switcher(frame), frame)
-            return original(callback)
+            if callback is not None:
+                self._enter_or_leave(True, _switcher(frame), frame)
+                return original(callback)
+            before = original(callback)  # First: until then Dynamo would compile what we do.
+            self._enter_or_leave(False, _switcher(frame), frame)
+            return before
 
         return switched
 
