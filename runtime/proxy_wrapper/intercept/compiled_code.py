@@ -29,6 +29,8 @@ _SWITCH: Final = "_maybe_set_eval_frame"
 _EXPORT_TRACE: Final = "torch.export._trace"
 _EXPORT: Final = "_export"
 _HOOK_QUESTION: Final = "_has_any_global_hook"
+_skip_code: Final = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
+"""Where torch has this (2.6), Dynamo is on while it is switched off, and would compile what does that."""
 
 
 class Inside(NamedTuple):
@@ -100,6 +102,8 @@ class CompiledCode:
             self._enter_or_leave(False, _switcher(frame), frame)
             return before
 
+        if _skip_code is not None:
+            _skip_code(switched.__code__)
         return switched
 
     def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
