@@ -9,7 +9,7 @@ from proxy_wrapper.events import Buffer, Module, Parameter
 from proxy_wrapper.levels import level_name
 from proxy_wrapper.registry import named_modules
 from proxy_wrapper.statistics import summarize, unobserved
-from proxy_wrapper.value_marks import data_ptr_of, version_of
+from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +99,7 @@ class Definitions:
         with unobserved() as readable:
             statistics = summarize([tensor if readable else None for _, tensor in states])
             for (state, tensor), numbers in zip(states, statistics, strict=True):
-                self._note_values(state, tensor)
+                state.version, state.data_ptr = marks_of(tensor)
                 state.statistics = numbers
                 self.define_tensor(state, tensor)
 
@@ -110,11 +110,6 @@ class Definitions:
         if count != entry.registered:
             entry.registered = count
             self.define_state(self._registry.add_state(entry))
-
-    @staticmethod
-    def _note_values(state: StateEntry, tensor: torch.Tensor) -> None:
-        state.version = version_of(tensor)
-        state.data_ptr = data_ptr_of(tensor)
 
 
 def _elements(module: nn.Module) -> int:

@@ -116,14 +116,19 @@ class Locator:
         """
         try:
             frame = sys._getframe(depth + usually_passed + 1)
-            if id(frame) == call.outer_frame:
-                known = self._ids.get((id(frame.f_code), frame.f_lasti, 0))
-                if known is not None:
-                    return known
-            elif usually_passed:
+            if id(frame) != call.outer_frame:
                 frame = sys._getframe(depth + 1)
+                if self._kinds.get(id(frame.f_code)) == _PASSED_OVER:  # As is `F.linear`.
+                    frame = sys._getframe(depth + 2)
         except ValueError:
             return self.locate(depth + 1)
+        if id(frame) == call.outer_frame:
+            code = id(frame.f_code)
+            known = self._ids.get((code, frame.f_lasti, 0))
+            if known is not None:
+                return known
+            if call.location >= 0 and self._kinds.get(code) == _PASSED_OVER:  # As in `nn.Sequential`.
+                return call.location
         return self._walk_inside(frame, call)
 
     def _walk_inside(self, frame: FrameType, call: ActiveCall) -> int:

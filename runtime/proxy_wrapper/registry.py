@@ -71,8 +71,8 @@ class StateEntry:
         module = self.holder.module()
         if module is None:
             return None
-        registered: Any = module.__dict__.get("_buffers" if self.is_buffer else "_parameters")
         try:
+            registered: Any = module.__dict__["_buffers" if self.is_buffer else "_parameters"]
             tensor: torch.Tensor | None = registered[self.key]
         except (KeyError, TypeError, RuntimeError):  # Taken out; never set up; TorchScript's word for taken out.
             return None

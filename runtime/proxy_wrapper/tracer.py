@@ -82,7 +82,7 @@ class Tracer:
         self.is_sampling = False
         self._is_debugging = False
         self._watches: set[Watch] = set()
-        self._began_ns = time.perf_counter_ns()
+        self.began_ns = time.perf_counter_ns()
         self._started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
     @property
@@ -94,7 +94,7 @@ class Tracer:
 
     def now_us(self) -> int:
         """Microseconds since the run started."""
-        return (time.perf_counter_ns() - self._began_ns) // 1000
+        return (time.perf_counter_ns() - self.began_ns) // 1000
 
     def channel(self, logdir: str) -> Channel:
         """The channel of `logdir`, made and given its trace writer on first use."""

@@ -19,6 +19,16 @@ def version_of(tensor: torch.Tensor) -> int:
         return -1
 
 
+def marks_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """What `version_of` and `data_ptr_of` say of `tensor`."""
+    try:
+        if type(tensor) in PLAIN:
+            return tensor._version, tensor.data_ptr()  # Nearly always; each step asks for all parameters.
+    except (RuntimeError, NotImplementedError):  # It lacks one of the two.
+        return version_of(tensor), data_ptr_of(tensor)
+    return version_of(tensor), data_ptr_of(tensor)
+
+
 def data_ptr_of(tensor: torch.Tensor) -> int:
     """The address of the values; 0 where they have none that can be asked for without consequences."""
     part = tensor if type(tensor) in PLAIN else local_part(tensor)

@@ -7,6 +7,7 @@ Global, because hooks on a module itself switch off fast paths that look for the
 from __future__ import annotations
 
 import sys
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -17,6 +18,7 @@ from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, ReturnModule
 from proxy_wrapper.intercept.outputs import Outputs
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.statistics import is_certainly_finite
 from proxy_wrapper.thread_state import UNKNOWN, ActiveCall
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class ModuleCalls:
         self._modules = tracer.registry.modules
         self._meet = tracer.registry.meet
         self._describe = tracer.describer.describe
+        self._began_ns = tracer.began_ns
         self._locate_inside = tracer.locator.locate_inside
         self._mode = on_enter
         self._outputs = Outputs(tracer)
@@ -121,6 +124,7 @@ class ModuleCalls:
         if _tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
             self._mode.step_aside()
             return
+        mode = self._mode
         entry = self._modules.get(id(module))
         if entry is None or entry.module() is not module:
             if not self._modules:
@@ -128,12 +132,13 @@ class ModuleCalls:
                 return
             entry = tracer.adopt(module)
             if entry is None:
-                self._mode.enter(module, is_proxied=False)
+                if mode.is_installed:
+                    mode.enter(module, is_proxied=False)
                 return
         stack = thread.stack
         if entry.parent is None:
             _drop_stale(stack, entry)
-        now = tracer.now_us()
+        now = (perf_counter_ns() - self._began_ns) // 1000
         if len(args) == 1 and type(args[0]) is torch.Tensor:
             numbers: tuple[int, ...] = (self._meet(args[0]),)
             words: tuple[str, ...] = (self._describe(args[0]),)
@@ -171,7 +176,8 @@ class ModuleCalls:
         frame = sys._getframe(_TO_CALL)
         running = id(frame) if frame.f_code is _MODULE_CALL else 0
         stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, {}))
-        self._mode.enter(module, is_proxied=True)
+        if mode.is_installed:
+            mode.enter(module, is_proxied=True)
 
     def _rest(self) -> None:
         """See nothing until there is a proxied module again: the last one has been freed.
@@ -184,74 +190,75 @@ class ModuleCalls:
 
     def _end(self, module: nn.Module, rest: tuple[Any, ...], thread: ThreadState) -> None:
         entry = self._modules.get(id(module))
-        call = self._finished(entry, thread.stack) if entry is not None else None
-        self._mode.leave(module)
+        stack = thread.stack
+        if stack and stack[-1].entry is entry:
+            call: ActiveCall | None = stack.pop()
+        else:
+            call = self._finished(entry, stack) if entry is not None else None
+        if thread.aside:
+            self._mode.leave(module)
         if entry is None or call is None:
             return
-        raised = len(rest) == 1 and id(sys.exc_info()[1]) != call.exception_id
         output = rest[-1]
-        if type(output) is torch.Tensor and not raised:
+        if type(output) is torch.Tensor:
+            raised = False
             outputs: Sequence[torch.Tensor] = (output,)
             numbers: tuple[int, ...] = (self._meet(output),)
+            words: tuple[str, ...] = (self._describe(output),)
         else:
+            raised = len(rest) == 1 and id(sys.exc_info()[1]) != call.exception_id
             outputs = [] if raised else find_tensors((output,))
             numbers = tuple(map(self._meet, outputs))
+            words = tuple(map(self._describe, outputs))
         if entry.level <= INFO:
-            self._record_return(entry, call, thread, outputs, numbers, rest[0] if len(rest) == 2 else None, raised)
+            keywords: dict[str, str] = {}
+            keyword_ids: dict[str, int] = {}
+            if len(rest) == 2 and rest[0]:
+                self._collect_keywords(rest[0], keywords, keyword_ids)
+            now = (perf_counter_ns() - self._began_ns) // 1000
+            entry.channel.emit(
+                ReturnModule(
+                    now,
+                    self._tracer.step,
+                    entry.id,
+                    0,
+                    thread.number,
+                    thread.stage,
+                    words,
+                    now - call.started_us,
+                    raised,
+                    keywords,
+                    numbers,
+                    keyword_ids,
+                )
+            )
         checked = thread.checked
         for output, number in zip(outputs, numbers, strict=True):
             if number and number not in checked:
                 checked.add(number)
-                if not entry.has_been_nonfinite:
+                if not (entry.has_been_nonfinite or is_certainly_finite(output)):
                     self._outputs.check(entry, output, thread)
 
     def _finished(self, entry: ModuleEntry, stack: list[ActiveCall]) -> ActiveCall | None:
-        """Take the call of `entry` that has ended off the stack; None if there is none."""
-        if stack and stack[-1].entry is entry:
-            return stack.pop()
+        """Take the call of `entry`, which is not the last one on the stack, off it; None if there is none."""
         if not any(call.entry is entry for call in stack):
             return None
         while (call := stack.pop()).entry is not entry:  # Left by an exception that hooks are not told of.
             self._mode.leave(call.entry.module())
         return call
 
-    def _record_return(
-        self,
-        entry: ModuleEntry,
-        call: ActiveCall,
-        thread: ThreadState,
-        outputs: Sequence[torch.Tensor],
-        numbers: tuple[int, ...],
-        given: dict[str, Any] | None,
-        raised: bool,
-    ) -> None:
-        tracer = self._tracer
-        now = tracer.now_us()
-        keywords: dict[str, str] = {}
-        keyword_ids: dict[str, int] = {}
-        for key, value in given.items() if given else ():
+    def _collect_keywords(self, given: dict[str, Any], words: dict[str, str], numbers: dict[str, int]) -> None:
+        """Put the description and the number of each tensor that was given by keyword into `words` and `numbers`."""
+        for key, value in given.items():
             if isinstance(value, torch.Tensor):
-                keywords[key], keyword_ids[key] = self._describe(value), self._meet(value)
-        entry.channel.emit(
-            ReturnModule(
-                now,
-                tracer.step,
-                entry.id,
-                0,
-                thread.number,
-                thread.stage,
-                tuple(map(self._describe, outputs)),
-                now - call.started_us,
-                raised,
-                keywords,
-                numbers,
-                keyword_ids,
-            )
-        )
+                words[key], numbers[key] = self._describe(value), self._meet(value)
 
 
 class ModeSetter:
     """Does nothing at the edges of module calls; `torch_calls` does more."""
+
+    is_installed = False
+    """Whether it is to be told that modules are about to run."""
 
     def enter(self, module: nn.Module, *, is_proxied: bool) -> None:
         """A module is about to run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy_wrapper.events import NonFinite
-from proxy_wrapper.statistics import count_nonfinite, has_values, is_certainly_finite, unobserved
+from proxy_wrapper.statistics import count_nonfinite, has_values, unobserved
 
 if TYPE_CHECKING:
     import torch
@@ -25,10 +25,8 @@ class Outputs:
     def check(self, entry: ModuleEntry, output: torch.Tensor, thread: ThreadState) -> None:
         """Look at one tensor that the module of `entry` has put out, and report it if it is the first of this module.
 
-        To be called where no function mode sees it.
+        To be called where no function mode sees it, and for what is not certainly finite.
         """
-        if is_certainly_finite(output):
-            return
         with unobserved() as readable:
             if not readable or not has_values(output) or not (output.is_floating_point() or output.is_complex()):
                 return

@@ -15,7 +15,7 @@ import torch
 
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.statistics import has_values, norms, unobserved
-from proxy_wrapper.value_marks import data_ptr_of, version_of
+from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
     from proxy_wrapper.intercept.state_records import StateRecords
@@ -134,9 +134,10 @@ class StateChanges:
         if id(tensor) != state.identity:
             self._tracer.registry.bind(state, tensor)
             return "replaced"
-        if version_of(tensor) != state.version:
+        version, data_ptr = marks_of(tensor)
+        if version != state.version:
             return "in-place"
-        if state.suspected or data_ptr_of(tensor) != state.data_ptr:
+        if state.suspected or data_ptr != state.data_ptr:
             return "data"
         return ""
 

@@ -8,7 +8,7 @@ from proxy_wrapper.events import Gradient, NonFinite, Statistics, Update
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.pending import PendingNonFinite, PendingStatistics
 from proxy_wrapper.statistics import summarize, unobserved
-from proxy_wrapper.value_marks import data_ptr_of, version_of
+from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,10 +47,11 @@ class StateRecords:
             state = find(event.tensor)
             if state is None:
                 continue
-            if state.holder.configured_level <= INFO:
-                batch.add(state.holder.channel, event)
+            holder = state.holder
+            if holder.configured_level <= INFO:
+                batch.of(holder.channel).append(event)
             numbers = event.statistics
-            if _may_be_nonfinite(numbers):
+            if numbers is not None and (type(numbers) is not Statistics or numbers.nonfinite):
                 tensor = state.tensor()
                 if tensor is not None:
                     self._check(state, "gradient", tensor, numbers, event.location, batch)
@@ -67,10 +68,10 @@ class StateRecords:
             statistics = summarize([tensor if readable else None for _, tensor, _ in changed])
             now, thread, stage = tracer.now_us(), tracer.thread.number, tracer.thread.stage
             for (state, tensor, cause), numbers in zip(changed, statistics, strict=True):
-                version = version_of(tensor)
+                version, data_ptr = marks_of(tensor)
                 if cause == "data":
                     if numbers is None or numbers == state.statistics:
-                        self._note(state, tensor, version, numbers)
+                        self._note(state, version, data_ptr, numbers)
                         continue
                     state.bypasses_version = True
                 elif cause == "step" and version == state.version and numbers and numbers == state.statistics:
@@ -80,7 +81,7 @@ class StateRecords:
                     words = tracer.describer.describe(tensor)
                     tracer.definitions.define_placements(state, tensor)
                 step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
-                self._note(state, tensor, version, numbers)
+                self._note(state, version, data_ptr, numbers)
                 holder = state.holder
                 if holder.configured_level <= INFO:
                     event = Update(
@@ -96,15 +97,15 @@ class StateRecords:
                         cause,
                         words,
                     )
-                    batch.add(holder.channel, event)
-                if _may_be_nonfinite(numbers):
+                    batch.of(holder.channel).append(event)
+                if numbers is not None and (type(numbers) is not Statistics or numbers.nonfinite):
                     self._check(state, "buffer" if state.is_buffer else "parameter", tensor, numbers, location, batch)
         batch.send()
 
     @staticmethod
-    def _note(state: StateEntry, tensor: torch.Tensor, version: int, numbers: PendingOr) -> None:
+    def _note(state: StateEntry, version: int, data_ptr: int, numbers: PendingOr) -> None:
         state.version = version
-        state.data_ptr = data_ptr_of(tensor)
+        state.data_ptr = data_ptr
         state.statistics = numbers
         state.suspected = False
         state.unrecorded_step = -1
@@ -123,8 +124,7 @@ class StateRecords:
         else:
             return
         tracer = self._tracer
-        batch.add(
-            state.holder.channel,
+        batch.of(state.holder.channel).append(
             NonFinite(
                 tracer.now_us(),
                 tracer.step,
@@ -136,7 +136,7 @@ class StateRecords:
                 state.id,
                 count,
                 tracer.describer.describe(tensor),
-            ),
+            )
         )
 
 
@@ -146,18 +146,17 @@ class Batch:
     def __init__(self) -> None:
         self._events: dict[Channel, list[Gradient | Update | NonFinite]] = {}
 
-    def add(self, channel: Channel, event: Gradient | Update | NonFinite) -> None:
-        """Add an event for `channel`."""
-        self._events.setdefault(channel, []).append(event)
+    def of(self, channel: Channel) -> list[Gradient | Update | NonFinite]:
+        """Those for `channel`, to be added to."""
+        events = self._events.get(channel)
+        if events is None:
+            events = self._events[channel] = []
+        return events
 
     def send(self) -> None:
         """Send all. They have one location."""
         for channel, events in self._events.items():
             channel.emit_all(events, events[0].location)
-
-
-def _may_be_nonfinite(numbers: PendingOr) -> bool:
-    return numbers is not None and (type(numbers) is not Statistics or numbers.nonfinite > 0)
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:

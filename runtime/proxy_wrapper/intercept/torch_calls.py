@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -48,6 +49,11 @@ _CALLS: Final = ("call_function", "call_method")
 _LONGEST_LIST: Final = 1024
 """Lists of more values than this are not searched for tensors."""
 
+_NO_TENSORS: Final = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device, torch.Size})
+"""Types of arguments that need not be asked whether they are tensors."""
+
+_tracing_state: Final = torch._C._get_tracing_state
+
 
 class Target(NamedTuple):
     """What is known of a function once and for all.
@@ -79,7 +85,8 @@ class TorchCallMode(TorchFunctionMode):
         self._find_state = tracer.registry.state_entry
         self._states = tracer.registry.by_identity
         self._describe = tracer.describer.describe
-        self._meet = tracer.registry.tensors.meet
+        self._tensors = tracer.registry.tensors
+        self._began_ns = tracer.began_ns
         self._targets: dict[Any, Target] = {}
         self.is_on = True
 
@@ -134,17 +141,19 @@ class TorchCallMode(TorchFunctionMode):
     ) -> None:
         tracer = self._tracer
         try:
-            if torch._C._get_tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
+            if _tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
                 return
             call = thread.stack[-1] if thread.stack else None
-            if call is not None and call.entry.level > DEBUG:
-                return
-            if target.kind == "marker":
+            if (call is not None and call.entry.level > DEBUG) or target.kind == "marker":
                 return
             if call is None or thread.optimizer_frame:
-                location = tracer.locator.locate(
-                    2, thread.optimizer_frame, thread.optimizer_location, thread.optimizer_walks
-                )
+                asking = sys._getframe(2)
+                if (id(asking), id(asking.f_code)) in thread.optimizer_walks:  # As `locate` would find.
+                    location = thread.optimizer_location
+                else:
+                    location = tracer.locator.locate(
+                        2, thread.optimizer_frame, thread.optimizer_location, thread.optimizer_walks
+                    )
             else:
                 location = tracer.locator.locate_inside(call, 2)
             module = call.entry.id if call is not None else 0
@@ -170,7 +179,6 @@ class TorchCallMode(TorchFunctionMode):
         location: int,
         thread: ThreadState,
     ) -> CallFunction:
-        tracer = self._tracer
         inputs: list[str] = []
         input_ids: list[int] = []
         self._collect(args, inputs, input_ids)
@@ -181,11 +189,12 @@ class TorchCallMode(TorchFunctionMode):
         in_place = bool(args) and result is args[0]
         if in_place and isinstance(result, torch.Tensor):
             outputs, output_ids = inputs[:1], input_ids[:1]
-        elif result is not None and type(result) is not torch.Size:
+        elif type(result) not in _NO_TENSORS:
             self._collect((result,), outputs, output_ids)
+        step = self._tracer.step
         return (CallMethod if target.kind == "call_method" else CallFunction)(
-            tracer.now_us(),
-            tracer.step,
+            (perf_counter_ns() - self._began_ns) // 1000,
+            step,
             module,
             location,
             thread.number,
@@ -197,7 +206,7 @@ class TorchCallMode(TorchFunctionMode):
             raised,
             tuple(input_ids),
             tuple(output_ids),
-            thread.ordinal(location, target.name, tracer.step) if outputs else 0,
+            thread.ordinal(location, target.name, step) if outputs else 0,
         )
 
     def _read_or_write(
@@ -210,8 +219,8 @@ class TorchCallMode(TorchFunctionMode):
         location: int,
         thread: ThreadState,
     ) -> ReadValue | GetAttr | SetAttr | DelAttr:
-        tracer = self._tracer
-        now, step, number, stage = tracer.now_us(), tracer.step, thread.number, thread.stage
+        now = (perf_counter_ns() - self._began_ns) // 1000
+        step, number, stage = self._tracer.step, thread.number, thread.stage
         kind, name = target.kind, target.name
         if kind == "get_attr":
             if not isinstance(result, torch.Tensor):
@@ -244,14 +253,19 @@ class TorchCallMode(TorchFunctionMode):
     def _collect(self, values: Iterable[Any], words: list[str], numbers: list[int]) -> None:
         """Add the description and the number of each tensor among `values`, and in the lists and tuples among them."""
         for value in values:
+            if type(value) in _NO_TENSORS:
+                continue
             if isinstance(value, torch.Tensor):
-                state = self._states.get(id(value))
+                key = id(value)
+                state = self._states.get(key)
                 if state is not None and state.tensor() is value:
                     words.append(state.name)
                     numbers.append(0)
-                else:
-                    words.append(self._describe(value))
-                    numbers.append(self._meet(value))
+                    continue
+                words.append(self._describe(value))
+                # As `SeenTensors.meet` has it: a call less.
+                known = self._tensors.refs.get(key)
+                numbers.append(known[1] if known is not None and not known[0].expired() else self._tensors.add(value))
             elif isinstance(value, (list, tuple)) and len(value) <= _LONGEST_LIST:
                 self._collect([item for item in value if isinstance(item, torch.Tensor)], words, numbers)
 
@@ -262,7 +276,7 @@ class TorchCallMode(TorchFunctionMode):
         state = self._find_state(value)
         if state is not None:
             return state.name, 0
-        return self._describe(value), self._meet(value)
+        return self._describe(value), self._tensors.meet(value)
 
     def _name(self, value: Any) -> str:
         if not isinstance(value, torch.Tensor):
@@ -306,25 +320,22 @@ class TorchCalls(ModeSetter):
         self._tracer = tracer
         self._blacklist = blacklist
         self._mode = TorchCallMode(tracer)
-        self._is_installed = False
 
     def install(self) -> None:
         """Put the mode under the calling thread's stack; other threads get it with their next module call."""
-        self._is_installed = self._mode.is_on = True
+        self.is_installed = self._mode.is_on = True
         thread = self._tracer.thread
         if not thread.torch_calls and not thread.aside and not _is_on_stack(self._mode):
             push_lowest(self._mode)
 
     def remove(self) -> None:
         """Take the mode off the calling thread's stack; on others it lets everything through."""
-        if self._is_installed:
-            self._is_installed = self._mode.is_on = False
+        if self.is_installed:
+            self.is_installed = self._mode.is_on = False
             take_off(self._mode)
 
     def enter(self, module: nn.Module, *, is_proxied: bool) -> None:
         """Put the mode on this thread's stack, or off it for a module on the blacklist."""
-        if not self._is_installed:
-            return
         thread = self._tracer.thread
         if thread.torch_calls:
             return  # Inside a torch call torch itself has set the mode aside, and will put it back.
@@ -345,7 +356,7 @@ class TorchCalls(ModeSetter):
         for depth, ref in enumerate(thread.aside):
             if ref() is module:
                 del thread.aside[depth:]
-                if not thread.aside and self._is_installed:
+                if not thread.aside and self.is_installed:
                     push_lowest(self._mode)
                 return
 
@@ -359,7 +370,7 @@ class TorchCalls(ModeSetter):
         thread = self._tracer.thread
         depth, thread.torch_calls = thread.torch_calls, 0
         thread.suspended_calls += depth
-        is_put_on = self._is_installed and not thread.aside and not _is_on_stack(self._mode)
+        is_put_on = self.is_installed and not thread.aside and not _is_on_stack(self._mode)
         if is_put_on:
             push_lowest(self._mode)
         return ThreadFound(depth, is_put_on)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import weakref
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -154,12 +153,14 @@ class Updates:
 
     def _states(self, optimizer: torch.optim.Optimizer) -> list[tuple[StateEntry, torch.Tensor]]:
         """The proxied parameters that `optimizer` updates, in its order."""
-        find = self._tracer.registry.state_entry
-        found = []
-        for tensor in chain.from_iterable(group["params"] for group in optimizer.param_groups):
-            state = find(tensor)
-            if state is not None:
-                found.append((state, tensor))
+        known = self._tracer.registry.by_identity
+        found: list[tuple[StateEntry, torch.Tensor]] = []
+        tensor: torch.Tensor
+        for group in optimizer.param_groups:
+            for tensor in group["params"]:
+                state = known.get(id(tensor))
+                if state is not None and state.tensor() is tensor:
+                    found.append((state, tensor))
         return found
 
     def _recorded(self, states: list[tuple[StateEntry, torch.Tensor]]) -> list[tuple[StateEntry, torch.Tensor]]:

@@ -157,7 +157,8 @@ class TraceWriter:
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             self._wake.set()
-            thread.join(PATIENCE_S)
+            with contextlib.suppress(RuntimeError):  # Another thread is about to start it: it finds nothing left to do.
+                thread.join(PATIENCE_S)
 
     def _make_room(self) -> None:
         """Wait until the queue is shorter; if the disk is too slow for that, give events up."""

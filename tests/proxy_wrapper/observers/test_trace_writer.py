@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,6 +81,27 @@ def test_events_arrive_in_order_and_whole() -> None:
     assert sink.events == numbered(10_000)
     assert sink.is_closed
     assert said == []
+
+
+def test_a_flush_while_another_thread_starts_the_writer_has_everything_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = ListSink()
+    writer = TraceWriter(lambda: sink, lambda message: None)
+    start = threading.Thread.start
+    flushed: list[BaseException | None] = []
+
+    def flush_and_start(thread: threading.Thread) -> None:
+        monkeypatch.undo()
+        with ThreadPoolExecutor() as pool:
+            flushed.append(pool.submit(writer.flush).exception())
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", flush_and_start)
+    writer.observe(Backward(1))
+    assert flushed == [None]
+    assert sink.events == [Backward(1)]
+    writer.observe(Backward(2))
+    writer.close()
+    assert sink.events == [Backward(1), Backward(2)]
 
 
 def test_what_is_written_reaches_the_sink_without_being_asked_for(quick: None) -> None:
