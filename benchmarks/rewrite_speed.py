@@ -28,14 +28,13 @@ import libcst
 from instrumentor.instrument import instrument_source
 from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
+from instrumentor.resolve.module_facts import ModuleFacts
 from instrumentor.resolve.search_path import SearchPaths, package_folders
 from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from instrumentor.resolve.module_facts import ModuleFacts
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = 3.0
@@ -49,11 +48,11 @@ TORCH_MODULES = (
 )
 
 
-class _NothingKept(FactsCache):
+class _NothingKept(FactsCache[ModuleFacts]):
     """A cache that finds nothing, and notes what had to be read."""
 
     def __init__(self) -> None:
-        super().__init__(Path())
+        super().__init__(Path(), "modules", "", ModuleFacts)
         self.read: list[bytes] = []
 
     def load(self, content: bytes) -> ModuleFacts | None:

@@ -128,7 +128,7 @@ class Request:
         """What is to be done with each script."""
         if self.revert:
             return "revert"
-        return "explain" if self.explain or self.records else "instrument"
+        return "explain" if self.explain or self.records or self.verbose else "instrument"
 
     def identity(self) -> str:
         """A digest of all that two runs must share for one to go on where the other stopped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.fixpoint import analyse
@@ -10,8 +10,9 @@ from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
 from instrumentor.decide.program import decide_program
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
-from instrumentor.resolve.units import SCRIPT, Project, index_unit
+from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
 from instrumentor.rewrite import rewrite
+from instrumentor.screening.screen import may_wrap
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.suppressions import read_suppressions
 from instrumentor.source.undo import undo
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
     from instrumentor.decision import Decision
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Sources, Unit
+    from instrumentor.resolve.units import Unit, UnitFinder
     from instrumentor.settings import Settings
     from instrumentor.source.source_text import SourceText
 
@@ -70,6 +71,7 @@ def instrument_source(
     source_name: str,
     sources: Sources | None = None,
     looks_elsewhere: bool = False,
+    outlines: UnitFinder | None = None,
 ) -> Result:
     """Put the models of one script under proxies.
 
@@ -80,6 +82,8 @@ def instrument_source(
         sources: the project's other files and the packages installed; without them what they define is judged by
             the catalogue and by its use.
         looks_elsewhere: whether to tell which other files make models, too.
+        outlines: finds the outlines of the project's other files. Given where only the new bytes matter: a script that
+            shows by its own text that nothing in it is to be wrapped is not analysed then, and has no decisions.
 
     Returns:
         The new bytes with the reason for every site.
@@ -95,7 +99,10 @@ def instrument_source(
     tree = parse(text, source_name=source_name)
     suppressions = read_suppressions(text)
     try:
-        project = Project(index_unit(SCRIPT, "", tree), settings, sources)
+        script = index_unit(SCRIPT, "", tree)
+        if outlines is not None and not may_wrap(script, settings, replace(sources or Sources(), parsed=outlines)):
+            return Result(source, source, (), already_instrumented=False)
+        project = Project(script, settings, sources)
         facts, hierarchy = analyse(project)
         plan = decide(SiteIndex(facts, hierarchy, project.script), settings, text, suppressions)
         elsewhere = _models_elsewhere(project, sources, facts, hierarchy, settings, text) if looks_elsewhere else ()

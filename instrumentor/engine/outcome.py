@@ -23,7 +23,7 @@ class Task(msgspec.Struct, frozen=True):
         shown: its path as the user would type it, for messages.
         name: what its source comment is to record.
         settings: what the user asked for.
-        goal: "instrument"; "explain" for decisions about the original where it is instrumented already; "revert".
+        goal: "instrument"; "explain" for all decisions, about the original where it is instrumented already; "revert".
         root: the directory it was found in; None where it was given by name.
         packages: where the packages that it imports are installed.
         modules_cache: the folder in which what is read of them is kept; None to keep nothing.
@@ -46,6 +46,11 @@ class Task(msgspec.Struct, frozen=True):
         mistake in a revert.
         """
         return self.root is not None
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether nothing is said of it unless it changes; then nobody needs the decisions."""
+        return self.was_found and self.goal == "instrument"
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -74,7 +79,8 @@ class Outcome(msgspec.Struct, frozen=True):
         source: the script as it was read.
         result_digest: of the bytes to write; empty where there are none.
         lines: how many lines it has.
-        decisions: every site with its verdict and reason.
+        decisions: every site with its verdict and reason; none for a brief task whose script shows by its own text that
+            nothing in it is to be wrapped.
         original: the script's bytes, where it changes.
         result: the bytes to write, where it changes.
         recorded_source: for a revert, what the source comment calls the original.

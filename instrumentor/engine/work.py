@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from instrumentor.paths.files import Script
     from instrumentor.resolve.installed import Module
     from instrumentor.resolve.installed_files import InstalledFiles
+    from instrumentor.resolve.outline_cache import OutlineCache
 
 # Source bytes whose trees may lie about before the cyclic garbage is collected; a tree takes some 60 times its source.
 _COLLECT_AFTER_BYTES = 400_000
@@ -93,7 +94,9 @@ def process_script(
         recorder.installed = libraries.at(task.packages.folders, task.modules_cache)
         roots = libraries.search.roots(str(files.project_directory(script)))
         sources = Sources(recorder.read, roots, recorder, libraries.units)
-        return replace(_instrument(content, task, common, sources), dependencies=recorder.dependencies())
+        outlines = libraries.outlines(task.modules_cache) if task.is_brief else None
+        outcome = _instrument(content, task, common, sources, outlines)
+        return replace(outcome, dependencies=recorder.dependencies())
     except InstrumentError as error:
         if error.path is not None and error.path.startswith(task.name):
             # The core knows the script by what the source comment records; a notebook's cell may follow.
@@ -108,11 +111,13 @@ def process_script(
     return replace(common, status="failed", failure=failure, dependencies=recorder.dependencies())
 
 
-def _instrument(content: bytes, task: Task, common: Outcome, sources: Sources) -> Outcome:
+def _instrument(
+    content: bytes, task: Task, common: Outcome, sources: Sources, outlines: OutlineCache | None
+) -> Outcome:
     transform = (
         instrument_notebook
         if is_notebook(task.shown)
-        else partial(instrument_source, looks_elsewhere=not task.was_found)
+        else partial(instrument_source, looks_elsewhere=not task.was_found, outlines=outlines)
     )
     result = transform(content, task.settings, source_name=task.name, sources=sources)
     common = replace(common, elsewhere=result.elsewhere)

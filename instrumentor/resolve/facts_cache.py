@@ -1,4 +1,4 @@
-"""Keeps what was read from installed modules between runs, by the hash of their bytes.
+"""Keeps what was read from modules between runs, by the hash of their bytes.
 
 One small file per module. What a file holds depends on nothing but the module's bytes and the versions in the
 folder's name, so nothing ever has to be invalidated, and processes that write the same file write the same bytes.
@@ -13,30 +13,38 @@ import os
 import secrets
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
-
-from instrumentor.resolve.module_facts import FORMAT, ModuleFacts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+T = TypeVar("T", bound=msgspec.Struct)
+
 _HASH_BYTES = 16
-_PREFIX = "modules-"
+_KINDS = ("modules", "outlines")
 
 
-class FactsCache:
-    """The facts on disk, below a folder of caches."""
+class FactsCache(Generic[T]):
+    """The facts on disk, below a folder of caches.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: the folder of caches.
+        kind: "modules" or "outlines".
+        version: of what is read from a module's bytes.
+        facts: the class that they are kept as.
+    """
+
+    def __init__(self, folder: Path, kind: str, version: str, facts: type[T]) -> None:
+        assert kind in _KINDS
         # Another version of Python may read another tree from the same bytes.
-        self._folder = folder / f"{_PREFIX}{FORMAT}-py{sys.version_info.major}{sys.version_info.minor}"
-        self._decoder = msgspec.msgpack.Decoder(ModuleFacts)
+        self._folder = folder / f"{kind}-{version}-py{sys.version_info.major}{sys.version_info.minor}"
+        self._decoder = msgspec.msgpack.Decoder(facts)
         self._encoder = msgspec.msgpack.Encoder()
         self._is_writable = True
 
-    def load(self, content: bytes) -> ModuleFacts | None:
+    def load(self, content: bytes) -> T | None:
         """The facts about a module with these bytes; None where they are not there, or damaged."""
         try:
             stored = self._path(content).read_bytes()
@@ -50,7 +58,7 @@ class FactsCache:
         except (msgspec.DecodeError, RecursionError):
             return None
 
-    def store(self, content: bytes, facts: ModuleFacts) -> None:
+    def store(self, content: bytes, facts: T) -> None:
         """Keep the facts about a module; where that is not possible the next run reads the module again."""
         if not self._is_writable:
             return
@@ -81,7 +89,7 @@ def clear_facts(folder: Path) -> int:
         OSError: something cannot be deleted.
     """
     freed = 0
-    for each in sorted(folder.glob(f"{_PREFIX}*")):
+    for each in sorted(each for kind in _KINDS for each in folder.glob(f"{kind}-*")):
         freed += sum(file.stat().st_size for file in each.rglob("*") if file.is_file())
         shutil.rmtree(each)
     return freed

@@ -49,7 +49,7 @@ class InstalledFiles:
         cache: keeps what was read between runs.
     """
 
-    def __init__(self, folders: Sequence[Path], cache: FactsCache | None = None) -> None:
+    def __init__(self, folders: Sequence[Path], cache: FactsCache[ModuleFacts] | None = None) -> None:
         self._filled_by_installers = tuple(folders)
         self._folders = tuple(_with_path_files(folders))
         self._mapped = _editable_maps(folders)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
+from instrumentor.resolve.module_facts import FORMAT, ModuleFacts
+from instrumentor.resolve.outline_cache import OutlineCache
 from instrumentor.resolve.search_path import SearchPaths
 from instrumentor.resolve.unit_cache import UnitCache
 
@@ -21,12 +23,19 @@ class Libraries:
     def __init__(self) -> None:
         self.search = SearchPaths()
         self.units = UnitCache()
+        self._outlines: dict[str | None, OutlineCache] = {}
         self._found: dict[tuple[tuple[str, ...], str | None], InstalledFiles] = {}
 
     def at(self, folders: tuple[str, ...], cache: str | None) -> InstalledFiles:
         """The packages in some folders; `cache` is the folder in which what is read is kept between runs."""
         key = (folders, cache)
         if key not in self._found:
-            facts = None if cache is None else FactsCache(Path(cache))
+            facts = None if cache is None else FactsCache(Path(cache), "modules", str(FORMAT), ModuleFacts)
             self._found[key] = InstalledFiles([Path(folder) for folder in folders], facts)
         return self._found[key]
+
+    def outlines(self, cache: str | None) -> OutlineCache:
+        """The outlines of the projects' files; `cache` is the folder in which they are kept between runs."""
+        if cache not in self._outlines:
+            self._outlines[cache] = OutlineCache(self.units, None if cache is None else Path(cache))
+        return self._outlines[cache]

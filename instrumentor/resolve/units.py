@@ -6,7 +6,7 @@ import ast
 import builtins
 import posixpath
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from instrumentor.errors import InstrumentError
 from instrumentor.resolve.knowledge import Knowledge
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from instrumentor.resolve.installed import ModuleFinder
-    from instrumentor.resolve.unit_cache import UnitCache
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -199,6 +198,14 @@ def _index_import(unit: Unit, node: ast.Import | ast.ImportFrom) -> None:
                 unit.alternatives.setdefault(name, []).append(target)
 
 
+class UnitFinder(Protocol):
+    """Keeps what was read of files by their path, relative to the script, and their content."""
+
+    def find(self, name: str, content: bytes, parse: Callable[[], Unit | None]) -> Unit | None:
+        """The unit of a file, or as much of it as is wanted; None where it cannot be parsed."""
+        ...
+
+
 @dataclass(frozen=True)
 class Sources:
     """Where the things come from that a script imports.
@@ -214,7 +221,7 @@ class Sources:
     read: Callable[[str], bytes | None] | None = None
     roots: tuple[str, ...] = ("",)
     installed: ModuleFinder | None = None
-    parsed: UnitCache | None = None
+    parsed: UnitFinder | None = None
 
 
 class Project:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from instrumentor.resolve.facts_cache import FactsCache, clear_facts
+from instrumentor.resolve.module_facts import ModuleFacts
 from instrumentor.resolve.module_reader import read_facts
+from instrumentor.resolve.outline import Outline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,15 +19,19 @@ if TYPE_CHECKING:
 SOURCE = b"import torch.nn as nn\nclass Net(nn.Module): ...\n"
 
 
+def facts_in(folder: Path) -> FactsCache[ModuleFacts]:
+    return FactsCache(folder, "modules", "1", ModuleFacts)
+
+
 def only_file(folder: Path) -> Path:
     (file,) = (path for path in folder.rglob("*") if path.is_file())
     return file
 
 
 def test_what_was_stored_is_found_by_the_same_bytes_only(tmp_path: Path) -> None:
-    FactsCache(tmp_path).store(SOURCE, read_facts(SOURCE))
-    assert FactsCache(tmp_path).load(SOURCE) == read_facts(SOURCE)
-    assert FactsCache(tmp_path).load(SOURCE + b"#") is None
+    facts_in(tmp_path).store(SOURCE, read_facts(SOURCE))
+    assert facts_in(tmp_path).load(SOURCE) == read_facts(SOURCE)
+    assert facts_in(tmp_path).load(SOURCE + b"#") is None
 
 
 @pytest.mark.parametrize(
@@ -38,7 +44,7 @@ def test_what_was_stored_is_found_by_the_same_bytes_only(tmp_path: Path) -> None
     ],
 )
 def test_damaged_files_are_read_over_and_written_again(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    cache, facts = FactsCache(tmp_path), read_facts(SOURCE)
+    cache, facts = facts_in(tmp_path), read_facts(SOURCE)
     cache.store(SOURCE, facts)
     file = only_file(tmp_path)
     file.write_bytes(damage(file.read_bytes()))
@@ -50,20 +56,26 @@ def test_damaged_files_are_read_over_and_written_again(tmp_path: Path, damage: C
 def test_many_writers_leave_one_good_file(tmp_path: Path) -> None:
     facts = read_facts(SOURCE)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: FactsCache(tmp_path).store(SOURCE, facts), range(64)))
+        list(pool.map(lambda _: facts_in(tmp_path).store(SOURCE, facts), range(64)))
     assert only_file(tmp_path).exists()
-    assert FactsCache(tmp_path).load(SOURCE) == facts
+    assert facts_in(tmp_path).load(SOURCE) == facts
 
 
 def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    cache = FactsCache(tmp_path / "file")
+    cache = facts_in(tmp_path / "file")
     cache.store(SOURCE, read_facts(SOURCE))
     assert cache.load(SOURCE) is None
 
 
+def test_facts_of_another_kind_or_version_are_others(tmp_path: Path) -> None:
+    facts_in(tmp_path).store(SOURCE, read_facts(SOURCE))
+    assert FactsCache(tmp_path, "modules", "2", ModuleFacts).load(SOURCE) is None
+    assert FactsCache(tmp_path, "outlines", "1", Outline).load(SOURCE) is None
+
+
 def test_clearing_leaves_what_is_not_ours(tmp_path: Path) -> None:
-    FactsCache(tmp_path).store(SOURCE, read_facts(SOURCE))
+    facts_in(tmp_path).store(SOURCE, read_facts(SOURCE))
     size = only_file(tmp_path).stat().st_size
     (tmp_path / "other.sqlite").write_bytes(b"x")
     assert clear_facts(tmp_path) == size

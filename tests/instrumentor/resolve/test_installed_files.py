@@ -12,6 +12,7 @@ from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.libraries import Libraries
+from instrumentor.resolve.module_facts import ModuleFacts
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.search_path import SearchPaths, environment_folders, package_folders
 from instrumentor.settings import Settings
@@ -79,7 +80,7 @@ def test_files_that_are_no_python_are_not_there(tmp_path: Path) -> None:
 
 def test_with_a_warm_cache_nothing_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = write(tmp_path / "site", {"lib/__init__.py": "from .net import Net", "lib/net.py": NET})
-    cache = FactsCache(tmp_path / "cache")
+    cache = FactsCache(tmp_path / "cache", "modules", "1", ModuleFacts)
     assert Knowledge(Settings(), InstalledFiles([site], cache)).nature_of_call("lib.Net") is Nature.MODULE
     monkeypatch.setattr("instrumentor.resolve.installed_files.read_facts", lambda _: pytest.fail("was parsed again"))
     assert Knowledge(Settings(), InstalledFiles([site], cache)).nature_of_call("lib.Net") is Nature.MODULE

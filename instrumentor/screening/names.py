@@ -1,0 +1,245 @@
+"""What the names of a file stand for wherever they are read in it, and what is made by calling them."""
+
+from __future__ import annotations
+
+import ast
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.catalogue import Effect
+from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.outline import EVIDENCE, OutlinedUnit, bound_names, is_bound, spelling
+from instrumentor.resolve.units import Class, Function, Unit
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.outline import FunctionOutline
+
+Meaning = Class | Function | Unit | str | None
+
+
+class Gives(Enum):
+    """What a call may give."""
+
+    NO_MODULE = "nothing that is ever taken for a module"
+    UNKNOWN = "something that its use would have to explain"
+    ANYTHING = "perhaps a module"
+
+
+# What effects make no object of their own.
+_GIVEN = {
+    Effect.READS: Gives.NO_MODULE,
+    Effect.COLLECTS: Gives.NO_MODULE,
+    Effect.BUILDS: Gives.NO_MODULE,
+    Effect.DERIVES: Gives.NO_MODULE,
+    Effect.IDENTITY: Gives.UNKNOWN,
+    Effect.IDENTITY_TUPLE: Gives.UNKNOWN,
+    Effect.UNWRAPS: Gives.UNKNOWN,
+}
+_READING_BUILTINS = frozenset({"builtins.getattr", "builtins.next", "builtins.super"})
+# Methods that put what they are passed into a container.
+PUTTING_METHODS = frozenset(
+    {"append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "__setitem__"}
+)
+# Methods of `Accelerator` and `Fabric`, which take modules.
+_TAKING_MODULES = frozenset({"prepare", "prepare_model", "setup", "setup_module", "unwrap_model"})
+_MAX_DEPTH = 6
+_MAX_FOLLOWED = 400
+
+
+_TENSOR_METHODS = """
+    abs add add_ all amax amin any argmax argmin argsort astype bfloat16 bmm bool byte ceil char chunk clamp clamp_
+    clip clone contiguous copy_ cos cpu cross cuda cumprod cumsum data_ptr detach detach_ diagonal diff dim div div_
+    double eq erf exp expand expand_as fill_ flatten flip float floor gather ge get_device gt half imag index_add_
+    index_copy_ index_fill_ index_put_ index_select int is_contiguous is_floating_point isfinite isinf isnan item le log
+    log2 logical_and logical_not logical_or long lt masked_fill masked_fill_ masked_scatter masked_select matmul max
+    mean median min mm movedim mul mul_ multinomial narrow ndimension ne neg new_empty new_full new_ones new_tensor
+    new_zeros nonzero norm normal_ numel numpy outer permute pin_memory polar pow prod ravel real reciprocal relu repeat
+    repeat_interleave reshape resize_ roll rot90 round rsqrt scatter scatter_ scatter_add scatter_add_ select sigmoid
+    sign sin size softmax sort split sqrt square squeeze squeeze_ std stride sub sub_ sum swapaxes t take tan tanh tile
+    to tobytes tolist topk trace transpose tril triu trunc type type_as unbind unfold uniform_ unique unsqueeze
+    unsqueeze_ var view view_as where zero_
+"""
+_OTHER_METHODS = """
+    absolute addHandler as_posix close critical debug end endswith error exception exists expanduser findall finditer
+    flush fullmatch getvalue glob group groupdict groups info isEnabledFor is_dir is_file iterdir joinpath log match
+    mkdir open read read_bytes read_text readline readlines relative_to rename resolve rglob search seek setLevel span
+    start stat sub tell touch unlink warn warning with_name with_suffix write write_bytes write_text
+    appendleft extendleft most_common move_to_end popleft
+"""
+# The methods of Python's own values, of tensors, arrays, paths, files, patterns, loggers and containers.
+_VALUE_METHODS = (
+    frozenset(name for kind in (str, bytes, int, float, list, dict, set) for name in dir(kind))
+    | frozenset(_TENSOR_METHODS.split())
+    | frozenset(_OTHER_METHODS.split())
+) - EVIDENCE
+
+
+def _outline(function: Function) -> FunctionOutline | None:
+    return function.unit.outlined[function.key] if isinstance(function.unit, OutlinedUnit) else None
+
+
+class Names:
+    """Answers for the script what its names stand for; for names that it stores to as well, nothing."""
+
+    def __init__(self, unit: Unit, hierarchy: Hierarchy) -> None:
+        self._unit = unit
+        self._hierarchy = hierarchy
+        self._bound = bound_names(unit)
+        self._meanings: dict[str, Meaning] = {}
+
+    def meaning(self, expression: ast.expr) -> Meaning:
+        """What a dotted name stands for where it is read; None where that is not known."""
+        method = self._method(expression)
+        if method is not None:
+            return method
+        if isinstance(expression, ast.Attribute):
+            holder = self.meaning(expression.value)
+            if isinstance(holder, Class):
+                return self._hierarchy.method(holder, expression.attr)
+        spelled = spelling(expression)
+        root = spelled.partition(".")[0]
+        if not root or root in self._unit.alternatives or is_bound(self._unit, expression, root, self._bound):
+            return None
+        if spelled not in self._meanings:
+            self._meanings[spelled] = resolve_spelled(self._hierarchy, self._unit, spelled)
+        return self._meanings[spelled]
+
+    def is_of_top(self, name: ast.Name) -> bool:
+        """Whether a name is read that the top of the file binds."""
+        return not is_bound(self._unit, name, name.id, {**self._bound, None: set()})
+
+    def _method(self, expression: ast.expr) -> Meaning:
+        """The method of its own class, or of one above, that code in a class names by `self`, `cls` or `super()`.
+
+        For methods that no class of the project has, the name of a library's.
+        """
+        if not isinstance(expression, ast.Attribute):
+            return None
+        holder = (
+            spelling(expression.value.func) + "()"
+            if isinstance(expression.value, ast.Call)
+            else spelling(expression.value)
+        )
+        if holder not in ("self", "cls", "super()"):
+            return None
+        above: ast.AST | None = expression
+        while above is not None and not isinstance(above, ast.ClassDef):
+            above = self._unit.parents.get(above)
+        if above is None:
+            return None
+        ancestors = self._hierarchy.ancestors(self._unit.class_of[above])
+        classes = ancestors[1:] if holder == "super()" else ancestors
+        return next((each.methods[expression.attr] for each in classes if expression.attr in each.methods), None)
+
+
+def resolve_spelled(hierarchy: Hierarchy, unit: Unit, spelled: str) -> Meaning:
+    """What a dotted name stands for at the top of a file."""
+    root, *rest = spelled.split(".")
+    expression: ast.expr = ast.Name(root, ast.Load())
+    for name in rest:
+        expression = ast.Attribute(expression, name, ast.Load())
+    return hierarchy.resolve(unit, expression)
+
+
+class Callables:
+    """Judges calls by what is called.
+
+    Attributes:
+        relied_on: the methods that are taken to make no module as long as nothing else is known of them.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._hierarchy = hierarchy
+        self._functions: dict[str, Gives] = {}
+        self.relied_on: set[str] = set()
+
+    def _meaning(self, function: Function, spelled: str) -> Meaning:
+        """What a dotted name stands for in a function of another file."""
+        unit = function.unit
+        root, _, rest = spelled.partition(".")
+        if root in ("self", "cls"):
+            owner = self._owner(function)
+            return None if owner is None else self._hierarchy.method(owner, rest)
+        if not root or not isinstance(unit, OutlinedUnit) or root in unit.outline.shadowed | unit.alternatives.keys():
+            return None
+        return resolve_spelled(self._hierarchy, unit, spelled)
+
+    @staticmethod
+    def _owner(function: Function) -> Class | None:
+        classes = function.unit.class_of.values()
+        return next((each for each in classes if each.methods.get(function.name) is function), None)
+
+    def of_library(self, name: str) -> Gives:
+        """What calling a library's function or class gives."""
+        knowledge = self._hierarchy.knowledge
+        if name in _READING_BUILTINS:
+            return Gives.UNKNOWN
+        effect = knowledge.effect_of(name)
+        if effect is not None:
+            return _GIVEN.get(effect, Gives.ANYTHING)
+        if name in ("builtins.setattr", "builtins.map"):
+            return Gives.ANYTHING
+        if name.startswith("builtins."):
+            return Gives.NO_MODULE
+        if knowledge.passes_on(name) is not None:
+            return Gives.UNKNOWN
+        nature = knowledge.nature_of_call(name)
+        if nature is Nature.MODULE or catalogue.is_container(name):
+            return Gives.ANYTHING
+        return Gives.UNKNOWN if nature is Nature.UNKNOWN else Gives.NO_MODULE
+
+    def of_function(self, function: Function, depth: int = _MAX_DEPTH) -> Gives:
+        """What calling a function of another file of the project gives, its arguments aside."""
+        key = function.key
+        if key not in self._functions:
+            self._functions[key] = Gives.UNKNOWN  # what one that calls itself gives by that
+            self._functions[key] = self._find_given(function, depth)
+        return self._functions[key]
+
+    def _find_given(self, function: Function, depth: int) -> Gives:
+        outline = _outline(function)
+        if outline is None or outline.makers is None or outline.uses_modules or depth == 0:
+            return Gives.ANYTHING
+        found = {self._given_by(function, spelled, depth) for spelled in outline.makers}
+        return next((each for each in (Gives.ANYTHING, Gives.UNKNOWN) if each in found), Gives.NO_MODULE)
+
+    def _given_by(self, function: Function, spelled: str, depth: int) -> Gives:
+        """What a call in a function of another file gives."""
+        meaning = self._meaning(function, spelled)
+        if isinstance(meaning, Function):
+            return self.of_function(meaning, depth - 1)
+        if isinstance(meaning, Class):
+            return Gives.ANYTHING if self._hierarchy.is_module(meaning) else Gives.NO_MODULE
+        if isinstance(meaning, str):
+            return self.of_library(meaning)
+        if isinstance(meaning, Unit):
+            return Gives.UNKNOWN
+        return self.of_method(spelled.rpartition(".")[2]) if "." in spelled else Gives.ANYTHING
+
+    def may_use_modules(self, called: Function | Class | Unit) -> bool:
+        """Whether something in a function or class of another file, or in what that calls, is used as modules are."""
+        pending: list[object] = [called]
+        seen: set[object] = set()
+        while pending:
+            each = pending.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            if isinstance(each, Class):
+                pending.extend(method for cls in self._hierarchy.ancestors(each) for method in cls.methods.values())
+            elif isinstance(each, Function):
+                outline = _outline(each)
+                if outline is None or outline.uses_modules or len(seen) > _MAX_FOLLOWED:
+                    return True
+                pending.extend(self._meaning(each, spelled) for spelled in outline.calls)
+        return False
+
+    def of_method(self, name: str) -> Gives:
+        """What a method gives of which only the name is known; unless the names of values have it, it is noted."""
+        if name in EVIDENCE or name in _TAKING_MODULES or name.startswith(("from_", "load")):
+            return Gives.ANYTHING
+        if name not in _VALUE_METHODS:
+            self.relied_on.add(name)
+        return Gives.UNKNOWN

@@ -1,0 +1,286 @@
+"""The code of a file outside its module classes: what it makes there may be a model that is to be wrapped.
+
+What is made inside them becomes part of a module; `plain_containers` looks for the exceptions. Outside, every call must
+be known to make no module, and nothing that a call gives without a word about what it is may be used as a module, or
+go where it may be used so out of sight.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve.outline import (
+    OutlinedUnit,
+    function_around,
+    is_copy_of_attributes,
+    spelling,
+    stored_attributes,
+    stores,
+)
+from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.screening.names import PUTTING_METHODS, Gives
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.screening.names import Callables, Names
+
+_PARTS = (
+    ast.Tuple, ast.List, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.BinOp, ast.Starred, ast.NamedExpr,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension,
+)  # fmt: skip
+
+
+class OuterCode:
+    """Looks for models in the code outside module classes.
+
+    Args:
+        unit: the script.
+        nodes: the nodes of that code.
+        names: what the script's names stand for.
+        callables: judges what is called.
+    """
+
+    def __init__(
+        self, unit: Unit, nodes: Iterable[ast.AST], hierarchy: Hierarchy, names: Names, callables: Callables
+    ) -> None:
+        self._unit = unit
+        self._nodes = list(nodes)
+        self._calls = [node for node in self._nodes if isinstance(node, ast.Call)]
+        self._hierarchy = hierarchy
+        self._names = names
+        self._callables = callables
+        self._held: dict[str, list[ast.AST | None]] = {}
+        for node in unit.parents:
+            if isinstance(node, ast.arg):
+                self._held.setdefault(node.arg, []).append(None)
+            elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                statement = unit.parents[node]
+                is_whole = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr))
+                self._held.setdefault(node.id, []).append(statement.value if is_whole else None)  # type: ignore[attr-defined]
+        self._gives: dict[ast.Call, Gives] = {}
+        self._parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)} - unit.stored
+        self._unexplained: set[str] = set()
+
+    def may_hold_model(self) -> bool:
+        """Whether a model may be made in this code, or be got hold of."""
+        for node in self._calls:
+            self._gives[node] = self._judge(node.func, node)
+        if Gives.ANYTHING in self._gives.values() or any(self._is_risky_decorator(node) for node in self._nodes):
+            return True
+        self._find_unexplained()
+        return (
+            self._is_read_in_module_classes()
+            or any(self._goes_out_of_sight(node) for node in self._calls)
+            or any(self._is_kept_out_of_sight(node) for node in self._nodes)
+            or self._may_methods_make_modules()
+        )
+
+    # ---- what calls give ----
+
+    def _judge(self, function: ast.expr, node: ast.AST) -> Gives:
+        meaning = self._names.meaning(function)
+        if isinstance(node, ast.Call) and is_copy_of_attributes(node):
+            return Gives.UNKNOWN
+        if isinstance(meaning, str):
+            if meaning == "builtins.map" and isinstance(node, ast.Call) and node.args:
+                return self._judge(node.args[0], node.args[0])
+            if meaning == "builtins.setattr":
+                return Gives.NO_MODULE  # what is kept so is looked at where attributes are
+            return self._callables.of_library(meaning)
+        if isinstance(meaning, Class):
+            return Gives.ANYTHING if self._hierarchy.is_module(meaning) else Gives.NO_MODULE
+        if isinstance(meaning, Function):
+            if meaning.unit is not self._unit:
+                return self._callables.of_function(meaning)
+            # Its calls are among those looked at, unless it is a method of a module.
+            return Gives.ANYTHING if self._is_in_module(meaning) else Gives.UNKNOWN
+        if isinstance(meaning, Unit):
+            return Gives.UNKNOWN  # a submodule by the name of the function in it
+        if isinstance(function, ast.Attribute):
+            return self._callables.of_method(function.attr)
+        if isinstance(function, ast.Name) and self._is_made_by_library(function.id):
+            return Gives.UNKNOWN
+        return Gives.ANYTHING
+
+    def _is_made_by_library(self, name: str) -> bool:
+        """Whether a name only ever holds what libraries make, no module: such as a named tuple's class."""
+        held = self._held.get(name, [])
+        return bool(held) and all(
+            isinstance(value, ast.Call)
+            and isinstance(meaning := self._names.meaning(value.func), str)
+            and not meaning.startswith("builtins.")
+            and self._callables.of_library(meaning) is Gives.NO_MODULE
+            for value in held
+        )
+
+    def _is_in_module(self, function: Function) -> bool:
+        above: ast.AST | None = function.node
+        while above is not None:
+            if isinstance(above, ast.ClassDef) and self._hierarchy.is_module(self._unit.class_of[above]):
+                return True
+            above = self._unit.parents.get(above)
+        return False
+
+    def _is_risky_decorator(self, node: ast.AST) -> bool:
+        """Whether a decorator that is not called where it stands may give a model in the place of a function.
+
+        What decorators make of classes the analysis does not mind.
+        """
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        plain = [each for each in node.decorator_list if not isinstance(each, ast.Call)]
+        return any(self._judge(each, each) is Gives.ANYTHING for each in plain)
+
+    def _may_methods_make_modules(self) -> bool:
+        """Whether a file that the script knows has a function, or keeps something to call, by the name of a method."""
+        for dotted in (*self._unit.imports.values(), *self._unit.stars):
+            self._hierarchy.project.lookup(self._unit, dotted)
+        checked: set[str] = set()
+        while not self._callables.relied_on <= checked:  # which grows by what is judged on the way
+            names = self._callables.relied_on - checked
+            checked |= names
+            if any(self._may_make_module(unit, names) for unit in list(self._hierarchy.project.units.values())):
+                return True
+        return False
+
+    def _may_make_module(self, unit: Unit | None, names: set[str]) -> bool:
+        if unit is None:
+            return False
+        if isinstance(unit, OutlinedUnit):
+            named = [each for each in unit.function_by_key.values() if each.name in names]
+            return not names.isdisjoint(unit.outline.stored) or any(
+                self._callables.of_function(each) is Gives.ANYTHING for each in named
+            )
+        owners = [cls for cls in unit.class_of.values() if self._hierarchy.is_module(cls)]
+        return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
+
+    # ---- what nobody says anything about ----
+
+    def _find_unexplained(self) -> None:
+        """Find the names that may hold what only its use would explain."""
+        held = [(target, value) for node in self._nodes for target, value in stores(node)]
+        functions = [node for node in self._nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        is_settled = False
+        while not is_settled:
+            before = len(self._unexplained)
+            for target, value in held:
+                if self._is_unexplained(value) or self._is_fetched(target, value):
+                    self._unexplained.update(_names_in(target))
+            passing = [node for node in self._calls if any(map(self._is_unexplained, _arguments(node)))]
+            self._unexplained.update(
+                holder for node in passing if (holder := self._holder(node)) in self._held and holder != "self"
+            )
+            called = {_called_name(node) for node in passing}
+            makes_own = not called.isdisjoint(("__init__", "cls", *self._unit.classes))
+            for function in functions:
+                if function.name in called or (function.name == "__init__" and makes_own):
+                    self._unexplained.update(_parameters(function.args))
+            is_settled = len(self._unexplained) == before
+
+    def _is_unexplained(self, value: ast.expr | ast.AST) -> bool:
+        if isinstance(value, ast.Name):
+            return value.id in self._unexplained
+        if isinstance(value, ast.Call):
+            return self._gives.get(value) is not Gives.NO_MODULE or any(map(self._is_unexplained, _arguments(value)))
+        if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await)):
+            return self._is_unexplained(value.value)
+        return isinstance(value, _PARTS) and any(map(self._is_unexplained, ast.iter_child_nodes(value)))
+
+    def _holder(self, node: ast.Call) -> str:
+        """The name of the list or other object that a method may put what it is passed into."""
+        root, _, rest = spelling(node.func).partition(".")
+        name = rest.rpartition(".")[2]
+        return root if name in PUTTING_METHODS or name in self._callables.relied_on else ""
+
+    def _is_fetched(self, target: ast.expr, value: ast.expr) -> bool:
+        """Whether an attribute or element of what came from elsewhere gets a name; not what hangs on a parameter."""
+        base: ast.expr = value
+        while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
+            base = base.func if isinstance(base, ast.Call) else base.value
+        return (
+            isinstance(value, (ast.Attribute, ast.Subscript))
+            and isinstance(target, (ast.Name, ast.Attribute))
+            and isinstance(base, ast.Name)
+            and base.id not in self._parameters
+            and self._names.meaning(value) is None
+        )
+
+    def _is_read_in_module_classes(self) -> bool:
+        """Whether a method of a module uses such a thing, by a name of the file's top."""
+        outer = set(map(id, self._nodes))
+        kept = {
+            name
+            for node in self._nodes
+            for target, _ in stores(node)
+            for name in _names_in(target)
+            if name in self._unexplained and function_around(self._unit, node) is None
+        }
+        return any(
+            isinstance(node, ast.Name) and node.id in kept and id(node) not in outer and self._names.is_of_top(node)
+            for node in self._unit.parents
+        )
+
+    def _goes_out_of_sight(self, node: ast.Call) -> bool:
+        """Whether a call passes such a thing to a function that is not looked into here."""
+        meaning = self._names.meaning(node.func)
+        is_passed = any(map(self._is_unexplained, _arguments(node)))
+        if isinstance(meaning, str):
+            return meaning == "builtins.setattr" and any(map(self._is_unexplained, node.args[2:]))
+        if isinstance(meaning, (Function, Class)):
+            # What an object keeps goes where the object goes.
+            is_elsewhere = meaning.unit is not self._unit
+            return is_elsewhere and (is_passed or self._is_kept) and self._callables.may_use_modules(meaning)
+        return is_passed and isinstance(node.func, ast.Attribute) and node.func.attr in self._callables.relied_on
+
+    @cached_property
+    def _is_kept(self) -> bool:
+        """Whether such a thing is stored in an attribute, or in a container that an attribute holds."""
+        stored = [value for node in self._nodes for target, value in stores(node) if self._has_attribute(target)]
+        put = [
+            each
+            for node in self._calls
+            if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Attribute)
+            for each in _arguments(node)
+        ]
+        return any(map(self._is_unexplained, (*stored, *put)))
+
+    def _is_kept_out_of_sight(self, node: ast.AST) -> bool:
+        """Whether such a thing is stored in an attribute that the methods of a class in another file may use."""
+        above: ast.AST | None = node
+        while above is not None and not isinstance(above, ast.ClassDef):
+            above = self._unit.parents.get(above)
+        owner = None if above is None else self._unit.class_of[above]
+        if owner is not None and not any(
+            isinstance(each.unit, OutlinedUnit) and each.unit.outline.uses_modules
+            for each in self._hierarchy.ancestors(owner)
+        ):
+            return False
+        return any(self._has_attribute(target) and self._is_unexplained(value) for target, value in stores(node))
+
+    def _has_attribute(self, target: ast.expr) -> bool:
+        """Whether a target is an attribute, or in one; those of libraries, such as `sys.modules`, aside."""
+        return any(
+            isinstance(each, ast.Attribute) and not isinstance(self._names.meaning(each), str)
+            for each in ast.walk(target)
+        )
+
+
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    return [*node.args, *(each.value for each in node.keywords)]
+
+
+def _called_name(node: ast.Call) -> str:
+    return spelling(node.func).rpartition(".")[2]
+
+
+def _names_in(target: ast.expr) -> list[str]:
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
+def _parameters(arguments: ast.arguments) -> list[str]:
+    each = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return [one.arg for one in each if one is not None]

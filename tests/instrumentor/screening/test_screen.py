@@ -1,0 +1,320 @@
+"""What is not analysed since it shows that nothing in it is to be wrapped: never a script in which something is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+
+from instrumentor.instrument import Result, instrument_source
+from instrumentor.resolve.outline_cache import OutlineCache
+from instrumentor.resolve.unit_cache import UnitCache
+from instrumentor.resolve.units import Sources
+from instrumentor.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+TORCH = Path(torch.__file__).parent
+NEIGHBOURS = {
+    "net.py": """
+        from torch import nn
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(1, 1)
+        """,
+    "base.py": """
+        from torch import nn
+        class Base(nn.Module):
+            def build(self):
+                return nn.Linear(1, 1)
+        """,
+    "makers.py": """
+        from net import Net
+        def make():
+            return Net()
+        """,
+    "inspecting.py": """
+        def inspect(holder):
+            holder.model.eval()
+        """,
+    "training.py": """
+        def train(model):
+            model.train()
+            for each in model.parameters():
+                each.grad = None
+        """,
+    "deeper.py": """
+        from training import train
+        def run(model):
+            helper(model)
+        def helper(model):
+            train(model)
+        """,
+    "keeping.py": """
+        class Keeper:
+            def __init__(self, model):
+                self.model = model
+                self.model.eval()
+        """,
+    "factory.py": """
+        from net import Net
+        class Factory:
+            maker = Net
+            def produce(self):
+                return Net()
+        factory = Factory()
+        """,
+    "config.py": """
+        class Config:
+            def __init__(self, **kwargs):
+                self.kept = kwargs
+            def to_dict(self):
+                return dict(self.kept)
+        """,
+}
+
+
+def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Result:
+    def read(path: str) -> bytes | None:
+        return dedent(NEIGHBOURS[path]).encode() if path in NEIGHBOURS else None
+
+    outlines = OutlineCache(UnitCache(), None) if is_brief else None
+    return instrument_source(
+        dedent(source).encode(), settings or Settings(), source_name="a.py", sources=Sources(read), outlines=outlines
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(
+            """
+            import torch
+            from torch import nn
+            def rotate(x):
+                half = x.shape[-1] // 2
+                return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+            class Attention(nn.Module):
+                def __init__(self, config):
+                    super().__init__()
+                    self.layers = nn.ModuleList([nn.Linear(config.size, 1) for _ in range(config.depth)])
+                    blocks = []
+                    for _ in range(3):
+                        blocks.append(nn.Linear(1, 1))
+                    self.body = nn.Sequential(*blocks)
+                def forward(self, x):
+                    seen = ()
+                    for layer in self.layers:
+                        x = layer(rotate(x))
+                        seen = seen + (x,)
+                    return self.body(x), seen
+            """,
+            id="classes of modules and functions of tensors",
+        ),
+        pytest.param(
+            """
+            from config import Config
+            class Larger(Config):
+                def __init__(self, size=3, names=None, **kwargs):
+                    self.size = size
+                    self.names = {} if names is None else names
+                    super().__init__(**kwargs)
+                def to_dict(self):
+                    return {**super().to_dict(), "size": self.size}
+            """,
+            id="a class of settings whose base is in another file",
+        ),
+        pytest.param(
+            """
+            from base import Base
+            class Derived(Base):
+                def __init__(self):
+                    super().__init__()
+                    self.head = self.build()
+            """,
+            id="a module class whose base is in another file",
+        ),
+        pytest.param(
+            """
+            import logging
+            import net
+            logger = logging.getLogger(__name__)
+            def count(words):
+                found = {}
+                for word in words:
+                    found[word] = found.get(word, 0) + 1
+                logger.info("counted")
+                return sorted(found.items())
+            """,
+            id="a function of words",
+        ),
+    ],
+)
+def test_is_not_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not look(source, is_brief=False).changed
+    monkeypatch.setattr("instrumentor.instrument.analyse", lambda _: pytest.fail("was analysed"))
+    assert not look(source, is_brief=True).changed
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("from net import Net\nmodel = Net()\n", id="made at the top"),
+        pytest.param("import net\nmodel = net.Net()\n", id="made by a dotted name"),
+        pytest.param("from net import *\nmodel = Net()\n", id="by a star import"),
+        pytest.param(
+            "from torch import nn\ndef f(x):\n    layer = nn.Linear(1, 1)\n    return layer(x)\n", id="a layer"
+        ),
+        pytest.param("from net import Net\nMakers = [Net]\nmodel = Makers[0]()\n", id="by an element"),
+        pytest.param(
+            "from net import Net\ndef f(make):\n    model = make()\n    print(model)\nf(Net)\n", id="by a parameter"
+        ),
+        pytest.param("from makers import make\nmodel = make()\n", id="made in another file"),
+        pytest.param("from makers import *\nmodel = make()\n", id="made in another file, by a star import"),
+        pytest.param("import makers\nmodel = makers.make()\n", id="made in another file, by a dotted name"),
+        pytest.param("from net import Net\nmake = Net\nmodel = make()\n", id="by another name"),
+        pytest.param("from factory import factory\nmodel = factory.produce()\n", id="by another file's method"),
+        pytest.param(
+            "from factory import Factory\ndef f(x):\n    model = x.produce()\n    print(model)\nf(Factory())\n",
+            id="by a method of what is passed",
+        ),
+        pytest.param("from factory import factory\nmodel = factory.maker()\n", id="by a class that an object keeps"),
+        pytest.param("import elsewhere\nmodel = elsewhere.make()\nmodel.eval()\n", id="by its use"),
+        pytest.param(
+            "import elsewhere\nfrom training import train\nmodel = elsewhere.make()\ntrain(model)\n",
+            id="by its use in another file",
+        ),
+        pytest.param(
+            "import elsewhere\nfrom deeper import run\ndef f(x):\n    run(x)\nf(elsewhere.make())\n",
+            id="by its use further on",
+        ),
+        pytest.param(
+            """
+            import elsewhere
+            from training import train
+            models = [elsewhere.make()]
+            for each in models:
+                train(each)
+            """,
+            id="by its use in a loop",
+        ),
+        pytest.param(
+            "import elsewhere\nfrom keeping import Keeper\nKeeper(elsewhere.make())\n", id="by its use in another class"
+        ),
+        pytest.param(
+            """
+            import elsewhere
+            from keeping import Keeper
+            class Mine(Keeper):
+                def __init__(self):
+                    super().__init__(elsewhere.make())
+            Mine()
+            """,
+            id="by its use in a class above",
+        ),
+        pytest.param(
+            """
+            import elsewhere
+            from inspecting import inspect
+            class Mine:
+                def __init__(self):
+                    self.model = elsewhere.make()
+                    inspect(self)
+            Mine()
+            """,
+            id="by the use of an object that keeps it",
+        ),
+        pytest.param(
+            """
+            import elsewhere
+            from torch import nn
+            teacher = elsewhere.make()
+            class Student(nn.Module):
+                def forward(self, x):
+                    teacher.eval()
+                    return teacher(x)
+            """,
+            id="by its use in a class of modules",
+        ),
+        pytest.param(
+            "import torch, elsewhere\nmodel = torch.compile(elsewhere.make())\nprint(model)\n", id="by a wrapper"
+        ),
+        pytest.param(
+            """
+            from torch import nn
+            class Stack(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layers = [nn.Linear(1, 1), nn.Linear(1, 1)]
+            """,
+            id="in a plain list",
+        ),
+        pytest.param(
+            """
+            from torch import nn
+            class Stack(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layers = []
+                    for _ in range(2):
+                        self.layers.append(nn.Linear(1, 1))
+            """,
+            id="put into a plain list",
+        ),
+        pytest.param(
+            """
+            from torch import nn
+            class Stack(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layers = self.make()
+                def make(self):
+                    first = nn.Linear(1, 1)
+                    return [first]
+            """,
+            id="in a plain list that a method gives",
+        ),
+        pytest.param(
+            """
+            from torch import nn
+            class Stack(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layers = {}
+                    self.layers["first"] = nn.Linear(1, 1)
+            """,
+            id="in a plain dict",
+        ),
+    ],
+)
+def test_is_analysed_and_changed(source: str) -> None:
+    result = look(source, is_brief=True)
+    assert result.changed
+    assert result == look(source, is_brief=False)
+
+
+def test_users_own_factories_may_make_anything() -> None:
+    source = "import numpy as np\nx = np.zeros(3)\nprint(x)\n"
+    settings = Settings(factories=("numpy.zeros",))
+    assert look(source, is_brief=True, settings=settings).changed
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *sorted(ROOT.glob("fixtures/*/before.py")),
+        *sorted(ROOT.glob("examples/*.py")),
+        *(TORCH / "nn" / "modules" / f"{name}.py" for name in ("activation", "container", "conv", "loss", "utils")),
+        TORCH / "nn" / "utils" / "parametrizations.py",
+        TORCH / "optim" / "swa_utils.py",
+        TORCH / "utils" / "checkpoint.py",
+    ],
+    ids=lambda path: "/".join(path.parts[-2:]),
+)
+def test_the_same_is_written(path: Path) -> None:
+    content = path.read_bytes()
+    full = instrument_source(content, Settings(), source_name="a.py")
+    brief = instrument_source(content, Settings(), source_name="a.py", outlines=OutlineCache(UnitCache(), None))
+    assert brief.instrumented == full.instrumented
