@@ -28,7 +28,13 @@ def may_wrap(script: Unit, settings: Settings, sources: Sources) -> bool:
         return True  # more than the catalogue has takes modules then
     if settings.factories or settings.module_classes:
         return True
-    hierarchy = Hierarchy(Project(script, settings, sources))
+    try:
+        return _may_wrap(script, Hierarchy(Project(script, settings, sources)))
+    except RecursionError:
+        return True  # nested deeply: the analysis is the judge
+
+
+def _may_wrap(script: Unit, hierarchy: Hierarchy) -> bool:
     names = Names(script, hierarchy)
     callables = Callables(hierarchy)
     outer = []

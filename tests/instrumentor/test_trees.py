@@ -365,3 +365,8 @@ class TestMachineOutput:
         outcome = run("src", "--statistics")
         assert (outcome.code, snapshot()) == (0, before)
         assert "sites in 5 files: 2 wrap" in outcome.out.decode()
+
+
+def test_verbose_says_what_is_not_wrapped_whatever_an_earlier_run_left_out(zoo: None) -> None:
+    run("src", "--check")
+    assert "src/zoo/net.py:7:19: not wrapped" in run("src", "--check", "--verbose").err

@@ -197,3 +197,16 @@ class TestLocalEngine:
             list(runner.run(interrupted(), unknown))
         with pytest.raises(RuntimeError, match="after shutdown"):
             list(runner.run(tasks, unknown))
+
+
+def test_decisions_about_what_stays_as_it_is_are_left_out_where_nobody_asks(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_bytes(
+        b"from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        self.a = nn.Linear(1, 1)\n"
+    )
+    found, asked = (
+        process_batch([Task(str(path), "net.py", "net.py", Settings(), goal=goal, root=str(tmp_path))])[0]
+        for goal in ("instrument", "explain")
+    )
+    assert (found.status, found.decisions) == ("unchanged", ())
+    assert (asked.status, [each.reason_code for each in asked.decisions]) == ("unchanged", ["submodule"])
