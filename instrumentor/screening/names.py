@@ -106,6 +106,10 @@ class Names:
             self._meanings[spelled] = resolve_spelled(self._hierarchy, self._unit, spelled)
         return self._meanings[spelled]
 
+    def is_stored(self, name: ast.Name) -> bool:
+        """Whether a name may hold something that is stored to it."""
+        return is_bound(self._unit, name, name.id, self._bound)
+
     def is_of_top(self, name: ast.Name) -> bool:
         """Whether a name is read that the top of the file binds."""
         return not is_bound(self._unit, name, name.id, {**self._bound, None: set()})

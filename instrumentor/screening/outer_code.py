@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.outline import (
+    EVIDENCE,
     OutlinedUnit,
     function_around,
     is_copy_of_attributes,
@@ -23,8 +24,6 @@ from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.names import PUTTING_METHODS, Gives
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.screening.names import Callables, Names
 
@@ -39,17 +38,14 @@ class OuterCode:
 
     Args:
         unit: the script.
-        nodes: the nodes of that code.
         names: what the script's names stand for.
         callables: judges what is called.
     """
 
-    def __init__(
-        self, unit: Unit, nodes: Iterable[ast.AST], hierarchy: Hierarchy, names: Names, callables: Callables
-    ) -> None:
+    def __init__(self, unit: Unit, hierarchy: Hierarchy, names: Names, callables: Callables) -> None:
         self._unit = unit
-        self._nodes = list(nodes)
-        self._calls = [node for node in self._nodes if isinstance(node, ast.Call)]
+        self._nodes: list[ast.AST] = []
+        self._calls: list[ast.Call] = []
         self._hierarchy = hierarchy
         self._names = names
         self._callables = callables
@@ -65,11 +61,17 @@ class OuterCode:
         self._parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)} - unit.stored
         self._unexplained: set[str] = set()
 
-    def may_hold_model(self) -> bool:
-        """Whether a model may be made in this code, or be got hold of."""
+    def may_hold_model(self, nodes: list[ast.AST]) -> bool:
+        """Whether a model may be made, or be got hold of, in the code outside module classes, whose nodes are given."""
+        self._nodes = nodes
+        self._calls = [node for node in nodes if isinstance(node, ast.Call)]
+        if any(map(self.calls_what_is_not_known, self._calls)):
+            return True
         for node in self._calls:
             self._gives[node] = self._judge(node.func, node)
-        if Gives.ANYTHING in self._gives.values() or any(self._is_risky_decorator(node) for node in self._nodes):
+            if self._gives[node] is Gives.ANYTHING:
+                return True
+        if any(self._is_risky_decorator(node) for node in self._nodes):
             return True
         self._find_unexplained()
         return (
@@ -105,6 +107,15 @@ class OuterCode:
         if isinstance(function, ast.Name) and self._is_made_by_library(function.id):
             return Gives.UNKNOWN
         return Gives.ANYTHING
+
+    def calls_what_is_not_known(self, node: ast.Call) -> bool:
+        """Whether a call shows by itself that it may be anything: what a name of the function's own holds is called."""
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            return function.attr in EVIDENCE
+        if isinstance(function, ast.Name):
+            return self._names.is_stored(function) and not self._is_made_by_library(function.id)
+        return True
 
     def _is_made_by_library(self, name: str) -> bool:
         """Whether a name only ever holds what libraries make, no module: such as a named tuple's class."""

@@ -12,6 +12,8 @@ from instrumentor.screening.outer_code import OuterCode
 from instrumentor.screening.plain_containers import PlainContainers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from instrumentor.resolve.units import Sources, Unit
     from instrumentor.settings import Settings
 
@@ -35,17 +37,27 @@ def may_wrap(script: Unit, settings: Settings, sources: Sources) -> bool:
 
 
 def _may_wrap(script: Unit, hierarchy: Hierarchy) -> bool:
-    names = Names(script, hierarchy)
-    callables = Callables(hierarchy)
-    outer = []
-    pending: list[ast.AST] = [script.tree]
+    names, callables = Names(script, hierarchy), Callables(hierarchy)
+    outer = OuterCode(script, hierarchy, names, callables)
+    # First what needs no other file to be read: most scripts that hold models show so by that.
+    outside_classes = _nodes(script.tree, lambda _: True)
+    if any(outer.calls_what_is_not_known(node) for node in outside_classes if isinstance(node, ast.Call)):
+        return True
+    outside_modules = _nodes(script.tree, lambda node: hierarchy.is_module(script.class_of[node]))
+    if outer.may_hold_model(outside_modules):
+        return True
+    return PlainContainers(script.parents, hierarchy, names, callables).may_hold_model()
+
+
+def _nodes(tree: ast.Module, is_left_out: Callable[[ast.ClassDef], bool]) -> list[ast.AST]:
+    """The nodes of a tree but for the bodies of some classes."""
+    found: list[ast.AST] = []
+    pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        outer.append(node)
-        if isinstance(node, ast.ClassDef) and hierarchy.is_module(script.class_of[node]):
+        found.append(node)
+        if isinstance(node, ast.ClassDef) and is_left_out(node):
             pending.extend((*node.decorator_list, *node.bases, *(each.value for each in node.keywords)))
         else:
             pending.extend(ast.iter_child_nodes(node))
-    if OuterCode(script, outer, hierarchy, names, callables).may_hold_model():
-        return True
-    return PlainContainers(script.parents, hierarchy, names, callables).may_hold_model()
+    return found
