@@ -11,8 +11,9 @@ import copyreg
 import os
 import pickle
 import sys
+import traceback
 import weakref
-from multiprocessing import util
+from multiprocessing import process, util
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -68,6 +69,8 @@ class Processes:
 
     def _take_down_at_end(self) -> None:
         util.Finalize(None, self._take_down, exitpriority=_LAST)
+        if sys.version_info >= (3, 13):
+            _call_before_failure_is_printed(self._take_down)
 
     def _look_for_rank(self, *_: object) -> None:
         tracer = self._tracer()
@@ -187,6 +190,22 @@ def _set_state(module: nn.Module, state: Any) -> None:
     vars(module).update(plain or {})
     for name, value in (slots or {}).items():
         setattr(module, name, value)
+
+
+def _call_before_failure_is_printed(take_down: Callable[[], None]) -> None:
+    """Have `take_down` called while the exception is known that ends this process of `multiprocessing`.
+
+    From Python 3.13 on `multiprocessing` forgets the exception, once it has printed it, before it ends the process.
+    """
+    original = traceback.print_exc
+
+    def print_exc(*args: Any, **kwargs: Any) -> None:
+        if sys._getframe(1).f_code is process.BaseProcess._bootstrap.__code__:  # type: ignore[attr-defined]
+            traceback.print_exc = original
+            take_down()
+        original(*args, **kwargs)
+
+    traceback.print_exc = print_exc
 
 
 def reason_of_end() -> tuple[str, str]:
