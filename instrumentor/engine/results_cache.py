@@ -350,6 +350,7 @@ class ResultsCache:
     # ---- writing ----
 
     def _open(self) -> sqlite3.Connection | None:
+        connection = None
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             path = self._directory / f"results-{_FORMAT}.sqlite"
@@ -360,7 +361,7 @@ class ResultsCache:
             connection.executescript(_SCHEMA)
             _forget_old(connection, self._today)
         except (OSError, sqlite3.Error) as error:
-            self._connection = None
+            self._connection = connection
             self._repair(error)
             return None
         return connection

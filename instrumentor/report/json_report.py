@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -47,4 +48,7 @@ def schema() -> bytes:
     described = msgspec.json.schema(Document)
     described["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     described["title"] = f"Report of `instrument`, version {VERSION}"
+    for definition in described["$defs"].values():
+        if "description" in definition:  # A docstring: Python 3.13 gives it without its indentation, others with it.
+            definition["description"] = inspect.cleandoc(definition["description"])
     return msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n"

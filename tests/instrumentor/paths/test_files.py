@@ -46,6 +46,13 @@ def mode_of(path: str | Path) -> int:
     return stat.S_IMODE(Path(path).stat().st_mode)
 
 
+def refusal_of_null() -> str:
+    """What Python says of a path with a null byte, which changes with its version."""
+    with pytest.raises(ValueError, match="null") as caught:
+        os.stat("a\0b")  # noqa: PTH116  As it is, without what pathlib makes of it.
+    return str(caught.value)
+
+
 def raise_os_error(*_: object) -> NoReturn:
     raise OSError(28, "No space left on device")
 
@@ -317,7 +324,7 @@ def test_a_device_is_written_to_and_never_replaced() -> None:
     [
         pytest.param("mnist.py/out.py", "Not a directory", id="the parent is a file"),
         pytest.param("src", "Is a directory", id="the target is a directory"),
-        pytest.param("a\0b", "embedded null byte", id="no path at all"),
+        pytest.param("a\0b", refusal_of_null(), id="no path at all"),
         pytest.param("x" * 300, "File name too long", id="too long a name"),
     ],
 )
