@@ -66,7 +66,9 @@ def render_search_path(folder: str, *, can_encode: Callable[[str], bool]) -> str
     return f'__import__("sys").path.insert(1, {path})'
 
 
-def render_wrapping(alias: str, name: str, settings: Settings, *, can_encode: Callable[[str], bool]) -> Wrapping:
+def render_wrapping(
+    alias: str, name: str, settings: Settings, *, can_encode: Callable[[str], bool], is_each: bool = False
+) -> Wrapping:
     """The proxy call around an expression, rendered by libcst from a template.
 
     Args:
@@ -74,11 +76,13 @@ def render_wrapping(alias: str, name: str, settings: Settings, *, can_encode: Ca
         name: the name the object goes by in the trace.
         settings: gives the other arguments.
         can_encode: whether the script's encoding has the characters of a text; others are written as escapes.
+        is_each: whether the expression is an iterator, each of whose elements gets a proxy when it is asked for.
     """
     logdir = quote(settings.logdir, can_encode=can_encode)
     call = _render_call(alias, settings.recurse, logdir, settings.log_level)
     before, _, after = call.partition(_HOLE)
-    return Wrapping(before, after.replace(_NAME_HOLE, quote(name, can_encode=can_encode), 1))
+    after = after.replace(_NAME_HOLE, quote(name, can_encode=can_encode), 1)
+    return Wrapping(f"({before}each{after} for each in ", ")") if is_each else Wrapping(before, after)
 
 
 @lru_cache(maxsize=256)

@@ -86,7 +86,13 @@ class _Writer:
     def add(self, wrap: Wrap) -> None:
         """Add the insertions for one proxy."""
         placement = wrap.placement
-        wrapping = emit.render_wrapping(self._alias, wrap.name, self._settings, can_encode=self._source.can_encode)
+        wrapping = emit.render_wrapping(
+            self._alias,
+            wrap.name,
+            self._settings,
+            can_encode=self._source.can_encode,
+            is_each=placement.is_each,
+        )
         target = placement.target
         if placement.place is Place.LINE and target is not None:
             spelled = self._text(target)

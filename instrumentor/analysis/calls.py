@@ -282,8 +282,9 @@ class Calls:
             if name in catalogue.REPLACING_METHODS:
                 self.facts.note_event(self.facts.replaced, [base], scope.event(node))
             return join((value(atom), *self._given_by_own_methods(base, name, node, arguments)))
-        if name in catalogue.SUBMODULE_METHODS:
-            return value(Part(root(atom)))
+        parts = self._parts(atom, name, node)
+        if parts is not None:
+            return parts
         if name in catalogue.ADOPTING_METHODS and scope.is_adopting(base):
             self.effects.absorb(arguments.each(), node, _receiver_text(node))
             return value(atom)
@@ -297,6 +298,15 @@ class Calls:
         if nature is Nature.MODULE and not isinstance(base, Parameter):
             return value(Derived(root(atom)))
         return self._unknown_method(atom, name, node, arguments)
+
+    def _parts(self, atom: Atom, name: str, node: ast.expr) -> Value | None:
+        """What a method of a module gives that hands out its submodules; None for other methods."""
+        part = value(Part(root(atom)))
+        if name in catalogue.SUBMODULE_METHODS:
+            return part
+        if name in catalogue.ITERATING_METHODS:
+            return self.scope.box(node, part)
+        return self.scope.box(node, self.scope.pack(node, [PLAIN, part])) if name in catalogue.NAMING_METHODS else None
 
     def _given_by_own_methods(self, base: Atom, name: str, node: ast.expr, arguments: Arguments) -> list[Value]:
         """What is given by the classes of a parameter's objects that have an identity method of their own.

@@ -45,6 +45,8 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from instrumentor.analysis.scope import Scope
 
 _PROPERTIES = frozenset({"property", "cached_property"})
@@ -196,9 +198,12 @@ class Members:
             return value(Derived(root(atom)))
         return value(Part(root(atom))) if is_object(atom) else OPAQUE
 
-    def _reached(self, held: Value) -> list[Atom]:
+    def _reached(self, held: Value) -> Iterable[Atom]:
         """What a value's parts are read of: of a parameter, what callers pass for it."""
-        return [each for atom in held for each in self.scope.stands_for(atom)]
+        for atom in held:
+            if type(atom) is Parameter:
+                return [each for atom in held for each in self.scope.stands_for(atom)]
+        return held
 
     def elements(self, held: Value) -> Value:
         """What iterating over a value gives."""

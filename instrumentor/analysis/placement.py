@@ -40,6 +40,7 @@ class Placement:
         text: what holds it, as people read it.
         name: what it is called in the trace.
         can_inline: whether a proxy around `expression` would do as well as a line.
+        is_each: whether `expression` gives the objects one by one, as `map(Net, sizes)` does.
     """
 
     place: Place
@@ -49,6 +50,7 @@ class Placement:
     text: str
     name: str
     can_inline: bool = True
+    is_each: bool = False
 
     @property
     def group(self) -> tuple[int, str]:
@@ -153,6 +155,8 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
     inline = Placement(Place.INLINE, statement, expression, None, "", "")
     if _is_in_fstring(climb.unit, expression):
         return replace(_discarded(inline), can_inline=False)
+    if id(expression) in climb.facts.repeating:
+        return _place_each(climb, inline)
     if isinstance(parent, (ast.Assign, ast.AnnAssign)):
         return _place_assigned(climb, inline, parent.targets if isinstance(parent, ast.Assign) else [parent.target])
     if isinstance(parent, ast.NamedExpr):
@@ -168,6 +172,14 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
     if isinstance(parent, (ast.Call, ast.keyword)):
         return _place_argument(climb, inline, parent)
     return _place_elsewhere(climb, inline, parent)
+
+
+def _place_each(climb: _Climb, inline: Placement) -> Placement:
+    """A proxy for each object that an iterator makes, around the iterator: where that is allowed to stand in a loop."""
+    if any(isinstance(node, ast.NamedExpr) for node in ast.walk(inline.expression)):
+        return _discarded(inline)
+    holder = _holder(climb, inline.expression)
+    return replace(_named(inline, f"{holder or text_of(inline.expression)}[*]", _trace_name(holder)), is_each=True)
 
 
 def _is_in_fstring(unit: Unit, node: ast.AST) -> bool:

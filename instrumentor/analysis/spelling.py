@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# How many names are told one by one.
+_MAX_NAMES = 4
 
 
 def text_of(node: ast.AST) -> str:
@@ -16,3 +23,12 @@ def text_of(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return f"{text_of(node.value)}.{node.attr}"
     return " ".join(ast.unparse(node).split())
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Several names of which one is meant, as people say that; of many the first few and how many there are besides."""
+    different = list(dict.fromkeys(names))
+    if len(different) <= _MAX_NAMES:
+        return " or ".join(different)
+    shown = different[: _MAX_NAMES - 1]
+    return f"{', '.join(shown)} or one of {len(different) - len(shown)} more"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from instrumentor.analysis.placement import Place, Placement
-from instrumentor.analysis.spelling import text_of
+from instrumentor.analysis.spelling import one_of, text_of
 from instrumentor.analysis.values import (
     Atom,
     Derived,
@@ -88,8 +88,9 @@ class Report:
         site, verdict = members[0]
         placement = verdict.placement
         assert placement is not None
-        label = " or ".join(dict.fromkeys(label for each, _ in members for label in each.labels))
-        name = placement.name or label.rpartition(".")[2]
+        labels = [label for each, _ in members for label in each.labels]
+        label = one_of(labels)
+        name = placement.name or one_of(each.rpartition(".")[2] for each in labels)
         self.wraps[group] = Wrap(placement, name)
         self.wrapped.update(each.key for each, _ in members)
         aliases = self._aliases({each.key for each, _ in members}, placement)
@@ -126,7 +127,7 @@ class Report:
                 placement.statement.lineno,
                 self._column(placement.expression),
                 reader.format(placement.text),
-                " or ".join(dict.fromkeys(label for each in unbound for label in each.labels)),
+                one_of(label for each in unbound for label in each.labels),
                 f"submodules of {placement.text}, which recursion covers",
                 "submodule",
             )
@@ -171,7 +172,7 @@ class Report:
             return  # a layer among the arguments of another is that one's business
         line = placement.statement.lineno
         text = placement.text
-        label = " or ".join(site.labels)
+        label = one_of(site.labels)
         if verdict.fate is Fate.NOT_WRAPPED:
             self._tell(
                 Decision(
@@ -244,7 +245,9 @@ class Report:
                         binding, "submodule", "an attribute of a module: part of it, which recursion covers"
                     )
             elif not whole and not _is_tensor(binding):
-                self._tell_binding(binding, "submodule", "part of a module that is covered by recursion")
+                self._tell_binding(
+                    binding, "submodule", "taken from a module, which recursion covers with all that is part of it"
+                )
             elif whole:
                 self._tell_merged(binding, whole)
         elif not in_module:
@@ -273,9 +276,7 @@ class Report:
                 binding.statement.lineno,
                 self._column(binding.source or binding.target),
                 binding.text,
-                " or ".join(
-                    dict.fromkeys(label for key in sorted(keys) for label in self._index.facts.sites[key].labels)
-                ),
+                one_of(label for key in sorted(keys) for label in self._index.facts.sites[key].labels),
                 f"{words[relation]} wrapped at line {' or '.join(map(str, lines))}",
                 "merged",
                 lines[0],

@@ -274,6 +274,9 @@ SUBMODULE_METHODS = frozenset(
         "get_decoder",
     ]
 )
+# Methods that go over a module's submodules, and over them with their names.
+ITERATING_METHODS = frozenset({"modules", "children"})
+NAMING_METHODS = frozenset({"named_modules", "named_children"})
 # Methods that put their arguments into a module as its submodules.
 ADOPTING_METHODS = frozenset({"add_module", "register_module", "append", "extend", "insert", "update", "__setitem__"})
 # Methods that look at or change the module in place and give nothing away that trains.
@@ -283,10 +286,6 @@ HARMLESS_METHODS = frozenset(
         "state_dict",
         "named_parameters",
         "parameters",
-        "modules",
-        "named_modules",
-        "children",
-        "named_children",
         "buffers",
         "named_buffers",
         "zero_grad",

@@ -7,6 +7,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function, Unit
 
@@ -156,6 +157,8 @@ class Hierarchy:
             return False
         if catalogue.is_container(found):
             return all(self._is_parameter_free(unit, argument) for argument in value.args)
+        if self.knowledge.effect_of(found) not in (None, Effect.READS):
+            return False  # `copy.deepcopy(model)` has what the model has
         return self.knowledge.nature_of_call(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
 
 

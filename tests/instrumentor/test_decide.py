@@ -471,6 +471,61 @@ def test_a_function_called_once_names_its_objects_as_its_caller_does() -> None:
     assert found[4, "made"] == found[7, "second"]
 
 
+def test_what_all_calls_pass_is_one_object_in_the_function_too() -> None:
+    body = """
+        def train(module, hook=None):
+            trained = module.train()
+            return trained
+        model = Net() if torch.cuda.is_available() else nn.Linear(1, 1)
+        for _ in range(2):
+            same = train(model)
+        train(model, None)
+        def change(module):
+            changed = module
+        for _ in range(2):
+            other = Net() if torch.cuda.is_available() else nn.Linear(1, 1)
+            change(other)
+        """
+    found = identities(body)
+    assert found[2, "trained"] == found[6, "same"] == found[4, "model"] is not None
+    assert found[9, "changed"] != found[11, "other"]
+
+
+def test_the_elements_of_what_a_function_is_passed_are_whole_objects() -> None:
+    body = """
+        def train(models):
+            first, second = models
+            for model in models:
+                model.train()
+        train([Net(), Net()])
+        """
+    found = {(line, target): word for line, target, word in others(body)}
+    assert found[2, "first"] == found[2, "second"] == found[3, "model"] == "same"
+
+
+def test_what_is_taken_from_the_parts_of_a_module_is_part_of_it() -> None:
+    body = """
+        def extend(model):
+            for name, part in model.named_children():
+                part.extra = nn.Linear(1, 1)
+            name, last = list(model.named_children())[-1]
+            last[0] = nn.Linear(1, 1)
+            model.modules().extra = nn.Linear(1, 1)
+        """
+    assert [each for each in wraps(body) if each[0] < 6] == []
+
+
+def test_of_many_classes_only_a_few_are_named() -> None:
+    classes = "".join(f"class Net{number}(Net): pass\n" for number in range(6))
+    names = ", ".join(f"Net{number}" for number in range(6))
+    result = instrument_source(
+        f"{HEAD}{classes}import random\ntrain(random.choice([{names}])())\n".encode(), Settings(), source_name="x.py"
+    )
+    (found,) = [each for each in result.decisions if each.verdict == "wrap"]
+    assert found.object == "Net0, Net1, Net2 or one of 3 more"
+    assert b'name="Net0, Net1, Net2 or one of 3 more"' in result.instrumented
+
+
 def test_an_object_is_followed_into_new_instances_and_through_contexts() -> None:
     body = """\
         import contextlib, functools, random

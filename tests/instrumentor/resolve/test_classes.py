@@ -8,7 +8,7 @@ from instrumentor.resolve.classes import Hierarchy
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 
-HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\nimport lib\n"
+HEAD = "import copy\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\nimport lib\n"
 FORWARD = "    def forward(self, x):\n        return x\n"
 
 
@@ -47,6 +47,9 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
         pytest.param(initialised("self.register_parameter('w', a)"), Nature.MODULE, id="with a registered parameter"),
         pytest.param(initialised("self.register_buffer('w', a)"), Nature.NO_PARAMS, id="with a buffer"),
         pytest.param(initialised("self.gamma = a"), Nature.NO_PARAMS, id="with a number"),
+        pytest.param(
+            initialised("self.inner = copy.deepcopy(a); self.inner.eval()"), Nature.MODULE, id="with a copy of a module"
+        ),
         pytest.param(initialised("self.ce = nn.CrossEntropyLoss()"), Nature.NO_PARAMS, id="with a loss"),
         pytest.param(
             initialised("self.net = a") + "    def f(self, x):\n        return self.net(x)\n",
