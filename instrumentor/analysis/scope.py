@@ -249,7 +249,7 @@ class Scope:
             owner: the key of the scope whose name keeps it; none where that is an object.
         """
         found = replace(held, lambda atom: self._from_any_call(atom, owner))
-        return held if found == held else join((held, found))
+        return held if found is held else join((held, found))
 
     def put(self, site: SiteKey, key: str, held: Value) -> None:
         """Let the container made at `site` hold one thing more under `key`."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from instrumentor.analysis.interned import Interned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,50 +22,56 @@ class SiteKey(NamedTuple):
     path: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Atom:
-    """One abstract object."""
+@dataclass(frozen=True, eq=False)
+class Atom(metaclass=Interned):
+    """One abstract object; those that are equal are one, so that sets of them are compared without looking into them.
+
+    Attributes:
+        may_be_module: whether it may be one, on its own or as part of another.
+    """
+
+    may_be_module: ClassVar[bool] = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Opaque(Atom):
     """Anything that is of no interest, or not known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plain(Opaque):
     """What is surely no module and holds none: None, numbers, texts, truth values."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Named(Atom):
     """What a library's dotted name stands for."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UnitRef(Atom):
     """A file of the project, imported."""
 
     unit: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassRef(Atom):
     """A class of the project."""
 
     key: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FunctionRef(Atom):
     """A function of the project."""
 
     key: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Partial(Atom):
     """A function with the arguments given that the facts keep for `site`."""
 
@@ -71,7 +79,7 @@ class Partial(Atom):
     site: SiteKey
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Method(Atom):
     """A method taken off its object."""
 
@@ -79,79 +87,107 @@ class Method(Atom):
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Super(Atom):
     """What `super()` gives in a class: its instance, looked at from the class above."""
 
     key: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Instance(Atom):
     """Any instance of a project's class that is no module."""
 
     key: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Made(Atom):
     """What the call at a site makes."""
+
+    may_be_module: ClassVar[bool] = True
 
     site: SiteKey
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parameter(Atom):
     """What a function's caller passes."""
+
+    may_be_module: ClassVar[bool] = True
 
     function: str
     name: str
 
 
-@dataclass(frozen=True)
-class Wrapper(Atom):
+@dataclass(frozen=True, eq=False)
+class View(Atom):
+    """What is there by another object.
+
+    Attributes:
+        inner: the other.
+        root: the object that it is, is part of, or was computed from in the end.
+    """
+
+    inner: Atom
+    root: Atom = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", root(self.inner))
+
+
+@dataclass(frozen=True, eq=False)
+class Stand(View):
+    """What stands for another object.
+
+    Attributes:
+        bare: that object itself, whatever holds it.
+    """
+
+    bare: Atom = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "bare", strip(self.inner))
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapper(Stand):
     """An object that holds a module and stands for it."""
 
-    inner: Atom
 
-
-@dataclass(frozen=True)
-class Unwrapped(Atom):
+@dataclass(frozen=True, eq=False)
+class Unwrapped(Stand):
     """A module as it is taken out of what holds it; `is_sure` where that is known to be a wrapper."""
 
-    inner: Atom
-    is_sure: bool = False
+    is_sure: bool
 
 
-@dataclass(frozen=True)
-class Part(Atom):
+@dataclass(frozen=True, eq=False)
+class Part(View):
     """A submodule of a module."""
 
-    whole: Atom
+    may_be_module: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
-class Derived(Atom):
+@dataclass(frozen=True, eq=False)
+class Derived(View):
     """What was computed from a module and is none: parameters, a state dict, an output, an optimizer."""
 
-    origin: Atom
 
-
-@dataclass(frozen=True)
-class Scripted(Atom):
+@dataclass(frozen=True, eq=False)
+class Scripted(View):
     """Another view of a module's parameters, such as its TorchScript form."""
 
-    origin: Atom
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pack(Atom):
     """A tuple of known length."""
 
     items: tuple[frozenset[Atom], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Box(Atom):
     """A list, dict or other container; the facts keep what it holds."""
 
@@ -174,19 +210,20 @@ def value(*atoms: Atom) -> Value:
 
 def join(values: Iterable[Value]) -> Value:
     """What a name holds that may hold any of `values`; tuples of one length are joined by element."""
-    together: Value | None = None
-    is_several = False
+    first: Value | None = None
+    others: list[Value] = []
     for each in values:
-        if together is None:
-            together = each
-        elif each is not together:
-            is_several = True
-            if not each <= together:
-                together |= each
-    if together is None:
+        if first is None:
+            first = each
+        elif each is not first:
+            others.append(each)
+    if first is None:
         return NOTHING
-    if not is_several:
-        return together
+    if not others:
+        return first
+    together = first.union(*others)
+    if len(together) == len(first):
+        together = first  # as it was, so that what is compared with it later is the very same
     for atom in together:
         if type(atom) is Pack:
             break
@@ -264,27 +301,17 @@ def unwrap(atom: Atom) -> Atom:
 
 def strip(atom: Atom) -> Atom:
     """The object itself, under whatever holds it."""
-    while isinstance(atom, (Wrapper, Unwrapped)):
-        atom = atom.inner
-    return atom
+    return atom.bare if isinstance(atom, Stand) else atom
 
 
 def root(atom: Atom) -> Atom:
     """The object that `atom` is, is part of, or was computed from."""
-    while True:
-        if isinstance(atom, (Wrapper, Unwrapped)):
-            atom = atom.inner
-        elif isinstance(atom, Part):
-            atom = atom.whole
-        elif isinstance(atom, (Derived, Scripted)):
-            atom = atom.origin
-        else:
-            return atom
+    return atom.root if isinstance(atom, View) else atom
 
 
 def is_object(atom: Atom) -> bool:
     """Whether `atom` may be a module, on its own or as part of another."""
-    return isinstance(strip(atom), (Made, Parameter, Part))
+    return strip(atom).may_be_module
 
 
 def derive(value_: Value) -> Value:
@@ -295,7 +322,15 @@ def derive(value_: Value) -> Value:
 
 def replace(value_: Value, change: Callable[[Atom], Value | None]) -> Value:
     """The value with every atom, at any depth, changed for what `change` gives; None keeps an atom."""
-    return join([_replace(atom, change) for atom in value_] or [NOTHING])
+    kept: list[Atom] = []
+    changed: list[Value] = []
+    for atom in value_:
+        found = _replace(atom, change)
+        if found is None:
+            kept.append(atom)
+        else:
+            changed.append(found)
+    return join([frozenset(kept), *changed]) if changed else value_
 
 
 def _part_of(whole: Atom) -> Value:
@@ -305,25 +340,22 @@ def _part_of(whole: Atom) -> Value:
     return OPAQUE if isinstance(whole, Opaque) else value(Part(root(whole)))
 
 
-def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value:
+def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value | None:
+    """What stands in the place of an atom; None where that is the atom itself."""
     changed = change(atom)
     if changed is not None:
         return changed
-    if isinstance(atom, Wrapper):
-        return frozenset(wrap(inner) if is_object(inner) else inner for inner in _replace(atom.inner, change))
-    if isinstance(atom, Unwrapped):
-        return frozenset(
-            Unwrapped(strip(inner), atom.is_sure) if is_object(inner) else inner
-            for inner in _replace(atom.inner, change)
-        )
-    if isinstance(atom, Part):
-        return join(_part_of(inner) for inner in _replace(atom.whole, change))
-    if isinstance(atom, (Derived, Scripted)):
-        kind = type(atom)
-        return frozenset(
-            Opaque() if isinstance(inner, (Opaque, Pack)) else kind(root(inner))
-            for inner in _replace(atom.origin, change)
-        )
     if isinstance(atom, Pack):
-        return pack(replace(item, change) for item in atom.items)
-    return frozenset({atom})
+        items = [replace(item, change) for item in atom.items]
+        return None if all(new is old for new, old in zip(items, atom.items, strict=True)) else pack(items)
+    inside = _replace(atom.inner, change) if isinstance(atom, View) else None
+    if inside is None:
+        return None
+    if isinstance(atom, Wrapper):
+        return frozenset(wrap(inner) if is_object(inner) else inner for inner in inside)
+    if isinstance(atom, Unwrapped):
+        return frozenset(Unwrapped(strip(inner), atom.is_sure) if is_object(inner) else inner for inner in inside)
+    if isinstance(atom, Part):
+        return join(_part_of(inner) for inner in inside)
+    kind = type(atom)
+    return frozenset(Opaque() if isinstance(inner, (Opaque, Pack)) else kind(root(inner)) for inner in inside)

@@ -32,8 +32,8 @@ PARAMETER = Parameter("f", "x")
 
 def test_a_wrapper_of_a_wrapper_holds_the_object() -> None:
     assert wrap(wrap(MADE)) == Wrapper(MADE)
-    assert unwrap(wrap(MADE)) == Unwrapped(MADE, is_sure=True)
-    assert unwrap(MADE) == Unwrapped(MADE)
+    assert unwrap(wrap(MADE)) == Unwrapped(MADE, True)
+    assert unwrap(MADE) == Unwrapped(MADE, False)
     assert wrap(unwrap(MADE)) == Wrapper(MADE)
     assert strip(wrap(MADE)) == MADE
 
@@ -41,7 +41,7 @@ def test_a_wrapper_of_a_wrapper_holds_the_object() -> None:
 def test_roots() -> None:
     assert root(Part(Part(MADE))) == MADE
     assert root(Derived(MADE)) == MADE
-    assert root(Unwrapped(MADE)) == MADE
+    assert root(Unwrapped(MADE, False)) == MADE
 
 
 def test_what_is_computed_from_a_module_keeps_to_it() -> None:
