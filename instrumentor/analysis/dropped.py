@@ -27,7 +27,7 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     # What is made of an object may keep it; a copy does not, and of what a function makes that is told by its effects.
     keepers = [maker for maker in makers if not maker.is_copy and not maker.origins]
     given = frozenset(atom for maker in keepers for atom in facts.arguments_of(maker))
-    number = env.numbers.get(path)
+    number = env.number(path)
     facts.note_dropped(
         atom
         for atom in own - given

@@ -6,7 +6,7 @@ import ast
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from instrumentor.analysis.values import join
+from instrumentor.analysis.values import NOTHING, join
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -31,6 +31,25 @@ def is_parameter(number: Number) -> TypeGuard[tuple[str, str]]:
     return isinstance(number, tuple) and number[0] == PARAMETER
 
 
+class Trace:
+    """What a statement asks the environment for, and does to it.
+
+    Attributes and elements are not told apart: any store may change some of them.
+
+    Attributes:
+        read: the names that it asked for.
+        stored: the names that it let hold something, or forgot.
+        is_whole: whether it asked for all that there is.
+    """
+
+    __slots__ = ("is_whole", "read", "stored")
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+        self.stored: set[str] = set()
+        self.is_whole = False
+
+
 class Environment:
     """What names and the paths through objects hold; copied at branches.
 
@@ -40,6 +59,7 @@ class Environment:
         names: what each name holds.
         objects: what each path through an object holds.
         numbers: which paths hold the very same object: those with one number. Paths without one are not known.
+        trace: where it is noted what is asked for; shared with the copies made meanwhile.
     """
 
     def __init__(
@@ -55,11 +75,14 @@ class Environment:
         self._own_names: dict[str, Value] | None = None
         self._own_objects: dict[Path, Value] | None = None
         self._own_numbers: dict[Path, Number] | None = None
+        self.trace: Trace | None = None
 
     def copy(self) -> Environment:
         """An independent copy."""
         self._own_names = self._own_objects = self._own_numbers = None
-        return Environment(self.names, self.objects, self.numbers)
+        found = Environment(self.names, self.objects, self.numbers)
+        found.trace = self.trace
+        return found
 
     def numbered_as(self, other: Environment) -> Environment:
         """A copy in which those paths hold the very same object that do so in another environment."""
@@ -67,15 +90,25 @@ class Environment:
 
     def get(self, path: Path) -> Value | None:
         """What `path` holds; None where this function has not said."""
-        return self.names.get(path[0]) if len(path) == 1 else self.objects.get(path)
+        return self.held(path[0]) if len(path) == 1 else self.objects.get(path)
+
+    def held(self, name: str) -> Value | None:
+        """What a name holds; None where this function has not said."""
+        if self.trace is not None:
+            self.trace.read.add(name)
+        return self.names.get(name)
+
+    def number(self, path: Path) -> Number:
+        """The number of what a path holds."""
+        if self.trace is not None and len(path) == 1:
+            self.trace.read.add(path[0])
+        return self.numbers.get(path)
 
     def paths(self) -> list[Path]:
         """All paths that hold something."""
+        if self.trace is not None:
+            self.trace.is_whole = True
         return [*((name,) for name in self.names), *self.objects]
-
-    def values(self) -> list[Value]:
-        """What all paths hold."""
-        return [*self.names.values(), *self.objects.values()]
 
     def assign(self, path: Path, value: Value, number: Number = None) -> None:
         """Let `path` hold `value` and nothing else; what was under the old object is forgotten."""
@@ -97,12 +130,13 @@ class Environment:
 
     def rebind(self, name: str, value: Value) -> None:
         """Let a name hold `value`; what lies under it stays."""
+        self._note_stored(name)
         self._changed_names()[name] = value
 
     def may_hold(self, name: str, value: Value) -> None:
         """Let a name hold `value` too; what lies under what it held is forgotten."""
         self._forget_below((name,))
-        self.rebind(name, join((self.names[name], value)))
+        self.rebind(name, join((self.held(name) or NOTHING, value)))
         self._forget_number((name,))
 
     def may_store(self, step: str, value: Value) -> None:
@@ -114,17 +148,19 @@ class Environment:
 
     def number_at(self, path: Path, default: Number) -> Number:
         """The number of the object that a path holds; `default`, from now on, where it had none."""
-        if path not in self.numbers:
+        if self.number(path) is None:
             self.renumber(path, default)
         return self.numbers[path]
 
     def renumber(self, path: Path, number: Number) -> None:
         """Let a path hold the very same object as all others with a number."""
+        self._note_stored(path[0] if len(path) == 1 else None)
         self._changed_numbers()[path] = number
 
     def forget(self, path: Path) -> None:
         """Forget `path` and all that lies under it."""
         if len(path) == 1:
+            self._note_stored(path[0])
             if path[0] in self.names:
                 del self._changed_names()[path[0]]
             self._forget_number(path)
@@ -146,9 +182,51 @@ class Environment:
             del self._changed_objects()[path]
             self._forget_number(path)
 
+    def _note_stored(self, name: str | None) -> None:
+        if self.trace is not None and name is not None:
+            self.trace.stored.add(name)
+
     def _forget_number(self, path: Path) -> None:
         if path in self.numbers:
             del self._changed_numbers()[path]
+
+    # ---- to do again what was done ----
+
+    def shares(self, other: Environment) -> bool:
+        """Whether both have the very same tables."""
+        return self.names is other.names and self.objects is other.objects and self.numbers is other.numbers
+
+    def has_objects_of(self, other: Environment) -> bool:
+        """Whether attributes and elements hold the same as in another environment, under the same numbers."""
+        return self.objects == other.objects and (
+            self.numbers is other.numbers or _object_numbers(self.numbers) == _object_numbers(other.numbers)
+        )
+
+    def store(
+        self,
+        names: Mapping[str, Value | None],
+        numbers: Mapping[Path, Number],
+        objects: Mapping[Path, Value] | None,
+    ) -> None:
+        """Let names and paths hold what they held elsewhere.
+
+        Args:
+            names: what names hold; None for those to forget.
+            numbers: the numbers of paths; None for those to forget.
+            objects: what attributes and elements hold, where that changes.
+        """
+        for name, value in names.items():
+            if value is not None:
+                self._changed_names()[name] = value
+            elif name in self.names:
+                del self._changed_names()[name]
+        for path, number in numbers.items():
+            if number is not None:
+                self._changed_numbers()[path] = number
+            else:
+                self._forget_number(path)
+        if objects is not None:
+            self.objects, self._own_objects = objects, None
 
     def _changed_names(self) -> dict[str, Value]:
         if self._own_names is None:
@@ -187,11 +265,15 @@ def join_environments(environments: Iterable[Environment | None], place: Hashabl
     if len(ways) < 2:
         return ways[0] if ways else None
     # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
-    return Environment(
+    joined = Environment(
         _join_tables(_distinct([way.names for way in ways]), keep_missing=True),
         _join_tables(_distinct([way.objects for way in ways]), keep_missing=False),
         _join_numbers(_distinct([way.numbers for way in ways]), place),
     )
+    trace = joined.trace = ways[0].trace
+    if trace is not None:
+        trace.read |= trace.stored  # which hold behind one way what they held before
+    return joined
 
 
 def _distinct(tables: Sequence[Mapping[_K, _V]]) -> list[Mapping[_K, _V]]:
@@ -243,6 +325,10 @@ def _join_numbers(tables: Sequence[Mapping[Path, Number]], place: Hashable) -> M
             # Named by the paths that keep together, as a number made of numbers would grow with every join.
             numbers[path] = (place, groups.setdefault(incoming, path))
     return numbers
+
+
+def _object_numbers(numbers: Mapping[Path, Number]) -> dict[Path, Number]:
+    return {path: number for path, number in numbers.items() if len(path) > 1}
 
 
 def leave_loop(environment: Environment | None, entry: Environment, place: Hashable) -> Environment | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.outside import OutsideNames
+from instrumentor.analysis.replay import Records
 from instrumentor.analysis.tables import Marks, Readers, Table, Visits
 from instrumentor.analysis.values import (
     NOTHING,
@@ -34,7 +35,7 @@ from instrumentor.resolve.units import SCRIPT
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.blocks import Conditions
@@ -146,6 +147,7 @@ class Facts:
 
     Attributes:
         visits: which scopes are due.
+        records: what the statements of scopes did that were visited before.
         sites: the places where objects come into being.
         bindings: every store, by the target's node and text.
         attributes: what an object's attribute of a name was ever given.
@@ -189,6 +191,7 @@ class Facts:
 
     def __init__(self) -> None:
         self.visits = visits = Visits()
+        self.records = Records()
         self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
         self.sites: Table[SiteKey, Site] = Table(visits)
         self._arguments: Readers[SiteKey] = Readers(visits)
@@ -241,6 +244,10 @@ class Facts:
         with self.visits.of(scope):
             yield
             self._keep_events()
+
+    def _tell_again(self, tell: Callable[[], None]) -> None:
+        if self.visits.current is not None:
+            self.visits.current.tell_again(tell)
 
     def grow(self, table: Table[K, Value], key: K, value: Value) -> None:
         """Add to what a table says `key` may hold."""
@@ -314,10 +321,11 @@ class Facts:
 
     def note_event(self, table: Table[Atom, dict[int, Event]], atoms: Iterable[Atom], event: Event) -> None:
         """Remember that something happens to objects."""
-        for atom in atoms:
-            key = strip(atom)
-            if isinstance(key, (Made, Parameter)):
-                self._events[table, key, id(event.node)] = event
+        objects = [key for key in map(strip, atoms) if isinstance(key, (Made, Parameter))]
+        if objects:
+            self._tell_again(partial(self.note_event, table, objects, event))
+        for key in objects:
+            self._events[table, key, id(event.node)] = event
 
     def _keep_events(self) -> None:
         """Take over what the visit said last of each event: that has seen all that there is to see.
@@ -351,10 +359,15 @@ class Facts:
     def note_dropped(self, atoms: Iterable[Atom]) -> None:
         """Remember that the scope visited lets go of objects of its own."""
         assert self.visits.current is not None
-        self.dropped[self.visits.current].update(atoms)
+        dropped = frozenset(atoms)
+        if dropped:
+            self._tell_again(partial(self.note_dropped, dropped))
+            self.dropped[self.visits.current.scope].update(dropped)
 
     def is_dropped(self, site: Site) -> bool:
         """Whether the scope that makes an object lets go of it, in some run at least."""
+        if self.visits.current is not None:
+            self.visits.current.forgo()  # what is dropped is found anew in each visit
         return not site.value.isdisjoint(self.dropped.get(site.scope, ()))
 
     def note_shared(self, scope: str, name: str) -> None:
@@ -380,6 +393,7 @@ class Facts:
 
     def note_given(self, table: Table[str, dict[int, Number]], function: str, node: ast.AST, number: Number) -> None:
         """Remember which object a `return` or `yield` gives; the last visit has seen all that there is to see."""
+        self._tell_again(partial(self.note_given, table, function, node, number))
         known = table.kept(function, dict)
         if id(node) not in known or known[id(node)] != number:
             known[id(node)] = number
@@ -387,6 +401,7 @@ class Facts:
 
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
         """Remember which object a call passes for a parameter."""
+        self._tell_again(partial(self.note_passed, function, name, node, scope, number))
         self.passed_numbers.setdefault((function, name), {})[id(node)] = scope, number
 
     def number_passed(self, function: str, name: str, node: ast.AST, scope: str) -> Number:
@@ -396,6 +411,7 @@ class Facts:
 
     def note_sole_callee(self, scope: str, number: Number, function: Function | None) -> None:
         """Remember which function a call calls that gives the object of a number; None where it may call others."""
+        self._tell_again(partial(self.note_sole_callee, scope, number, function))
         if function is not None:
             self.sole_callees[scope, number] = function.key
         else:
@@ -410,6 +426,7 @@ class Facts:
 
     def bind(self, binding: Binding) -> None:
         """Remember a store; what it may store grows with each visit."""
+        self._tell_again(partial(self.bind, binding))
         key = (id(binding.target), binding.text)
         old = self.bindings.get(key)
         if old is not None:

@@ -92,7 +92,7 @@ class Scope:
 
     def lookup(self, name: str) -> Value:
         """What a name holds here."""
-        found = self.env.names.get(name)
+        found = self.env.held(name)
         if found is not None:
             return found
         outside = self.facts.stored_outside.get((self.key, name), NOTHING)
@@ -131,8 +131,9 @@ class Scope:
             if held is None:
                 continue
             if self._is_in_order(name, owner):
-                if name in self.env.names:
-                    held = self.env.names[name]
+                now = self.env.held(name)
+                if now is not None:
+                    held = now
                     number = self.env.number_at((name,), ("seen", self.locate(node), name))
             elif self._may_need(name, owner):
                 self.facts.note_needed(self.key, name, owner)
@@ -291,7 +292,7 @@ class Scope:
         self.let_others_run()
         for name, owner in self.globals.items():
             ever = self.facts.scopes.get((owner, name))
-            if ever and name in self.env.names:
+            if ever and self.env.held(name) is not None:
                 self.env.may_hold(name, ever)
 
     def _join_stored(self, touched: Collection[tuple[str, str]] | None) -> None:
@@ -302,7 +303,7 @@ class Scope:
             if touched is not None and (scope, name) not in touched:
                 continue
             held = self.facts.stored_outside.get((scope, name))
-            if held and name in self.env.names:
+            if held and self.env.held(name) is not None:
                 note_overwritten(self.facts, self.key, self.env, (name,), held)
                 self.env.may_hold(name, held)
 
@@ -331,8 +332,10 @@ class Scope:
         given: dict[str, Number] = {}
         declared = function.node.args
         if (declared.defaults or declared.kw_defaults) and not arguments.rest:
-            names = {name: (default_name(function, name),) for name in parameter_names(function)}
-            given = {name: self.env.numbers[path] for name, path in names.items() if path in self.env.numbers}
+            numbers = {
+                name: self.env.number((default_name(function, name),)) for name in parameter_names(function)
+            }
+            given = {name: number for name, number in numbers.items() if number is not None}
             for name in match_parameters(function, receiver, arguments) if given else ():
                 given.pop(name, None)
         return {**given, **match_numbers(function, receiver, arguments)}

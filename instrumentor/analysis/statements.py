@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from instrumentor.analysis.arguments import Arguments, decorator_names, parameter_names
@@ -51,6 +52,13 @@ if TYPE_CHECKING:
 
 # Loops settle after two or three rounds; where they do not, it is left open which paths hold one object.
 _MAX_NUMBERED_ROUNDS = 8
+# Statements in which no others lie.
+_REPLAYED = frozenset(
+    {
+        ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Raise, ast.Import, ast.ImportFrom,
+        ast.Delete, ast.Assert,
+    }
+)  # fmt: skip
 
 
 class Pass:
@@ -137,12 +145,21 @@ class Pass:
             for way in self._raises:
                 way.append(env.copy())
             handler = self._HANDLERS.get(type(statement))
-            if handler is not None:
+            if handler is None:
+                continue
+            if type(statement) not in _REPLAYED:
                 env = handler(self, statement)
+            else:
+                self._once(statement, partial(handler, self, statement))
+                env = None if isinstance(statement, (ast.Return, ast.Raise)) else self.scope.env
         return env
 
+    def _once(self, node: ast.AST, visit: Callable[[], object]) -> None:
+        """Visit a statement or the head of one, or let it do what it did when nothing else was to be read."""
+        self.facts.records.visit(node, self.scope, visit)
+
     def _if(self, node: ast.If) -> Environment | None:
-        self.evaluator.evaluate(node.test)
+        self._once(node.test, lambda: self.evaluator.evaluate(node.test))
         env = self.scope.env
         if self.unit.name != SCRIPT and is_main_guard(node):
             return self._block(node.orelse, env)  # what is imported is not the main program
@@ -155,7 +172,7 @@ class Pass:
             self._let_run(node.iter, held)
             self.stores.store_element(node.target, self.evaluator.members.elements(held), node)
 
-        return self._loop(head, node, is_endless=False)
+        return self._loop(lambda: self._once(node.iter, head), node, is_endless=False)
 
     def _let_run(self, node: ast.expr, held: Value) -> None:
         """Going over what an expression gave, or through a block over it, runs the generator that it is."""
@@ -179,7 +196,9 @@ class Pass:
 
     def _while(self, node: ast.While) -> Environment | None:
         is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        return self._loop(lambda: self.evaluator.evaluate(node.test), node, is_endless=is_endless)
+        return self._loop(
+            lambda: self._once(node.test, lambda: self.evaluator.evaluate(node.test)), node, is_endless=is_endless
+        )
 
     def _loop(
         self, head: Callable[[], object], node: ast.For | ast.AsyncFor | ast.While, *, is_endless: bool

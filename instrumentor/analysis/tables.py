@@ -13,15 +13,34 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 
+class Reader:
+    """Somebody who reads entries: the visit of a scope, or of one of its statements.
+
+    Attributes:
+        scope: the key of the scope.
+        is_stale: whether something read has changed since.
+    """
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        self.is_stale = False
+
+    def tell_again(self, tell: Callable[[], None]) -> None:
+        """Have something told to the facts in every visit of the scope."""
+
+    def forgo(self) -> None:
+        """Have the same work done in every visit of the scope."""
+
+
 class Visits:
     """Which scopes have to be visited: those that never were, and those that read what has changed since.
 
     Attributes:
-        current: the scope that is being visited; None where none is, so that reading leaves no trace.
+        current: who is visiting; None where nobody is, so that reading leaves no trace.
     """
 
     def __init__(self) -> None:
-        self.current: str | None = None
+        self.current: Reader | None = None
         self._settled: set[str] = set()
 
     def is_due(self, scope: str) -> bool:
@@ -32,15 +51,23 @@ class Visits:
     def of(self, scope: str) -> Iterator[None]:
         """Note on the way what is read as read by a scope."""
         self._settled.add(scope)
-        self.current = scope
+        with self.by(Reader(scope)):
+            yield
+
+    @contextmanager
+    def by(self, reader: Reader) -> Iterator[None]:
+        """Note on the way what is read as read by somebody."""
+        outer, self.current = self.current, reader
         try:
             yield
         finally:
-            self.current = None
+            self.current = outer
 
-    def repeat(self, scopes: Iterable[str]) -> None:
-        """Have scopes visited again, the one that is being visited too."""
-        self._settled.difference_update(scopes)
+    def repeat(self, readers: Iterable[Reader]) -> None:
+        """Have the scopes visited again that somebody visited, the one that is being visited too."""
+        for reader in readers:
+            reader.is_stale = True
+            self._settled.discard(reader.scope)
 
 
 class Readers(Generic[K]):
@@ -48,18 +75,18 @@ class Readers(Generic[K]):
 
     def __init__(self, visits: Visits) -> None:
         self._visits = visits
-        self._readers: dict[K, set[str]] = {}
+        self._readers: dict[K, set[Reader]] = {}
 
     def note_read(self, key: K) -> None:
-        """Remember that the scope visited depends on an entry."""
-        scope = self._visits.current
-        if scope is None:
+        """Remember that the visit depends on an entry."""
+        reader = self._visits.current
+        if reader is None:
             return
         readers = self._readers.get(key)
         if readers is None:
-            self._readers[key] = {scope}
+            self._readers[key] = {reader}
         else:
-            readers.add(scope)
+            readers.add(reader)
 
     def note_changed(self, key: K) -> None:
         """Have those visited again that read an entry before it changed."""

@@ -1,0 +1,111 @@
+"""What a statement did when it was visited before, done again without looking at it again.
+
+Scopes are visited several times, each time because a little of what they read has changed: most of their statements
+would find what they found. A statement depends on the tables that the facts keep, which tell whom they change for, and
+on what names and paths hold before it, of which its environment notes what it asks for. Where neither has changed, its
+record says what it leaves behind. What it added to tables that only grow is there already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.environment import Trace
+from instrumentor.analysis.tables import Reader
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable, Mapping
+
+    from instrumentor.analysis.environment import Environment, Number, Path
+    from instrumentor.analysis.scope import Scope
+    from instrumentor.analysis.values import Value
+
+# How many ways to come to one statement are kept: the rounds of the loops around it.
+_MAX_RECORDS = 4
+
+
+class Record(Reader):
+    """One visit of one statement.
+
+    Attributes:
+        trace: what the statement asked its environment for, and which names it stored.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope.key)
+        self.trace = Trace()
+        self._told: list[Callable[[], None]] = []
+        self._globals, self._outside = dict(scope.globals), dict(scope.outside)
+        self._before = scope.env.copy()
+        self._after: Environment | None = None
+        self._read: dict[str, tuple[Value | None, Number]] = {}
+        self._stored: dict[str, Value | None] = {}
+        self._numbers: Mapping[Path, Number] = {}
+
+    def tell_again(self, tell: Callable[[], None]) -> None:
+        """Have something told that counts for one visit only, or replaces what was told before."""
+        self._told.append(tell)
+
+    def forgo(self) -> None:
+        """Have the statement looked at again."""
+        self.is_stale = True
+
+    def finish(self, after: Environment) -> None:
+        """Keep what the statement left behind."""
+        before = self._before
+        self._after = after.copy()
+        self._read = {name: _name_in(before, name) for name in self.trace.read}
+        self._stored = {name: after.names.get(name) for name in self.trace.stored}
+        paths = {(name,) for name in self.trace.stored}
+        if after.numbers is not before.numbers:
+            paths |= {path for path, number in before.numbers.items() if after.numbers.get(path) != number}
+            paths |= after.numbers.keys() - before.numbers.keys()
+        self._numbers = {path: after.numbers.get(path) for path in paths}
+
+    def replay(self, scope: Scope) -> bool:
+        """Do what the statement did; False where it may do something else now."""
+        env, before, after = scope.env, self._before, self._after
+        if self.is_stale or after is None or (scope.globals, scope.outside) != (self._globals, self._outside):
+            return False
+        if env.shares(before) or (self.trace.is_whole and env == before):
+            scope.env = after.copy()
+        elif not self.trace.is_whole and self._finds_the_same(env):
+            env.store(self._stored, self._numbers, None if after.objects is before.objects else after.objects)
+        else:
+            return False
+        for tell in self._told:
+            tell()
+        return True
+
+    def _finds_the_same(self, env: Environment) -> bool:
+        for name, held in self._read.items():
+            if _name_in(env, name) != held:
+                return False
+        return env.has_objects_of(self._before)
+
+
+class Records:
+    """The records of all statements."""
+
+    def __init__(self) -> None:
+        self._kept: dict[ast.AST, list[Record]] = {}
+
+    def visit(self, node: ast.AST, scope: Scope, work: Callable[[], object]) -> None:
+        """Do what a statement did, or else the work of visiting it, and keep a record of that."""
+        kept = self._kept.get(node, [])
+        for record in reversed(kept):
+            if record.replay(scope):
+                return
+        record = Record(scope)
+        scope.env.trace = record.trace
+        with scope.facts.visits.by(record):
+            work()
+        scope.env.trace = None
+        if not record.is_stale:
+            record.finish(scope.env)
+            self._kept[node] = [each for each in kept if not each.is_stale][-_MAX_RECORDS + 1 :] + [record]
+
+
+def _name_in(env: Environment, name: str) -> tuple[Value | None, Number]:
+    return env.names.get(name), env.numbers.get((name,))
