@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, written_arguments
@@ -46,8 +45,6 @@ from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
 
@@ -74,22 +71,15 @@ class Calls:
 
     def apply(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         """What calling one object gives."""
-        with self._entered(atom, "", node) as is_new:
-            if not is_new:
-                return NOTHING  # one that leads back to itself gives what the others give
-            return join([self._apply(each, node, arguments) for each in self.scope.stands_for(atom)])
-
-    @contextmanager
-    def _entered(self, atom: Atom, name: str, node: ast.expr) -> Iterator[bool]:
-        """Tells whether a call at `node` has not come to an object or method of it before, on the way here."""
-        key = (atom, name, id(node))
-        is_new = key not in self._active
+        # Whether the call has come to it before, on the way here.
+        key = (atom, "", id(node))
+        if key in self._active:
+            return NOTHING  # one that leads back to itself gives what the others give
         self._active.add(key)
         try:
-            yield is_new
+            return join([self._apply(each, node, arguments) for each in self.scope.stands_for(atom)])
         finally:
-            if is_new:
-                self._active.discard(key)
+            self._active.discard(key)
 
     def _apply(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         if isinstance(atom, Named):
@@ -146,10 +136,14 @@ class Calls:
 
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a method of one object gives."""
-        with self._entered(atom, name, node) as is_new:
-            if not is_new:
-                return NOTHING
+        key = (atom, name, id(node))
+        if key in self._active:
+            return NOTHING
+        self._active.add(key)
+        try:
             return join([self._call_method(each, name, node, arguments) for each in self.scope.stands_for(atom)])
+        finally:
+            self._active.discard(key)
 
     def _call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         if isinstance(atom, (Named, UnitRef)):

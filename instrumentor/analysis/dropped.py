@@ -28,11 +28,11 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     keepers = [maker for maker in makers if not maker.is_copy and not maker.origins]
     given = frozenset(atom for maker in keepers for atom in facts.arguments_of(maker))
     number = env.number(path)
-    facts.note_dropped(
-        atom
-        for atom in own - given
-        if not any(_is_sure(env, other, atom, number) for other in env.paths() if other != path)
-    )
+    others = [other for other in env.paths() if other != path]
+    if number is not None and any(env.numbers.get(other) == number for other in others):
+        return
+    beside = [env.get(other) or frozenset() for other in others]
+    facts.note_dropped(atom for atom in own - given if not any(_is_alone(each, atom) for each in beside))
 
 
 def note_left_behind(facts: Facts, scope: str, env: Environment, returned: Value, numbers: Iterable[Number]) -> None:
@@ -51,7 +51,5 @@ def _own_objects(facts: Facts, scope: str, held: Value) -> frozenset[Made]:
     return frozenset(atom for atom in found if isinstance(atom, Made) and facts.site_of(atom).scope == scope)
 
 
-def _is_sure(env: Environment, path: Path, atom: Made, number: Number) -> bool:
-    if number is not None and env.numbers.get(path) == number:
-        return True
-    return frozenset(strip(each) for each in env.get(path) or ()) == {atom}
+def _is_alone(held: Value, atom: Made) -> bool:
+    return bool(held) and all(strip(each) is atom for each in held)

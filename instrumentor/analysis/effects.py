@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.blocks import always_follows, conditions_of
+from instrumentor.analysis.blocks import always_follows
 from instrumentor.analysis.values import (
     NOTHING,
     PLAIN,
@@ -182,7 +182,7 @@ class Effects:
         if site is None:
             return True
         stored = self.facts.stored_when.get((box.site, atom))
-        made = conditions_of(site.unit, site.node)
+        made = self.facts.conditions_of(site.unit, site.node)
         return stored is None or any(always_follows(each, made) for each in stored)
 
 

@@ -39,14 +39,16 @@ class Trace:
     Attributes:
         read: the names that it asked for.
         stored: the names that it let hold something, or forgot.
+        outside: the names of which it asked whether they belong to the scopes around.
         is_whole: whether it asked for all that there is.
     """
 
-    __slots__ = ("is_whole", "read", "stored")
+    __slots__ = ("is_whole", "outside", "read", "stored")
 
     def __init__(self) -> None:
         self.read: set[str] = set()
         self.stored: set[str] = set()
+        self.outside: set[str] = set()
         self.is_whole = False
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
+from instrumentor.analysis.blocks import Conditions, conditions_of
 from instrumentor.analysis.outside import OutsideNames
 from instrumentor.analysis.replay import Records
 from instrumentor.analysis.tables import Marks, Readers, Table, Visits
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from instrumentor.analysis.arguments import Arguments
-    from instrumentor.analysis.blocks import Conditions
     from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Class, Function, Unit
 
@@ -192,6 +192,7 @@ class Facts:
     def __init__(self) -> None:
         self.visits = visits = Visits()
         self.records = Records()
+        self._conditions: dict[ast.AST, Conditions] = {}
         self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
         self.sites: Table[SiteKey, Site] = Table(visits)
         self._arguments: Readers[SiteKey] = Readers(visits)
@@ -248,6 +249,13 @@ class Facts:
     def _tell_again(self, tell: Callable[[], None]) -> None:
         if self.visits.current is not None:
             self.visits.current.tell_again(tell)
+
+    def conditions_of(self, unit: Unit, node: ast.AST) -> Conditions:
+        """The conditions under which `node` runs once its function does."""
+        found = self._conditions.get(node)
+        if found is None:
+            found = self._conditions[node] = conditions_of(unit, node)
+        return found
 
     def grow(self, table: Table[K, Value], key: K, value: Value) -> None:
         """Add to what a table says `key` may hold."""

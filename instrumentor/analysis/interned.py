@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
-
-T = TypeVar("T")
 
 
 class Interned(type):
@@ -19,7 +17,8 @@ class Interned(type):
         super().__init__(*arguments)
         cls._made: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
-    def __call__(cls: type[T], *parts: Any) -> T:  # type: ignore[misc]
+    def __call__(cls, *parts: Any) -> Any:
+        """The instance that is made of some parts, all of which are to be given, by position."""
         made = cls._made.get(parts)
         if made is None:
             made = cls._made.setdefault(parts, super().__call__(*parts))

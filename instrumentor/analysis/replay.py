@@ -57,7 +57,7 @@ class Record(Reader):
         self._after = after.copy()
         self._read = {name: _name_in(before, name) for name in self.trace.read}
         self._stored = {name: after.names.get(name) for name in self.trace.stored}
-        paths = {(name,) for name in self.trace.stored}
+        paths: set[Path] = {(name,) for name in self.trace.stored}
         if after.numbers is not before.numbers:
             paths |= {path for path, number in before.numbers.items() if after.numbers.get(path) != number}
             paths |= after.numbers.keys() - before.numbers.keys()
@@ -66,7 +66,7 @@ class Record(Reader):
     def replay(self, scope: Scope) -> bool:
         """Do what the statement did; False where it may do something else now."""
         env, before, after = scope.env, self._before, self._after
-        if self.is_stale or after is None or (scope.globals, scope.outside) != (self._globals, self._outside):
+        if self.is_stale or after is None or not self._finds_outside(scope):
             return False
         if env.shares(before) or (self.trace.is_whole and env == before):
             scope.env = after.copy()
@@ -77,6 +77,19 @@ class Record(Reader):
         for tell in self._told:
             tell()
         return True
+
+    def _finds_outside(self, scope: Scope) -> bool:
+        """Whether the names of the scopes around that are in sight meanwhile make no difference."""
+        if scope.globals != self._globals:
+            return False
+        if scope.outside == self._outside:
+            return True
+        stored = scope.facts.stored_outside
+        return self._outside.items() <= scope.outside.items() and not any(
+            name in self.trace.outside or stored.get((owner, name))
+            for name, owner in scope.outside.items()
+            if name not in self._outside
+        )
 
     def _finds_the_same(self, env: Environment) -> bool:
         for name, held in self._read.items():
@@ -104,7 +117,8 @@ class Records:
         scope.env.trace = None
         if not record.is_stale:
             record.finish(scope.env)
-            self._kept[node] = [each for each in kept if not each.is_stale][-_MAX_RECORDS + 1 :] + [record]
+            fresh = [each for each in kept if not each.is_stale]
+            self._kept[node] = [*fresh[-_MAX_RECORDS + 1 :], record]
 
 
 def _name_in(env: Environment, name: str) -> tuple[Value | None, Number]:

@@ -7,7 +7,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
-from instrumentor.analysis.blocks import conditions_of, statement_of
+from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.dropped import note_overwritten
 from instrumentor.analysis.environment import PARAMETER
 from instrumentor.analysis.facts import ANY_KEY, ANYTHING, OBJECTS, Binding, Event, Facts, Site, scope_key
@@ -64,6 +64,7 @@ class Scope:
     """One function, or the top of one file, while it is visited.
 
     Attributes:
+        key: under which the facts keep this scope's names.
         globals: the names that `global` and `nonlocal` declare, with the key of the scope that has them.
         class_body: the class whose body is visited; None outside of one.
         outside: the names of the scopes around the function that it holds from its start, with the keys of these.
@@ -78,15 +79,11 @@ class Scope:
         self.unit = unit
         self.function = function
         self.env = env
+        self.key = scope_key(unit, function)
         self.globals: dict[str, str] = {}
         self.class_body: Class | None = None
         self.outside: dict[str, str] = {}
         self.is_apart = False
-
-    @property
-    def key(self) -> str:
-        """Under which key the facts keep this scope's names."""
-        return scope_key(self.unit, self.function)
 
     # ---- names ----
 
@@ -154,13 +151,19 @@ class Scope:
 
     def _is_in_order(self, name: str, owner: str) -> bool:
         """Whether the visit knows what a name of a scope holds just now."""
-        is_held = owner == self.key or self.outside.get(name) == owner
+        is_held = owner == self.key or self._owner_outside(name) == owner
         return is_held and self.class_body is None and not self.is_apart
+
+    def _owner_outside(self, name: str) -> str | None:
+        """The key of the scope around whose name the function holds from its start; None where it does not."""
+        if self.env.trace is not None:
+            self.env.trace.outside.add(name)
+        return self.outside.get(name)
 
     def _may_need(self, name: str, owner: str) -> bool:
         """Whether the function visited could know of a name that it has not asked for."""
         function = self.function
-        if function is None or name in self.outside or self.class_body is not None or self.is_apart:
+        if function is None or self._owner_outside(name) is not None or self.class_body is not None or self.is_apart:
             return False
         return self.facts.outside.is_lasting(function) and self.facts.outside.owner(function, name) == owner
 
@@ -332,9 +335,7 @@ class Scope:
         given: dict[str, Number] = {}
         declared = function.node.args
         if (declared.defaults or declared.kw_defaults) and not arguments.rest:
-            numbers = {
-                name: self.env.number((default_name(function, name),)) for name in parameter_names(function)
-            }
+            numbers = {name: self.env.number((default_name(function, name),)) for name in parameter_names(function)}
             given = {name: number for name, number in numbers.items() if number is not None}
             for name in match_parameters(function, receiver, arguments) if given else ():
                 given.pop(name, None)
@@ -461,7 +462,7 @@ class Scope:
 
     def event(self, node: ast.AST, text: str = "") -> Event:
         """Something that happens at `node`."""
-        return Event(self.unit, self.function, node, conditions_of(self.unit, node), text)
+        return Event(self.unit, self.function, node, self.facts.conditions_of(self.unit, node), text)
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that an expression is part of."""

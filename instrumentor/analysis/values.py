@@ -211,17 +211,17 @@ def value(*atoms: Atom) -> Value:
 def join(values: Iterable[Value]) -> Value:
     """What a name holds that may hold any of `values`; tuples of one length are joined by element."""
     first: Value | None = None
-    others: list[Value] = []
+    rest: list[Value] = []
     for each in values:
         if first is None:
             first = each
         elif each is not first:
-            others.append(each)
+            rest.append(each)
     if first is None:
         return NOTHING
-    if not others:
+    if not rest:
         return first
-    together = first.union(*others)
+    together = first.union(*rest)
     if len(together) == len(first):
         together = first  # as it was, so that what is compared with it later is the very same
     for atom in together:
@@ -357,5 +357,5 @@ def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value | None
         return frozenset(Unwrapped(strip(inner), atom.is_sure) if is_object(inner) else inner for inner in inside)
     if isinstance(atom, Part):
         return join(_part_of(inner) for inner in inside)
-    kind = type(atom)
+    kind = Derived if isinstance(atom, Derived) else Scripted
     return frozenset(Opaque() if isinstance(inner, (Opaque, Pack)) else kind(root(inner)) for inner in inside)
