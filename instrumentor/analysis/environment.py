@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from instrumentor.analysis.values import NOTHING, join
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
     from typing import TypeGuard
 
     from instrumentor.analysis.values import Value
@@ -34,21 +34,21 @@ def is_parameter(number: Number) -> TypeGuard[tuple[str, str]]:
 class Trace:
     """What a statement asks the environment for, and does to it.
 
-    Attributes and elements are not told apart: any store may change some of them.
-
     Attributes:
-        read: the names that it asked for.
-        stored: the names that it let hold something, or forgot.
+        read: the names that it asked for, or for what lies under them.
+        stored: the names that it let hold something, or forgot, or changed what lies under them.
+        is_wide: whether what it did may depend on any attributes and elements, and change any.
         outside: the names of which it asked whether they belong to the scopes around.
         is_whole: whether it asked for all that there is.
     """
 
-    __slots__ = ("is_whole", "outside", "read", "stored")
+    __slots__ = ("is_whole", "is_wide", "outside", "read", "stored")
 
     def __init__(self) -> None:
         self.read: set[str] = set()
         self.stored: set[str] = set()
         self.outside: set[str] = set()
+        self.is_wide = False
         self.is_whole = False
 
 
@@ -92,7 +92,8 @@ class Environment:
 
     def get(self, path: Path) -> Value | None:
         """What `path` holds; None where this function has not said."""
-        return self.held(path[0]) if len(path) == 1 else self.objects.get(path)
+        held = self.held(path[0])
+        return held if len(path) == 1 else self.objects.get(path)
 
     def held(self, name: str) -> Value | None:
         """What a name holds; None where this function has not said."""
@@ -102,7 +103,7 @@ class Environment:
 
     def number(self, path: Path) -> Number:
         """The number of what a path holds."""
-        if self.trace is not None and len(path) == 1:
+        if self.trace is not None:
             self.trace.read.add(path[0])
         return self.numbers.get(path)
 
@@ -127,12 +128,13 @@ class Environment:
 
     def begin(self, path: Path, value: Value, number: Number) -> None:
         """Let the attribute of a new instance, which no other path leads to, hold `value`."""
+        self._note_stored(path)
         self._changed_objects()[path] = value
         self.renumber(path, number)
 
     def rebind(self, name: str, value: Value) -> None:
         """Let a name hold `value`; what lies under it stays."""
-        self._note_stored(name)
+        self._note_stored((name,))
         self._changed_names()[name] = value
 
     def may_hold(self, name: str, value: Value) -> None:
@@ -143,6 +145,7 @@ class Environment:
 
     def may_store(self, step: str, value: Value) -> None:
         """Let all paths that end in `step` hold `value` too; `[*]` stands for every element."""
+        self._note_wide()
         for path in list(self.objects):
             if path[-1] == step or (path[-1][0] == "[" and step == "[*]"):
                 self._changed_objects()[path] = join((self.objects[path], value))
@@ -156,13 +159,13 @@ class Environment:
 
     def renumber(self, path: Path, number: Number) -> None:
         """Let a path hold the very same object as all others with a number."""
-        self._note_stored(path[0] if len(path) == 1 else None)
+        self._note_stored(path)
         self._changed_numbers()[path] = number
 
     def forget(self, path: Path) -> None:
         """Forget `path` and all that lies under it."""
+        self._note_stored(path)
         if len(path) == 1:
-            self._note_stored(path[0])
             if path[0] in self.names:
                 del self._changed_names()[path[0]]
             self._forget_number(path)
@@ -170,10 +173,12 @@ class Environment:
 
     def forget_elements(self) -> None:
         """Forget what containers hold: their elements may have moved."""
+        self._note_wide()
         self._forget_objects([path for path in self.objects if any(step[0] == "[" for step in path[1:])])
 
     def forget_objects(self) -> None:
         """Forget all attributes and elements: code that cannot be seen here may have changed them."""
+        self._note_wide()
         self._forget_objects(list(self.objects))
 
     def _forget_below(self, path: Path) -> None:
@@ -184,9 +189,15 @@ class Environment:
             del self._changed_objects()[path]
             self._forget_number(path)
 
-    def _note_stored(self, name: str | None) -> None:
-        if self.trace is not None and name is not None:
-            self.trace.stored.add(name)
+    def _note_stored(self, path: Path) -> None:
+        if self.trace is not None:
+            self.trace.stored.add(path[0])
+            if len(path) > 1:
+                self.trace.read.add(path[0])
+
+    def _note_wide(self) -> None:
+        if self.trace is not None:
+            self.trace.is_wide = True
 
     def _forget_number(self, path: Path) -> None:
         if path in self.numbers:
@@ -198,37 +209,38 @@ class Environment:
         """Whether both have the very same tables."""
         return self.names is other.names and self.objects is other.objects and self.numbers is other.numbers
 
-    def has_objects_of(self, other: Environment) -> bool:
-        """Whether attributes and elements hold the same as in another environment, under the same numbers."""
-        return self.objects == other.objects and (
-            self.numbers is other.numbers or _object_numbers(self.numbers) == _object_numbers(other.numbers)
+    def has_objects_of(self, other: Environment, names: Collection[str] | None) -> bool:
+        """Whether what lies under some names, or any for None, is what it is elsewhere, with the same numbers."""
+        if self.objects is other.objects and self.numbers is other.numbers:
+            return True
+        return not any(
+            len(path) > 1 and (names is None or path[0] in names)
+            for ours, theirs in ((self.objects, other.objects), (self.numbers, other.numbers))
+            for path in differences(ours, theirs)
         )
 
     def store(
         self,
         names: Mapping[str, Value | None],
+        objects: Mapping[Path, Value | None],
         numbers: Mapping[Path, Number],
-        objects: Mapping[Path, Value] | None,
     ) -> None:
-        """Let names and paths hold what they held elsewhere.
-
-        Args:
-            names: what names hold; None for those to forget.
-            numbers: the numbers of paths; None for those to forget.
-            objects: what attributes and elements hold, where that changes.
-        """
+        """Let names and paths hold what they held elsewhere; None stands for those to forget."""
         for name, value in names.items():
             if value is not None:
                 self._changed_names()[name] = value
             elif name in self.names:
                 del self._changed_names()[name]
+        for path, value in objects.items():
+            if value is not None:
+                self._changed_objects()[path] = value
+            elif path in self.objects:
+                del self._changed_objects()[path]
         for path, number in numbers.items():
             if number is not None:
                 self._changed_numbers()[path] = number
             else:
                 self._forget_number(path)
-        if objects is not None:
-            self.objects, self._own_objects = objects, None
 
     def _changed_names(self) -> dict[str, Value]:
         if self._own_names is None:
@@ -329,8 +341,12 @@ def _join_numbers(tables: Sequence[Mapping[Path, Number]], place: Hashable) -> M
     return numbers
 
 
-def _object_numbers(numbers: Mapping[Path, Number]) -> dict[Path, Number]:
-    return {path: number for path, number in numbers.items() if len(path) > 1}
+def differences(ours: Mapping[_K, object], theirs: Mapping[_K, object]) -> list[_K]:
+    """The keys under which two tables have not the same."""
+    if ours is theirs:
+        return []
+    found = [key for key, held in ours.items() if theirs.get(key) != held]
+    return [*found, *(key for key in theirs if key not in ours)]
 
 
 def leave_loop(environment: Environment | None, entry: Environment, place: Hashable) -> Environment | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.environment import Trace
+from instrumentor.analysis.environment import Trace, differences
 from instrumentor.analysis.tables import Reader
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from instrumentor.analysis.environment import Environment, Number, Path
     from instrumentor.analysis.scope import Scope
@@ -41,7 +41,8 @@ class Record(Reader):
         self._after: Environment | None = None
         self._read: dict[str, tuple[Value | None, Number]] = {}
         self._stored: dict[str, Value | None] = {}
-        self._numbers: Mapping[Path, Number] = {}
+        self._objects: dict[Path, Value | None] = {}
+        self._numbers: dict[Path, Number] = {}
 
     def tell_again(self, tell: Callable[[], None]) -> None:
         """Have something told that counts for one visit only, or replaces what was told before."""
@@ -57,10 +58,8 @@ class Record(Reader):
         self._after = after.copy()
         self._read = {name: _name_in(before, name) for name in self.trace.read}
         self._stored = {name: after.names.get(name) for name in self.trace.stored}
-        paths: set[Path] = {(name,) for name in self.trace.stored}
-        if after.numbers is not before.numbers:
-            paths |= {path for path, number in before.numbers.items() if after.numbers.get(path) != number}
-            paths |= after.numbers.keys() - before.numbers.keys()
+        self._objects = {path: after.objects.get(path) for path in differences(before.objects, after.objects)}
+        paths = [*((name,) for name in self.trace.stored), *differences(before.numbers, after.numbers)]
         self._numbers = {path: after.numbers.get(path) for path in paths}
 
     def replay(self, scope: Scope) -> bool:
@@ -71,7 +70,7 @@ class Record(Reader):
         if env.shares(before) or (self.trace.is_whole and env == before):
             scope.env = after.copy()
         elif not self.trace.is_whole and self._finds_the_same(env):
-            env.store(self._stored, self._numbers, None if after.objects is before.objects else after.objects)
+            env.store(self._stored, self._objects, self._numbers)
         else:
             return False
         for tell in self._told:
@@ -95,7 +94,8 @@ class Record(Reader):
         for name, held in self._read.items():
             if _name_in(env, name) != held:
                 return False
-        return env.has_objects_of(self._before)
+        names = None if self.trace.is_wide else self.trace.read | self.trace.stored
+        return env.has_objects_of(self._before, names)
 
 
 class Records:
