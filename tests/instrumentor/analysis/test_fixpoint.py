@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from instrumentor.analysis.fixpoint import analyse
+from instrumentor.analysis.replay import Record
 from instrumentor.analysis.statements import Pass
 from instrumentor.instrument import instrument_source
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
@@ -17,6 +18,7 @@ from instrumentor.source.source_text import decode, parse
 from tests.instrumentor.program_grammar import write_program
 
 if TYPE_CHECKING:
+    from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.tables import Visits
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -33,11 +35,18 @@ SCRIPTS = [
 ]
 
 
+def is_never_replayed(_record: Record, _scope: Scope) -> bool:
+    return False
+
+
 @pytest.mark.parametrize(("source", "sources"), SCRIPTS)
-def test_another_visit_of_every_scope_finds_nothing_new(source: bytes, sources: Sources) -> None:
+def test_another_visit_of_every_scope_finds_nothing_new(
+    source: bytes, sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = parse(decode(source, source_name="script.py"), source_name="script.py")
     project = Project(index_unit(SCRIPT, "", tree), Settings(), sources)
     facts, hierarchy = analyse(project)
+    monkeypatch.setattr(Record, "replay", is_never_replayed)
     tops = [(unit, None) for unit in facts.demanded_units.values()]
     functions = [(function.unit, function) for function in facts.demanded_functions.values()]
     for unit, function in [(project.script, None), *tops, *functions]:
@@ -62,4 +71,5 @@ def test_the_scopes_passed_over_would_have_changed_no_decision(
         return rounds[scope] <= 12
 
     monkeypatch.setattr("instrumentor.analysis.tables.Visits.is_due", is_in_first_rounds)
+    monkeypatch.setattr(Record, "replay", is_never_replayed)
     assert instrument_source(source, Settings(), source_name="script.py", sources=sources) == found
