@@ -147,8 +147,8 @@ class LibraryCalls:
 
     def _wraps(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
         inner = arguments.module()
-        if not inner and arguments.positional:
-            return NOTHING  # what is passed is not known yet
+        if inner <= PLAIN and arguments.positional:
+            return NOTHING  # what is passed is not known yet, but for what is none where it is left out
         objects = frozenset(atom for atom in inner if is_object(atom))
         functions = frozenset(atom for atom in inner if isinstance(atom, (FunctionRef, Method, Named)))
         self.facts.note_evidence(objects, catalogue.WRAPPED)

@@ -515,6 +515,19 @@ def test_what_is_taken_from_the_parts_of_a_module_is_part_of_it() -> None:
     assert [each for each in wraps(body) if each[0] < 6] == []
 
 
+def test_what_wraps_a_model_or_none_makes_no_model_of_its_own() -> None:
+    body = """
+        class Builder:
+            def build(self):
+                return Net()
+        model = Builder().build()
+        for name, module in [("a", model), ("b", None)]:
+            if module is not None:
+                module = nn.parallel.DistributedDataParallel(module)
+        """
+    assert [target for _, target in wraps(body)] == ["model"]
+
+
 def test_of_many_classes_only_a_few_are_named() -> None:
     classes = "".join(f"class Net{number}(Net): pass\n" for number in range(6))
     names = ", ".join(f"Net{number}" for number in range(6))
