@@ -87,9 +87,10 @@ def test_a_module_that_is_not_proxied_is_run_without_the_mode_too(logdir: str) -
     x = torch.randn(2, 5, 16)
     with torch.no_grad():
         plain = stranger(x)
-        Proxy.Proxy(nn.Linear(1, 1), logdir=logdir, log_level="DEBUG")
+        model = Proxy.Proxy(nn.Linear(1, 1), logdir=logdir, log_level="DEBUG")
         assert torch.equal(stranger(x), plain)
     assert modes() == [TorchCallMode]
+    assert Proxy.is_proxied(model)  # With the last proxied model the mode goes, too.
 
 
 def test_a_module_below_one_proxied_without_recursion_is_run_without_the_mode(logdir: str) -> None:
