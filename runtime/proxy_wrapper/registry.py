@@ -309,21 +309,20 @@ def named_modules(root: nn.Module, root_name: str) -> list[NamedModule]:
     `root_name`, and the wrapper is called "DistributedDataParallel(<root_name>)".
     """
     found: list[NamedModule] = []
-    seen: set[int] = set()
-
-    def visit(module: nn.Module, name: str, parent: nn.Module | None) -> None:
-        if id(module) in seen:
-            return
-        seen.add(id(module))
-        children = module.__dict__.get("_modules") or {}
-        wraps = is_wrapper(module)
-        found.append(NamedModule(module, f"{type(module).__name__}({name})" if wraps else name, parent))
-        for key, child in children.items():
-            if child is not None:
-                visit(child, name if wraps else f"{name}.{key}", module)
-
-    visit(root, root_name, None)
+    _visit(root, root_name, None, found, set())
     return found
+
+
+def _visit(module: nn.Module, name: str, parent: nn.Module | None, found: list[NamedModule], seen: set[int]) -> None:
+    # No closure: one that calls itself lives until the garbage collector runs, and the modules with it.
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    wraps = is_wrapper(module)
+    found.append(NamedModule(module, f"{type(module).__name__}({name})" if wraps else name, parent))
+    for key, child in (module.__dict__.get("_modules") or {}).items():
+        if child is not None:
+            _visit(child, name if wraps else f"{name}.{key}", module, found, seen)
 
 
 def is_wrapper(module: nn.Module) -> bool:

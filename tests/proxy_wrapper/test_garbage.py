@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -46,6 +46,24 @@ def test_hooks_go_with_the_last_model_that_is_freed(level: str, logdir: str) -> 
     other(images())
     assert not has_hooks()
     train(other)
+
+
+def test_a_model_is_freed_as_soon_as_it_is_dropped(level: str, logdir: str) -> None:
+    """Without the collector: nothing of ours is in a cycle with it, or waits for one."""
+
+    def train_and_drop() -> list[weakref.ref[Any]]:
+        model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir, log_level=level)
+        train(model)
+        Proxy.flush()
+        return [weakref.ref(each) for each in (model, model.rest, *model.parameters())]
+
+    train_and_drop()  # What torch makes once, and keeps, is made now.
+    gc.collect()
+    gc.disable()
+    try:
+        assert [reference() for reference in train_and_drop()] == [None] * 6
+    finally:
+        gc.enable()
 
 
 def test_a_model_proxied_after_all_others_were_freed_goes_on_in_the_same_run(logdir: str, seen: MemoryObserver) -> None:
