@@ -194,6 +194,7 @@ class Facts:
         self.records = Records()
         self._conditions: dict[ast.AST, Conditions] = {}
         self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
+        self._put: dict[tuple[Atom, Value], tuple[Value, Value]] = {}
         self.sites: Table[SiteKey, Site] = Table(visits)
         self._arguments: Readers[SiteKey] = Readers(visits)
         self.bindings: dict[tuple[int, str], Binding] = {}
@@ -514,13 +515,10 @@ class Facts:
     def sources(self, value: Value) -> Value:
         """The value with each parameter replaced by what callers pass, as far as that is known."""
         found: set[Atom] = set()
+        seen: set[Atom] = set(value)
         pending = list(value)
-        seen: set[Atom] = set()
         while pending:
             atom = pending.pop()
-            if atom in seen:
-                continue
-            seen.add(atom)
             base = root(atom)
             if not isinstance(base, Parameter):
                 found.add(atom)
@@ -528,8 +526,20 @@ class Facts:
             passed = self.reach(self._given_for(base))
             if base.function in self.called_unseen or (not passed and base.function in self.calls):
                 found.add(atom)
-            pending.extend(_in_place_of(atom, new) for new in passed)
+            ends, others = self._put_in_place(atom, passed)
+            found.update(ends)
+            pending.extend(others - seen)
+            seen.update(others)
         return frozenset(found)
+
+    def _put_in_place(self, atom: Atom, passed: Value) -> tuple[Value, Value]:
+        """An atom with each of the things passed where it has a parameter: those without, and those with another."""
+        known = self._put.get((atom, passed))
+        if known is None:
+            replaced = {_in_place_of(atom, new) for new in passed}
+            others = frozenset(each for each in replaced if isinstance(root(each), Parameter))
+            known = self._put[atom, passed] = frozenset(replaced - others), others
+        return known
 
 
 def _in_place_of(atom: Atom, new: Atom) -> Atom:

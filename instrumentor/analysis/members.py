@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 
 _PROPERTIES = frozenset({"property", "cached_property"})
 
+# Of a parameter that may be one of more containers than this, elements are parts of what is passed, whatever it is: in
+# the builders of model zoos, to which everything is passed, each element would be everything.
+_MAX_THINGS = 8
+
 
 class Members:
     """Reads what objects hold, for one scope."""
@@ -199,11 +203,11 @@ class Members:
         return value(Part(root(atom))) if is_object(atom) else OPAQUE
 
     def _reached(self, held: Value) -> Iterable[Atom]:
-        """What a value's parts are read of: of a parameter, what callers pass for it."""
-        for atom in held:
-            if type(atom) is Parameter:
-                return [each for atom in held for each in self.scope.stands_for(atom)]
-        return held
+        """What a value's parts are read of: of a parameter, what callers pass for it, unless that is many things."""
+        if not any(type(atom) is Parameter for atom in held):
+            return held
+        meant = ((atom, self.scope.stands_for(atom)) for atom in held)
+        return [each for atom, things in meant for each in (things if len(things) <= _MAX_THINGS else [atom])]
 
     def elements(self, held: Value) -> Value:
         """What iterating over a value gives."""
