@@ -90,7 +90,7 @@ class Effects:
                 self.scope.scatter(atom.site)
 
     def _call_unseen(self, key: str) -> None:
-        self.facts.called_unseen.add([key])
+        self.facts.note_unseen_calls(key)
         function = self.scope.function_at(key)
         if function is not None:
             self.scope.demand(function)

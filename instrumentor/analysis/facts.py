@@ -180,6 +180,7 @@ class Facts:
         repeating: the ids of the calls that call what they are given again and again.
         escaped: the functions that unseen code gets as values.
         called_unseen: the functions whose parameters may be given more than `passed` says.
+        stored_unseen: `OBJECTS` once such a function stores to attributes or elements: any unseen code may do that then.
         whole_units: the files of which every function is analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
         outside: which names of the scopes around them functions read.
@@ -229,6 +230,7 @@ class Facts:
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()
         self.escaped: set[str] = set()
         self.called_unseen: Marks[str] = Marks(visits)
+        self.stored_unseen: Marks[tuple[str, str]] = Marks(visits)
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.whole_units: set[str] = {SCRIPT}
@@ -392,6 +394,16 @@ class Facts:
         if not known.issuperset(things):
             known.update(things)
             self.touched.note_changed(scope)
+            self._note_stored_unseen(scope)
+
+    def note_unseen_calls(self, function: str) -> None:
+        """Remember that code that cannot be seen may call a function, with whatever and whenever."""
+        self.called_unseen.add([function])
+        self._note_stored_unseen(function)
+
+    def _note_stored_unseen(self, function: str) -> None:
+        if self.called_unseen.has(function) and OBJECTS in (self.touched.peek(function) or ()):
+            self.stored_unseen.add([OBJECTS])
 
     def note_needed(self, function: str, name: str, owner: str) -> None:
         """Remember that a function which `function` calls reads a name of a scope around it."""

@@ -39,7 +39,7 @@ def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierar
             if facts.visits.is_due(scope):
                 is_settled = False
                 if function is not None and _is_overriding(hierarchy, function):
-                    facts.called_unseen.add([function.key])
+                    facts.note_unseen_calls(function.key)
                 with facts.visiting(scope):
                     Pass(facts, hierarchy, unit, function).run()
                 _note_descendants(facts, hierarchy)

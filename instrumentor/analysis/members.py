@@ -134,7 +134,7 @@ class Members:
     def property_value(self, function: Function, receiver: Value) -> Value:
         """What a property gives: like any attribute it hands on the object that its method returns."""
         self.scope.demand(function)
-        self.facts.called_unseen.add([function.key])  # reading it calls it, again and again
+        self.facts.note_unseen_calls(function.key)  # reading it calls it, again and again
         self.scope.let_others_run()
         returned = self.facts.returns.get(function.key, NOTHING)
         self.facts.captured.add(strip(atom) for atom in self.facts.reach(returned))

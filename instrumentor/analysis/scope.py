@@ -288,6 +288,8 @@ class Scope:
     def let_others_run(self) -> None:
         """Functions run here of which nothing is known: whatever any stores to may hold something else from now on."""
         self.facts.note_touched(self.key, {ANYTHING})
+        if self.env.objects and OBJECTS in self.facts.stored_unseen:
+            self.env.forget_objects()
         self._join_stored(None)
 
     def let_all_run(self) -> None:

@@ -196,7 +196,7 @@ class Stores:
                 methods = [method for each in related for name in names if (method := hierarchy.method(each, name))]
                 for method in methods:
                     self.scope.demand(method)
-                    self.facts.called_unseen.add([method.key])
+                    self.facts.note_unseen_calls(method.key)
                 if methods:
                     return True
         return False

@@ -326,6 +326,24 @@ first = call()
 second = call(change)
 third = call(None, [])
 """,
+    "a function that unseen code calls later stores into what others hold": """
+import contextlib
+class Holder:
+    def __init__(self, net):
+        self.net = net
+holder, nets = Holder(Net()), {"a": Net()}
+def change():
+    holder.net = Net()
+    nets["a"] = Net()
+unseen = eval("contextlib.ExitStack()")
+unseen.callback(change)
+holder.net = nets["a"] = Net()
+first = holder.net
+second = nets["a"]
+unseen.close()
+third = holder.net
+fourth = nets["a"]
+""",
     "an identity method that a class has of its own": """
 kept = Net()
 class Changing(Net):
