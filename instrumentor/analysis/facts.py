@@ -180,7 +180,7 @@ class Facts:
         repeating: the ids of the calls that call what they are given again and again.
         escaped: the functions that unseen code gets as values.
         called_unseen: the functions whose parameters may be given more than `passed` says.
-        stored_unseen: `OBJECTS` once such a function stores to attributes or elements: any unseen code may do that then.
+        stored_unseen: `OBJECTS` once such a function stores to attributes or elements: any unseen code may do so then.
         whole_units: the files of which every function is analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
         outside: which names of the scopes around them functions read.

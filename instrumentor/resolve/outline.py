@@ -285,8 +285,10 @@ def unit_of(outline: Outline, name: str, folder: str) -> OutlinedUnit:
         unit.outlined[function.key] = each
     classes: dict[str, Class] = {}
     for one in outline.classes:
-        bases = [ast.parse(base, mode="eval").body for base in one.bases]
-        definition = ast.ClassDef(one.name, bases, [], [], [], lineno=0, col_offset=0)
+        # As arguments: those with a star are no expressions of their own.
+        bases = ast.parse(f"f({', '.join(one.bases)})", mode="eval").body
+        assert isinstance(bases, ast.Call)
+        definition = ast.ClassDef(one.name, bases.args, [], [], [], lineno=0, col_offset=0)
         methods = {method: functions[key] for method, key in one.methods.items()}
         cls = classes[one.key] = Class(f"{name}:{one.key}", definition, unit, methods)
         unit.class_by_key[cls.key] = unit.class_of[definition] = cls

@@ -89,3 +89,12 @@ def test_an_outline_knows_the_names_of_its_file() -> None:
     assert isinstance(net, Class)
     assert hierarchy.is_module(net)
     assert not hierarchy.is_module(inner)
+
+
+def test_bases_of_any_kind_are_kept() -> None:
+    outlined = drawn("class Net(lib.Base, *mixins, (other := make()), metaclass=Meta):\n    pass")
+    assert [ast.unparse(base) for base in outlined.classes["Net"].node.bases] == [
+        "lib.Base",
+        "*mixins",
+        "(other := make())",
+    ]
