@@ -112,7 +112,11 @@ class Effects:
         named = hierarchy.method(cls, atom.name) if isinstance(atom, Method) else None
         if named is not None:
             self._call_unseen(named.key)
-        for related in (*hierarchy.ancestors(cls), *self.scope.descendants(cls)):
+        descendants = self.scope.descendants(cls)
+        if self.facts.opened.get(cls.key) == len(descendants):
+            return
+        self.facts.opened[cls.key] = len(descendants)
+        for related in (*hierarchy.ancestors(cls), *descendants):
             if hierarchy.is_module(related):
                 continue  # A mixin's `self` may be one, and a module that is handed on opens none of its methods.
             for method in related.methods.values():

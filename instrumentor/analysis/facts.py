@@ -179,6 +179,7 @@ class Facts:
         calls: where each function is called.
         repeating: the ids of the calls that call what they are given again and again.
         escaped: the functions that unseen code gets as values.
+        opened: the classes whose methods unseen code may call, with how many classes were below them then.
         called_unseen: the functions whose parameters may be given more than `passed` says.
         stored_unseen: `OBJECTS` once such a function stores to attributes or elements: any unseen code may do so then.
         whole_units: the files of which every function is analysed, called or not.
@@ -229,6 +230,7 @@ class Facts:
         self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()
         self.escaped: set[str] = set()
+        self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
         self.stored_unseen: Marks[tuple[str, str]] = Marks(visits)
         self.demanded_functions: dict[str, Function] = {}
