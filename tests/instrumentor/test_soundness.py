@@ -6,11 +6,16 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.instrumentor.program_grammar import write_program
 from tests.instrumentor.soundness import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HEAD = """\
 import copy
@@ -386,26 +391,23 @@ def test_programs_by_hand_are_judged_as_they_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_random_programs_are_judged_as_they_run(part: int, capsys: pytest.CaptureFixture[str]) -> None:
-    same = merged = again = found_again = 0
+def test_random_programs_are_judged_as_they_run(
+    part: int, record_property: Callable[[str, dict[str, int]], None]
+) -> None:
+    found = Counter(programs=0, violations=0, again=0, found_again=0, same=0, merged=0)
     violations: list[str] = []
     for seed in range(part, PROGRAMS, PARTS):
         judgement = judge(write_program(seed), RUNS)
-        same += len(judgement.same)
-        merged += len(judgement.merged)
-        again += len(judgement.again)
-        found_again += len(judgement.found_again)
-        found = [f"program {seed}: {each}" for each in judgement.violations]
-        violations += found
-        if found:
-            with capsys.disabled():
-                print("", *found, sep="\n", flush=True)
-    with capsys.disabled():
-        print(
-            f"\n{len(range(part, PROGRAMS, PARTS))} programs: {len(violations)} wrong decisions;"
-            f" {found_again / again:.1%} of {again} bindings that always held the object of another one are merged with"
-            f" one ({merged / same:.1%} of {same} pairs)"
+        violations += [f"program {seed}: {each}" for each in judgement.violations]
+        found.update(
+            programs=1,
+            violations=len(judgement.violations),
+            again=len(judgement.again),
+            found_again=len(judgement.found_again),
+            same=len(judgement.same),
+            merged=len(judgement.merged),
         )
+    record_property("soundness", dict(found))  # conftest.py prints the sum of all parts.
     assert violations == []
-    assert found_again / again >= BINDINGS_FLOOR
-    assert merged / same >= PAIRS_FLOOR
+    assert found["found_again"] / found["again"] >= BINDINGS_FLOOR
+    assert found["merged"] / found["same"] >= PAIRS_FLOOR
