@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,24 +13,13 @@ from instrumentor.instrument import instrument_source
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
 from instrumentor.settings import Settings
 from instrumentor.source.source_text import decode, parse
-from tests.instrumentor.program_grammar import write_program
+from tests.instrumentor.analysis.scripts import scripts
 
 if TYPE_CHECKING:
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.tables import Visits
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
-ROWS = [json.loads(line) for line in (FIXTURES / "patterns.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-def sources_of(row: dict[str, Any]) -> Sources:
-    return Sources({name: text.encode() for name, text in row.get("files", {}).items()}.get)
-
-
-SCRIPTS = [
-    *(pytest.param(row["snippet"].encode(), sources_of(row), id=row["id"]) for row in ROWS),
-    *(pytest.param(write_program(seed).encode(), Sources(), id=f"program {seed}") for seed in range(1_000, 1_020)),
-]
+SCRIPTS = scripts(range(1_000, 1_020))
 
 
 def is_never_replayed(_record: Record, _scope: Scope) -> bool:
