@@ -80,20 +80,7 @@ def make_batch(generator: torch.Generator, size: int) -> tuple[torch.Tensor, tor
     return sequence[:, :-1], sequence[:, 1:]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--strategy", choices=["ddp", "fsdp", "tp"], default="ddp")
-    parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
-    parser.add_argument("--batch-size", type=int, default=16, help="sequences per process (default: 16)")
-    parser.add_argument("--lr", type=float, default=3e-3, help="learning rate (default: 3e-3)")
-    parser.add_argument("--log-interval", type=int, default=10, help="steps between two losses (default: 10)")
-    parser.add_argument("--bug-step", type=int, help="from this step on, the last LayerNorm drifts apart (ddp, tp)")
-    parser.add_argument("--save-path", help="save what each process has of the weights here, its rank behind the name")
-    args = parser.parse_args()
-    if args.bug_step is not None and args.strategy == "fsdp":
-        parser.error("--bug-step needs replicas, which can drift apart: give --strategy ddp or tp")
-
-    dist.init_process_group("gloo")
+def train(args: argparse.Namespace) -> None:
     rank = dist.get_rank()
     torch.manual_seed(0)
     transformer = Transformer()
@@ -128,6 +115,23 @@ def main() -> None:
             key: value.to_local() if isinstance(value, DTensor) else value for key, value in model.state_dict().items()
         }
         torch.save(state, f"{args.save_path}.{rank}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--strategy", choices=["ddp", "fsdp", "tp"], default="ddp")
+    parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
+    parser.add_argument("--batch-size", type=int, default=16, help="sequences per process (default: 16)")
+    parser.add_argument("--lr", type=float, default=3e-3, help="learning rate (default: 3e-3)")
+    parser.add_argument("--log-interval", type=int, default=10, help="steps between two losses (default: 10)")
+    parser.add_argument("--bug-step", type=int, help="from this step on, the last LayerNorm drifts apart (ddp, tp)")
+    parser.add_argument("--save-path", help="save what each process has of the weights here, its rank behind the name")
+    args = parser.parse_args()
+    if args.bug_step is not None and args.strategy == "fsdp":
+        parser.error("--bug-step needs replicas, which can drift apart: give --strategy ddp or tp")
+
+    dist.init_process_group("gloo")
+    train(args)  # Its model ends with it: DDP's reducer hangs now and then if it is the last to let go of the group.
     dist.destroy_process_group()
 
 
