@@ -24,12 +24,23 @@ from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
     from instrumentor.resolve.installed import InstalledPackages
-    from instrumentor.resolve.knowledge import Knowledge
 
 _OPTIONAL = frozenset({"typing.Optional", "typing.Union", "typing.Annotated", "typing.Final", "typing.ClassVar"})
 _TUPLES = frozenset({"typing.Tuple", "builtins.tuple"})
 _TYPES = frozenset({"typing.Type", "builtins.type"})
 _SAMES = frozenset({"typing.Self", "typing_extensions.Self"})
+
+
+class Outside(Protocol):
+    """Knows what names stand for whose source is not read."""
+
+    def nature_of_call(self, name: str) -> Nature:
+        """What calling the class or function `name` gives."""
+        ...
+
+    def is_module_class(self, name: str) -> bool:
+        """Whether `name` is a class of modules."""
+        ...
 
 
 class Calls(Protocol):
@@ -47,9 +58,9 @@ class Calls(Protocol):
 class AnnotationReader:
     """Reads annotations; type variables stand for what the parameters that mention them are given."""
 
-    def __init__(self, packages: InstalledPackages, knowledge: Knowledge, calls: Calls) -> None:
+    def __init__(self, packages: InstalledPackages, outside: Outside, calls: Calls) -> None:
         self._packages = packages
-        self._knowledge = knowledge
+        self._outside = outside
         self._calls = calls
 
     def read(self, annotation: Expression, frame: Frame) -> Values:
@@ -74,9 +85,9 @@ class AnnotationReader:
             first = frame.function.facts.parameters[:1] if frame.function is not None else []
             receivers = [each for parameter in first for each in frame.parameter(parameter)]
             return join(self._made_by(each, frame) for each in receivers)
-        if self._knowledge.is_module_class(name):
+        if self._outside.is_module_class(name):
             return frozenset({Fresh(name, Nature.MODULE, frame.function.place if frame.function else "", True)})
-        if name in {"typing.Any", "builtins.object"} or self._knowledge.nature_of_call(name) is Nature.UNKNOWN:
+        if name in {"typing.Any", "builtins.object"} or self._outside.nature_of_call(name) is Nature.UNKNOWN:
             return NOTHING
         return frozenset({Fresh(name, Nature.NOT_MODULE, is_annotated=True)})
 

@@ -8,9 +8,9 @@ nothing, the function's annotations do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-from instrumentor.resolve.annotations import AnnotationReader
+from instrumentor.resolve.annotations import AnnotationReader, Outside
 from instrumentor.resolve.call_values import (
     NOTHING,
     UNSEEN,
@@ -61,8 +61,9 @@ from instrumentor.resolve.module_facts import (
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from instrumentor.resolve.installed import Definition, InstalledPackages
-    from instrumentor.resolve.knowledge import Knowledge
 
 # How many calls may lead to one another, and how many expressions are read for one question.
 _MAX_CALLS = 14
@@ -72,13 +73,30 @@ _MAX_ROWS = 2
 _HANDING_ON = (Effect.IDENTITY, Effect.COPIES, Effect.WRAPS, Effect.WRAPS_REPLACING, Effect.REPLACES)
 
 
+class Names(Outside, Protocol):
+    """Knows also what functions do whose source is not read, and how modules are passed on."""
+
+    @property
+    def identity_methods(self) -> Set[str]:
+        """The methods of modules that give the module back."""
+        ...
+
+    def nature_of_base(self, name: str) -> Nature:
+        """What a class is whose base is the library's class `name`."""
+        ...
+
+    def effect_of(self, name: str) -> Effect | None:
+        """What the function `name` does with modules passed to it; None where that is not known."""
+        ...
+
+
 class CallReader:
     """Reads what calls give."""
 
-    def __init__(self, packages: InstalledPackages, knowledge: Knowledge) -> None:
+    def __init__(self, packages: InstalledPackages, outside: Names) -> None:
         self._packages = packages
-        self._knowledge = knowledge
-        self._annotations = AnnotationReader(packages, knowledge, self)
+        self._outside = outside
+        self._annotations = AnnotationReader(packages, outside, self)
         self._returned: dict[str, Values | None] = {}
         self._natures: dict[str, Nature] = {}
         self._variables: dict[tuple[str, str], Values] = {}
@@ -126,7 +144,7 @@ class CallReader:
         ancestors = self._packages.ancestors(cls)
         own = [each for each in ancestors if isinstance(each, ClassDefinition)]
         best = max(
-            (self._knowledge.nature_of_base(each.dotted) for each in ancestors if isinstance(each, External)),
+            (self._outside.nature_of_base(each.dotted) for each in ancestors if isinstance(each, External)),
             default=Nature.NOT_MODULE,
         )
         if best is not Nature.NO_PARAMS:
@@ -148,9 +166,9 @@ class CallReader:
         if isinstance(found, External):
             if found.dotted == "torch.nn.Parameter":
                 return Nature.MODULE
-            if self._knowledge.effect_of(found.dotted) in _HANDING_ON:
+            if self._outside.effect_of(found.dotted) in _HANDING_ON:
                 return Nature.UNKNOWN
-            return self._knowledge.nature_of_call(found.dotted)
+            return self._outside.nature_of_call(found.dotted)
         return Nature.UNKNOWN
 
     # ---- calls ----
@@ -177,9 +195,9 @@ class CallReader:
         return Fresh(cls.dotted, self.class_nature(cls), cls.place, cls=cls, arguments=given)
 
     def _call_external(self, definition: External, arguments: Arguments | None) -> Values:
-        effect = self._knowledge.effect_of(definition.dotted)
+        effect = self._outside.effect_of(definition.dotted)
         if effect is None:
-            nature = self._knowledge.nature_of_call(definition.dotted)
+            nature = self._outside.nature_of_call(definition.dotted)
             return UNSEEN if nature is Nature.UNKNOWN else frozenset({Fresh(definition.dotted, nature)})
         first = NOTHING if arguments is None else arguments.first()
         if effect is Effect.BUILDS and arguments is not None:
@@ -339,7 +357,7 @@ class CallReader:
             return UNSEEN
         if isinstance(value, Fresh):
             return self._object_attribute(value, name, frame)
-        if isinstance(value, (Argument, Wrapped)) and name in self._knowledge.identity_methods:
+        if isinstance(value, (Argument, Wrapped)) and name in self._outside.identity_methods:
             return frozenset({Same(value)})
         return UNSEEN
 
@@ -348,7 +366,7 @@ class CallReader:
             found = self._class_attribute(value.cls, name, value, frame)
             if found != UNSEEN:
                 return found
-        if value.nature in (Nature.MODULE, Nature.NO_PARAMS) and name in self._knowledge.identity_methods:
+        if value.nature in (Nature.MODULE, Nature.NO_PARAMS) and name in self._outside.identity_methods:
             return frozenset({Same(value)})
         return UNSEEN
 

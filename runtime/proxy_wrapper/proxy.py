@@ -26,7 +26,7 @@ from proxy_wrapper.intercept.blacklist import Blacklist
 from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
 from proxy_wrapper.intercept.module_calls import ModuleCalls
-from proxy_wrapper.intercept.processes import Processes, SentModules, reason_of_end
+from proxy_wrapper.intercept.processes import Processes, SentModule, SentModules, reason_of_end, restore_sent
 from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
 from proxy_wrapper.intercept.torch_calls import TorchCalls
 from proxy_wrapper.intercept.updates import Updates
@@ -65,7 +65,7 @@ class _Installed:
             tracer.after_backward = updates.after_backward
             tracer.interceptors = [
                 Processes(tracer, self.take_down_at_end),
-                SentModules(tracer),
+                SentModules(tracer, restore_proxied),
                 module_calls,
                 updates,
                 BackwardCalls(tracer),
@@ -191,6 +191,13 @@ def flush() -> None:
     tracer = _installed.tracer
     if tracer is not None:
         tracer.flush()
+
+
+def restore_proxied(module: nn.Module, sent: SentModule) -> None:
+    """Proxy `module`, which `multiprocessing` has just sent to this process, as it was where it came from."""
+    restore_sent(module, sent)
+    for each, arguments in sent.settings:
+        Proxy(each, **arguments)
 
 
 def observe(observer: Observer) -> None:

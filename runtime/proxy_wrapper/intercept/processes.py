@@ -16,7 +16,7 @@ import weakref
 from multiprocessing import process, util
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from torch import nn
@@ -88,6 +88,20 @@ class Processes:
             tracer.after_fork_in_child()
 
 
+class SentModule(NamedTuple):
+    """What is sent along with a proxied module.
+
+    Attributes:
+        state: what pickle would have sent as its state.
+        restore: what pickle would have called with it; None for the usual way.
+        settings: the arguments to `Proxy` of the module and of those below that have settings of their own.
+    """
+
+    state: Any
+    restore: Callable[[Any, Any], None] | None
+    settings: list[tuple[nn.Module, dict[str, Any]]]
+
+
 class SentModules:
     """Lets `multiprocessing` send the settings of proxied modules along with them.
 
@@ -95,8 +109,10 @@ class SentModules:
     `torch.save` write stays as it is.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, arrive: Callable[[nn.Module, SentModule], None]) -> None:
+        """Send for `tracer`; `arrive`, a function that can be pickled by its name, is called where a module arrives."""
         self._tracer = tracer
+        self._arrive = arrive
         self._before: Any = None
         self._is_installed = False
 
@@ -144,20 +160,15 @@ class SentModules:
             for each, below in entries
             if below is not None and (below is entry or below.own_level or below.own_channel or below.own_watch)
         ]
-        return make, arguments, (state, restore, settings), items, pairs, restore_proxied
+        return make, arguments, SentModule(state, restore, settings), items, pairs, self._arrive
 
 
-def restore_proxied(module: nn.Module, sent: tuple[Any, Any, list[tuple[nn.Module, dict[str, Any]]]]) -> None:
-    """Give `module`, which has just been unpickled, its state, and proxy it as it was where it came from."""
-    from proxy_wrapper import proxy  # What is sent is unpickled wherever it arrives, before anything is set up there.
-
-    state, restore, settings = sent
-    if restore is not None:
-        restore(module, state)
-    elif state is not None:
-        _set_state(module, state)
-    for each, arguments in settings:
-        proxy.Proxy(each, **arguments)
+def restore_sent(module: nn.Module, sent: SentModule) -> None:
+    """Give `module`, which has just been unpickled, the state that it was sent with."""
+    if sent.restore is not None:
+        sent.restore(module, sent.state)
+    elif sent.state is not None:
+        _set_state(module, sent.state)
 
 
 def _settings_of(entry: ModuleEntry, sent: ModuleEntry) -> dict[str, Any]:
