@@ -114,6 +114,8 @@ class Calls:
                 if isinstance(each, FunctionRef):  # no proxy can stand where the call is, which gives them all
                     self.facts.captured.add(strip(atom) for atom in self.facts.returns.get(each.key, NOTHING))
             return self.scope.box(node, *made)
+        if atom.name == "builtins.type" and len(arguments.positional) == 1:
+            return join([self.members.type_of(each) for each in arguments.at(0)])
         return self._library.call(atom.name, node, arguments)
 
     def _call_object(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
@@ -146,7 +148,7 @@ class Calls:
             self._active.discard(key)
 
     def _call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
-        if isinstance(atom, (Named, UnitRef)):
+        if isinstance(atom, (Named, UnitRef)) or name == "__class__":
             held = self.members.attribute(atom, name)
             return join([self.apply(each, node, arguments) for each in held])
         if isinstance(atom, ClassRef):

@@ -67,6 +67,8 @@ class Members:
 
     def attribute(self, atom: Atom, name: str) -> Value:
         """What reading an attribute of one object gives."""
+        if name == "__class__":
+            return self.type_of(atom)
         if isinstance(atom, Named):
             return self._library_member(atom.name, name)
         if isinstance(atom, UnitRef):
@@ -84,6 +86,31 @@ class Members:
         if is_object(atom):
             return self._object_attribute(atom, name)
         return PLAIN if isinstance(atom, Plain) else OPAQUE
+
+    def type_of(self, atom: Atom) -> Value:
+        """The classes that an object may have: calling one makes another object, as `type(model)(config)` does."""
+        return join([self._classes_of(strip(each)) for each in self.scope.stands_for(atom)])
+
+    def _classes_of(self, base: Atom) -> Value:
+        if isinstance(base, Made):
+            site = self.facts.sites.get(base.site)
+            labels = [] if site is None else site.labels
+            is_class = self.scope.hierarchy.knowledge.is_module_class
+            from_libraries = [Named(label) for label in labels if is_class(label)]
+            from_project = [ClassRef(cls.key) for cls in self.scope.module_classes(base)]
+            return frozenset([*from_project, *from_libraries]) or OPAQUE
+        if isinstance(base, Parameter) and not self.scope.is_self(base):
+            passed = [strip(each) for each in self.facts.passed_for(base)]
+            is_seen = passed and len(passed) <= _MAX_THINGS and not any(isinstance(each, Parameter) for each in passed)
+            return join(self._classes_of(each) for each in passed) if is_seen else OPAQUE
+        own = self.scope.module_classes(base)
+        if isinstance(base, Instance):
+            cls = self.scope.class_of(base.key)
+            own = [] if cls is None else [cls]
+        known_classes = [each for cls in own for each in (cls, *self.scope.descendants(cls))]
+        if not known_classes or len(known_classes) > _MAX_THINGS:
+            return OPAQUE
+        return frozenset(ClassRef(cls.key) for cls in known_classes)
 
     def _stored(self, base: Atom, name: str) -> Value:
         """What stores gave an attribute; those under a computed name may have been any."""

@@ -790,7 +790,7 @@ class TestInterrupted:
         assert process.stderr.readline().startswith(b"ready.py: no such file")
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=100)
         assert (process.returncode, err) == (130, b"interrupted\n")
 
     @pytest.mark.skipif(os.name != "posix", reason="pipes as POSIX has them")
