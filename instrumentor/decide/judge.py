@@ -93,7 +93,8 @@ class Judge:
         nature = self.index.nature(site)
         if nature is Nature.NOT_MODULE:
             return _not_wrapped("not-module", "no module as far as its class and its use can tell", placement)
-        if placement is not None and self._suppressions.covers(placement.statement):
+        is_own = site.unit is self.index.script
+        if is_own and placement is not None and self._suppressions.covers(placement.statement):
             return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", placement)
         if Made(site.key) in self.index.facts.proxied:
             return _not_wrapped("proxied", "the script itself puts it under a proxy", placement)
@@ -165,7 +166,7 @@ class Judge:
         return replace(placement, place=Place.INLINE) if kept and placement.can_inline else placement
 
     def _place_behind(self, event: Event, placement: Placement) -> Placement:
-        statement = statement_of(self.index.script, event.node)
+        statement = statement_of(event.unit, event.node)
         if statement is placement.statement:
             return placement
         target = placement.target

@@ -685,3 +685,13 @@ def test_all_lines_are_told_whose_proxy_may_cover_an_object() -> None:
     (found,) = [each for each in decide(body) if each.target == "again"]
     assert found.wrapped_at == FIRST + 1
     assert found.alternatives == (FIRST + 4,)
+
+
+def test_a_model_of_another_file_that_gets_other_parameters_there_is_that_files() -> None:
+    net = """
+        from torch import nn
+        net = nn.Linear(2, 2)
+        other = 1
+        net.to_empty(device="cpu")
+        """
+    assert wraps("import net\nmodel = net.net\nmodel(1)", net=net) == []
