@@ -29,6 +29,8 @@ def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierar
     facts.whole_units.update(facts.demanded_units)
     hierarchy = Hierarchy(project)
     script = project.script
+    for cls in script.class_of.values():
+        hierarchy.is_module(cls)  # first: the files that a project may have are bounded, and these say the most
     facts.demanded_functions.update((each.key, each) for each in script.function_of.values())
     is_forward, is_settled = True, False
     while not is_settled:

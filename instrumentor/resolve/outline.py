@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 # Using an object so may make a module of it for those who want no guesses.
 EVIDENCE = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {catalogue.BACKWARD}) - catalogue.MOVES
 # Of what an outline holds, and of what counts as the use of a module.
-VERSION = "1-" + hashlib.blake2b(" ".join(sorted(EVIDENCE)).encode(), digest_size=4).hexdigest()
+VERSION = "2-" + hashlib.blake2b(" ".join(sorted(EVIDENCE)).encode(), digest_size=4).hexdigest()
 _NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-_NEVER_CALLED = (
-    ast.Constant, ast.JoinedStr, ast.BinOp, ast.UnaryOp, ast.Compare,
-    ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-)  # fmt: skip
+_DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_READING = frozenset({"dict", "len", "list", "set", "sorted", "tuple"})
+_NEVER_CALLED = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.UnaryOp, ast.Compare, *_DISPLAYS)
 
 
 class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
@@ -133,7 +132,7 @@ def outline_of(unit: Unit) -> Outline:
         function_names={name: each.key[prefix:] for name, each in unit.functions.items()},
         stored=stored_attributes(unit),
         shadowed=bound[None],
-        uses_modules=any(isinstance(node, ast.Attribute) and node.attr in EVIDENCE for node in unit.parents),
+        uses_modules=any(_is_evidence(node, unit) for node in unit.parents),
     )
 
 
@@ -207,40 +206,137 @@ def _outline_function(unit: Unit, function: Function, bound: dict[FunctionNode |
     """
     given: list[ast.expr] = []
     held: dict[str, list[ast.expr]] = {}
-    spelled: dict[ast.AST, str] = {}
+    calls: list[ast.Call] = []
     uses_modules = False
-    for node in ast.walk(function.node):
+    nodes = list(ast.walk(function.node))
+    for node in nodes:
         if isinstance(node, ast.Attribute):
-            uses_modules = uses_modules or node.attr in EVIDENCE
+            uses_modules = uses_modules or _is_evidence(node, unit)
         elif isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None:
             given.append(node.value)
         elif isinstance(node, ast.Call) and not _is_plain_copy(unit, node, bound):
-            spelled[node] = _spelled_where_read(unit, node, bound)
+            calls.append(node)
         for target, value in stores(node):
             for each in ast.walk(target):
                 if isinstance(each, ast.Name):
                     held.setdefault(each.id, []).append(value)
+    callees = _Callees(unit, function, nodes, bound)
+    spelled: dict[ast.AST, list[str]] = {node: callees.of_call(node) for node in calls}
     makers = _called_for(given, held, spelled)
-    calls = dict.fromkeys(each for each in spelled.values() if each)
+    names = dict.fromkeys(name for each in spelled.values() for name in each if name)
     key = function.key[len(unit.name) + 1 :]
-    return FunctionOutline(key, function.name, None if "" in makers else makers, list(calls), uses_modules)
+    return FunctionOutline(key, function.name, None if "" in makers else makers, list(names), uses_modules)
 
 
-def _called_for(given: list[ast.expr], held: dict[str, list[ast.expr]], spelled: dict[ast.AST, str]) -> list[str]:
+def _is_evidence(node: ast.AST, unit: Unit) -> bool:
+    """Whether something is used as only modules are: `model.parameters()`, not `signature(f).parameters[name]`."""
+    if not isinstance(node, ast.Attribute) or node.attr not in EVIDENCE:
+        return False
+    if isinstance(node.value, ast.Call) and spelling(node.value.func).endswith("signature"):
+        return False
+    above = unit.parents[node]
+    if isinstance(above, ast.Call):
+        return above.func is node or spelling(above.func) not in _READING
+    is_iterated = isinstance(above, (ast.For, ast.comprehension)) and above.iter is node
+    return not (is_iterated or isinstance(above, (ast.Attribute, ast.Subscript, ast.Compare)))
+
+
+def _put_into(node: ast.AST) -> str:
+    """The name of a table that a node puts more into; empty for other nodes."""
+    if not isinstance(node, (ast.Subscript, ast.Attribute)) or not isinstance(node.value, ast.Name):
+        return ""
+    is_put = not isinstance(node.ctx, ast.Load) or getattr(node, "attr", "") in ("update", "setdefault")
+    return node.value.id if is_put else ""
+
+
+class _Callees:
+    """Spells what the calls in a function call, as far as the function itself shows what its names hold.
+
+    Args:
+        unit: the file.
+        function: the function.
+        nodes: all nodes of it.
+        bound: the names bound in the file.
+    """
+
+    def __init__(
+        self, unit: Unit, function: Function, nodes: list[ast.AST], bound: dict[FunctionNode | None, set[str]]
+    ) -> None:
+        self._unit = unit
+        self._bound = bound
+        # What each name is assigned as a whole; None where it gets something else, too.
+        self._assigned: dict[str, list[ast.expr] | None] = {}
+        for node in nodes:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                known = self._assigned.setdefault(node.targets[0].id, [])
+                if known is not None:
+                    known.append(node.value)
+        whole = {id(each) for values in self._assigned.values() for each in values or ()}
+        for node in nodes:
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                statement = unit.parents[node]
+                if not isinstance(statement, ast.Assign) or id(statement.value) not in whole:
+                    self._assigned[node.id] = None
+            elif isinstance(node, (ast.arg, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+                self._assigned[(node.arg if isinstance(node, ast.arg) else node.name) or ""] = None
+            elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                self._assigned.update(dict.fromkeys(node.names))
+            elif table := _put_into(node):
+                self._assigned[table] = None
+        # What functions defined within it give is among what it gives.
+        inner = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        self._inner = inner - self._assigned.keys() - {function.name}
+
+    def of_call(self, node: ast.Call) -> list[str]:
+        """The spellings of what a call may call, for what it gives or what is in that."""
+        is_map = isinstance(node.func, ast.Name) and node.func.id == "map" and node.args
+        return self.of(node.args[0] if is_map else node.func)
+
+    def of(self, callee: ast.expr, depth: int = 4) -> list[str]:
+        """The spellings of what may be called; an empty one among them where that cannot be said."""
+        if depth == 0:
+            return [""]
+        if isinstance(callee, ast.Lambda):
+            return [name for node in ast.walk(callee.body) if isinstance(node, ast.Call) for name in self.of_call(node)]
+        if isinstance(callee, ast.IfExp):
+            return [*self.of(callee.body, depth - 1), *self.of(callee.orelse, depth - 1)]
+        if isinstance(callee, ast.Call) and callee.args and self._is_partial(callee.func):
+            return self.of(callee.args[0], depth - 1)
+        if isinstance(callee, ast.Subscript) and isinstance(callee.value, (ast.Name, ast.Dict)):
+            table = callee.value
+            tables = [table] if isinstance(table, ast.Dict) else self._assigned.get(table.id) or [table]
+            values = [value for each in tables if isinstance(each, ast.Dict) for value in each.values]
+            is_plain = all(isinstance(each, ast.Dict) and None not in each.keys for each in tables)
+            return [name for value in values for name in self.of(value, depth - 1)] if is_plain else [""]
+        if isinstance(callee, ast.Name):
+            if callee.id in self._inner:
+                return []
+            values = self._assigned.get(callee.id) or []
+            if values:
+                return [name for value in values for name in self.of(value, depth - 1)]
+        return [_spelled_where_read(self._unit, callee, self._bound)]
+
+    def _is_partial(self, callee: ast.expr) -> bool:
+        root, _, rest = spelling(callee).partition(".")
+        dotted = self._unit.imports.get(root, "")
+        return (f"{dotted}.{rest}" if rest else dotted) == "functools.partial"
+
+
+def _called_for(given: list[ast.expr], held: dict[str, list[ast.expr]], spelled: dict[ast.AST, list[str]]) -> list[str]:
     """What is called in the values that are given, and in those that names in them may hold."""
     makers: dict[str, None] = {}
     pending, left = list(given), dict(held)
     while pending:
         for node in ast.walk(pending.pop()):
             if node in spelled:
-                makers[spelled[node]] = None
+                makers.update(dict.fromkeys(spelled[node]))
             elif isinstance(node, ast.Name):
                 pending.extend(left.pop(node.id, ()))
     return list(makers)
 
 
-def _spelled_where_read(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, set[str]]) -> str:
-    spelled = spelling(node.func)
+def _spelled_where_read(unit: Unit, node: ast.expr, bound: dict[FunctionNode | None, set[str]]) -> str:
+    spelled = spelling(node)
     root, _, rest = spelled.partition(".")
     if root in ("self", "cls") and rest and "." not in rest:
         return spelled
@@ -300,6 +396,8 @@ def unit_of(outline: Outline, name: str, folder: str) -> OutlinedUnit:
 def _may_be_called(unit: Unit, statement: ast.AST, attribute: str) -> bool:
     """Whether what a statement stores in an attribute may be a class or function, but for a function of its name."""
     value = getattr(statement, "value", None)
+    if isinstance(statement, ast.AnnAssign) and value is None:
+        return False  # a declaration
     if isinstance(value, ast.Name) and value.id == attribute:
         return value.id not in unit.functions
     return not isinstance(value, _NEVER_CALLED)
@@ -311,7 +409,14 @@ def _is_plain_copy(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, 
         return True
     if spelling(node.func) not in ("copy.copy", "copy.deepcopy", "deepcopy") or not node.args:
         return False
-    root = spelling(node.args[0]).partition(".")[0]
+    copied = node.args[0]
+    if isinstance(copied, ast.Call) and spelling(copied.func) == "getattr" and len(copied.args) > 1:
+        if isinstance(copied.args[1], ast.Constant):
+            return False
+        copied = copied.args[0]  # an attribute whose name is not written, of which nobody knows what it holds
+    if isinstance(copied, _DISPLAYS):
+        return True  # what is called in it is among the calls
+    root = spelling(copied).partition(".")[0]
     return bool(root) and root not in bound[None] and is_bound(unit, node, root, bound)
 
 

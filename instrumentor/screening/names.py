@@ -44,7 +44,8 @@ PUTTING_METHODS = frozenset(
 )
 # Methods of `Accelerator` and `Fabric`, which take modules.
 _TAKING_MODULES = frozenset({"prepare", "prepare_model", "setup", "setup_module", "unwrap_model"})
-_MAX_DEPTH = 6
+# Calls deep; functions that call each other are asked once each.
+_MAX_DEPTH = 30
 _MAX_FOLLOWED = 400
 
 
@@ -70,10 +71,18 @@ _OTHER_METHODS = """
 """
 # The methods of Python's own values, of tensors, arrays, paths, files, patterns, loggers and containers.
 _VALUE_METHODS = (
-    frozenset(name for kind in (str, bytes, int, float, list, dict, set) for name in dir(kind))
-    | frozenset(_TENSOR_METHODS.split())
-    | frozenset(_OTHER_METHODS.split())
-) - EVIDENCE
+    (
+        frozenset(name for kind in (str, bytes, int, float, list, dict, set) for name in dir(kind))
+        | frozenset(_TENSOR_METHODS.split())
+        | frozenset(_OTHER_METHODS.split())
+    )
+    - EVIDENCE
+    - {"__class__"}
+)
+# Those that only strings have: what they give holds nothing.
+TEXT_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - (
+    frozenset(name for kind in (list, dict, set) for name in dir(kind)) | frozenset(_TENSOR_METHODS.split()) | EVIDENCE
+)
 
 
 def _outline(function: Function) -> FunctionOutline | None:
@@ -242,7 +251,7 @@ class Callables:
 
     def of_method(self, name: str) -> Gives:
         """What a method gives of which only the name is known; unless the names of values have it, it is noted."""
-        if name in EVIDENCE or name in _TAKING_MODULES or name.startswith(("from_", "load")):
+        if name in EVIDENCE or name in _TAKING_MODULES or name == "__class__" or name.startswith(("from_", "load")):
             return Gives.ANYTHING
         if name not in _VALUE_METHODS:
             self.relied_on.add(name)

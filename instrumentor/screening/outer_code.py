@@ -21,15 +21,23 @@ from instrumentor.resolve.outline import (
     stores,
 )
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.screening.names import PUTTING_METHODS, Gives
+from instrumentor.screening.handed_out import HandedOut
+from instrumentor.screening.names import PUTTING_METHODS, TEXT_METHODS, Gives
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.screening.names import Callables, Names
 
-_PARTS = (
-    ast.Tuple, ast.List, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.BinOp, ast.Starred, ast.NamedExpr,
-    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension,
+# Containers are joined and repeated so; other operators compute.
+_JOINING = (ast.Add, ast.BitOr, ast.Mult)
+# What these built-in functions give holds nothing of what they are passed.
+_COUNTING_BUILTINS = frozenset(
+    f"builtins.{name}"
+    for name in (
+        "abs", "all", "any", "bin", "bool", "bytes", "callable", "chr", "complex", "dir", "divmod", "float", "format",
+        "hasattr", "hash", "hex", "id", "int", "isinstance", "issubclass", "len", "oct", "ord", "pow", "print",
+        "range", "repr", "round", "slice", "str",
+    )
 )  # fmt: skip
 
 
@@ -60,6 +68,8 @@ class OuterCode:
         self._gives: dict[ast.Call, Gives] = {}
         self._parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)} - unit.stored
         self._unexplained: set[str] = set()
+        # The methods that such a thing is passed to.
+        self._passed_to: set[str] = set()
 
     def may_hold_model(self, nodes: list[ast.AST]) -> bool:
         """Whether a model may be made, or be got hold of, in the code outside module classes, whose nodes are given."""
@@ -68,9 +78,10 @@ class OuterCode:
         if any(map(self.calls_what_is_not_known, self._calls)):
             return True
         for node in self._calls:
-            self._gives[node] = self._judge(node.func, node)
-            if self._gives[node] is Gives.ANYTHING:
-                return True
+            self._gives[node] = Gives.UNKNOWN if self._decorates_class(node) else self._judge(node.func, node)
+        makers = [node for node in self._calls if self._gives[node] is Gives.ANYTHING]
+        if makers and not HandedOut(self._unit, self._names, self._calls).covers(makers):
+            return True
         if any(self._is_risky_decorator(node) for node in self._nodes):
             return True
         self._find_unexplained()
@@ -85,7 +96,7 @@ class OuterCode:
 
     def _judge(self, function: ast.expr, node: ast.AST) -> Gives:
         meaning = self._names.meaning(function)
-        if isinstance(node, ast.Call) and is_copy_of_attributes(node):
+        if isinstance(node, ast.Call) and (is_copy_of_attributes(node) or self._copies_what_is_not_known(node)):
             return Gives.UNKNOWN
         if isinstance(meaning, str):
             if meaning == "builtins.map" and isinstance(node, ast.Call) and node.args:
@@ -104,9 +115,21 @@ class OuterCode:
             return Gives.UNKNOWN  # a submodule by the name of the function in it
         if isinstance(function, ast.Attribute):
             return self._callables.of_method(function.attr)
-        if isinstance(function, ast.Name) and self._is_made_by_library(function.id):
+        if isinstance(function, ast.Name) and (self._is_own_class(function) or self._is_made_by_library(function.id)):
             return Gives.UNKNOWN
         return Gives.ANYTHING
+
+    def _copies_what_is_not_known(self, node: ast.Call) -> bool:
+        """Whether a call copies something got from elsewhere, or from a call that makes no module."""
+        if self._names.meaning(node.func) not in ("copy.copy", "copy.deepcopy") or not node.args:
+            return False
+        copied = node.args[0]
+        if isinstance(copied, ast.Call):
+            return copied in self._gives and self._gives[copied] is not Gives.ANYTHING
+        root = copied
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        return isinstance(root, ast.Name) and self._names.is_stored(root)
 
     def calls_what_is_not_known(self, node: ast.Call) -> bool:
         """Whether a call shows by itself that it may be anything: what a name of the function's own holds is called."""
@@ -114,8 +137,28 @@ class OuterCode:
         if isinstance(function, ast.Attribute):
             return function.attr in EVIDENCE
         if isinstance(function, ast.Name):
-            return self._names.is_stored(function) and not self._is_made_by_library(function.id)
+            is_stored = self._names.is_stored(function) and not self._is_own_class(function)
+            return is_stored and not self._is_made_by_library(function.id)
         return True
+
+    def _is_own_class(self, name: ast.Name) -> bool:
+        """Whether a name is the first argument of a class method, in a class whose instances are no modules."""
+        method = function_around(self._unit, name)
+        owner = None if method is None else self._unit.parents[method]
+        if not isinstance(owner, ast.ClassDef) or isinstance(method, (ast.Lambda, type(None))):
+            return False
+        arguments = [*method.args.posonlyargs, *method.args.args]
+        is_first = bool(arguments) and arguments[0].arg == name.id and not any(self._held[name.id])
+        cls = self._unit.class_of[owner]
+        return (
+            is_first
+            and any(isinstance(each, ast.Name) and each.id == "classmethod" for each in method.decorator_list)
+            # A mixin's `cls` may be a module.
+            and not any(
+                cls in self._hierarchy.ancestors(each) and self._hierarchy.is_module(each)
+                for each in self._unit.class_of.values()
+            )
+        )
 
     def _is_made_by_library(self, name: str) -> bool:
         """Whether a name only ever holds what libraries make, no module: such as a named tuple's class."""
@@ -136,18 +179,23 @@ class OuterCode:
             above = self._unit.parents.get(above)
         return False
 
-    def _is_risky_decorator(self, node: ast.AST) -> bool:
-        """Whether a decorator that is not called where it stands may give a model in the place of a function.
+    def _decorates_class(self, node: ast.Call) -> bool:
+        """Whether a call makes a decorator of a class; what decorators make of classes the analysis does not mind."""
+        above = self._unit.parents[node]
+        return isinstance(above, ast.ClassDef) and node in above.decorator_list
 
-        What decorators make of classes the analysis does not mind.
-        """
+    def _is_risky_decorator(self, node: ast.AST) -> bool:
+        """Whether a decorator that is not called where it stands may give a model in the place of a function."""
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         plain = [each for each in node.decorator_list if not isinstance(each, ast.Call)]
         return any(self._judge(each, each) is Gives.ANYTHING for each in plain)
 
     def _may_methods_make_modules(self) -> bool:
-        """Whether a file that the script knows has a function, or keeps something to call, by the name of a method."""
+        """Whether a file that the script knows has a function, or keeps something to call, by the name of a method.
+
+        One that uses as a module what it is passed counts, too.
+        """
         for dotted in (*self._unit.imports.values(), *self._unit.stars):
             self._hierarchy.project.lookup(self._unit, dotted)
         checked: set[str] = set()
@@ -164,7 +212,9 @@ class OuterCode:
         if isinstance(unit, OutlinedUnit):
             named = [each for each in unit.function_by_key.values() if each.name in names]
             return not names.isdisjoint(unit.outline.stored) or any(
-                self._callables.of_function(each) is Gives.ANYTHING for each in named
+                self._callables.of_function(each) is Gives.ANYTHING
+                or (each.name in self._passed_to and self._callables.may_use_modules(each))
+                for each in named
             )
         owners = [cls for cls in unit.class_of.values() if self._hierarchy.is_module(cls)]
         return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
@@ -196,10 +246,12 @@ class OuterCode:
         if isinstance(value, ast.Name):
             return value.id in self._unexplained
         if isinstance(value, ast.Call):
+            if self._names.meaning(value.func) in _COUNTING_BUILTINS or _gives_text(value):
+                return False
             return self._gives.get(value) is not Gives.NO_MODULE or any(map(self._is_unexplained, _arguments(value)))
         if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await)):
             return self._is_unexplained(value.value)
-        return isinstance(value, _PARTS) and any(map(self._is_unexplained, ast.iter_child_nodes(value)))
+        return any(map(self._is_unexplained, _parts(value)))
 
     def _holder(self, node: ast.Call) -> str:
         """The name of the list or other object that a method may put what it is passed into."""
@@ -245,7 +297,9 @@ class OuterCode:
             # What an object keeps goes where the object goes.
             is_elsewhere = meaning.unit is not self._unit
             return is_elsewhere and (is_passed or self._is_kept) and self._callables.may_use_modules(meaning)
-        return is_passed and isinstance(node.func, ast.Attribute) and node.func.attr in self._callables.relied_on
+        if is_passed and isinstance(node.func, ast.Attribute) and node.func.attr in self._callables.relied_on:
+            self._passed_to.add(node.func.attr)
+        return False
 
     @cached_property
     def _is_kept(self) -> bool:
@@ -282,6 +336,30 @@ class OuterCode:
 
 def _arguments(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(each.value for each in node.keywords)]
+
+
+def _gives_text(node: ast.Call) -> bool:
+    """Whether a method of strings is called which gives a string, a number or a list of strings."""
+    return isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
+
+
+def _parts(value: ast.expr | ast.AST) -> list[ast.expr]:
+    """The expressions that an expression's value is one of, or holds; loop variables stand for what they go over."""
+    if isinstance(value, (ast.Tuple, ast.List, ast.Set)):
+        return value.elts
+    if isinstance(value, ast.Dict):
+        return value.values
+    if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        return [value.elt]
+    if isinstance(value, ast.DictComp):
+        return [value.value]
+    if isinstance(value, ast.IfExp):
+        return [value.body, value.orelse]
+    if isinstance(value, ast.BoolOp):
+        return value.values
+    if isinstance(value, ast.BinOp):
+        return [value.left, value.right] if isinstance(value.op, _JOINING) else []
+    return [value.value] if isinstance(value, (ast.Starred, ast.NamedExpr)) else []
 
 
 def _called_name(node: ast.Call) -> str:

@@ -9,15 +9,19 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.outline import spelling, stores
+from instrumentor.resolve.outline import bound_names, function_around, spelling, stores
 from instrumentor.resolve.units import Class, Function
 from instrumentor.screening.names import PUTTING_METHODS, Gives
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import FunctionNode, Unit
     from instrumentor.screening.names import Callables, Names
+
+# A name, with the function whose it is; None for the top of the file.
+Variable = tuple["FunctionNode | None", str]
 
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _COPYING = frozenset(
@@ -30,13 +34,15 @@ class PlainContainers:
     """Looks for modules in plain containers, in the code of module classes.
 
     Args:
-        nodes: the nodes of that code, and of all other code of the file.
+        unit: the file, with that code and all other.
         names: what the file's names stand for.
         callables: judges what is called.
     """
 
-    def __init__(self, nodes: Iterable[ast.AST], hierarchy: Hierarchy, names: Names, callables: Callables) -> None:
-        self._nodes = list(nodes)
+    def __init__(self, unit: Unit, hierarchy: Hierarchy, names: Names, callables: Callables) -> None:
+        self._unit = unit
+        self._bound = bound_names(unit)
+        self._nodes = list(unit.parents)
         self._hierarchy = hierarchy
         self._names = names
         self._callables = callables
@@ -50,12 +56,18 @@ class PlainContainers:
             each.attr
             for target, value in self._stores
             for each in ast.walk(target)
-            if isinstance(each, ast.Attribute) and not isinstance(value, (ast.Call, ast.Constant))
+            if isinstance(each, ast.Attribute) and _may_be_callable(value)
         }
         self._calls = [node for node in self._nodes if isinstance(node, ast.Call)]
+        self._parameters: dict[str, set[Variable]] = {}
+        for node in self._nodes:
+            if isinstance(node, ast.arg):
+                function = function_around(unit, node)
+                name = "" if function is None or isinstance(function, ast.Lambda) else function.name
+                self._parameters.setdefault(name, set()).add((function, node.arg))
         self._members = self._find_members()
-        self._made: set[str] = set()
-        self._containers: set[str] = set()
+        self._made: set[Variable] = set()
+        self._containers: set[Variable] = set()
 
     def may_hold_model(self) -> bool:
         """Whether a module may be in one."""
@@ -65,39 +77,62 @@ class PlainContainers:
             self._is_put(node) or self._is_passed(node) for node in self._calls
         )
 
-    def _find_members(self) -> set[str]:
+    def _variable(self, name: ast.Name) -> Variable:
+        """Whose a name is where it is read or stored."""
+        function = function_around(self._unit, name)
+        while function is not None and name.id not in self._bound.get(function, ()):
+            function = function_around(self._unit, function)
+        return function, name.id
+
+    def _variables_in(self, target: ast.expr) -> Iterator[Variable]:
+        return (self._variable(node) for node in ast.walk(target) if isinstance(node, ast.Name))
+
+    def _find_members(self) -> set[Variable]:
         """The names of what is taken out of attributes: modules that are there already."""
-        taken: dict[str, bool] = {}
+        taken: dict[Variable, bool] = {}
         for target, value in self._stores:
             is_taken = id(target) in self._rounds and all(
                 spelling(each).startswith("self.") for each in _iterated(value)
             )
-            for name in _names_in(target):
-                taken[name] = taken.get(name, True) and is_taken
-        return {name for name, is_taken in taken.items() if is_taken}
+            for variable in self._variables_in(target):
+                taken[variable] = taken.get(variable, True) and is_taken
+        return {variable for variable, is_taken in taken.items() if is_taken}
 
     def _find_names(self) -> None:
         """Find the names of what may be a module made here, and of plain containers that may hold one."""
-        passed = any(self._is_made(each) for node in self._calls if self._may_keep(node) for each in _arguments(node))
-        if passed:
-            self._made.update(node.arg for node in self._nodes if isinstance(node, ast.arg))
+        passing = [node for node in self._calls if self._may_keep(node)]
         is_settled = False
         while not is_settled:
             before = len(self._made) + len(self._containers)
             for target, value in self._stores:
                 if self._is_made(value):
-                    self._made.update(_names_in(target))
+                    self._made.update(self._variables_in(target))
                 if self._is_container(value):
-                    self._containers.update(_names_in(target))
+                    self._containers.update(self._variables_in(target))
                     if id(target) in self._rounds:
-                        self._made.update(_names_in(target))
+                        self._made.update(self._variables_in(target))
                 if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and self._is_hot(value):
-                    self._containers.add(target.value.id)
+                    self._containers.add(self._variable(target.value))
             for node in self._calls:
                 holder = node.func.value if isinstance(node.func, ast.Attribute) else None
                 if isinstance(holder, ast.Name) and self._puts(node) and any(map(self._is_hot, _arguments(node))):
-                    self._containers.add(holder.id)
+                    self._containers.add(self._variable(holder))
+            for node in passing:
+                if any(map(self._is_made, _arguments(node))):
+                    self._made.update(self._parameters_of(node))
             is_settled = len(self._made) + len(self._containers) == before
+
+    def _parameters_of(self, node: ast.Call) -> set[Variable]:
+        """The parameters, of the functions in this file, that may get what a call passes."""
+        meaning = self._names.meaning(node.func)
+        name = ""
+        if isinstance(meaning, Class):
+            name = "__init__"
+        elif isinstance(meaning, Function) and meaning.node in self._definitions:
+            name = meaning.name
+        elif isinstance(node.func, ast.Attribute) and node.func.attr not in self._callable_attributes:
+            name = node.func.attr
+        return self._parameters.get(name, set()) if name else set().union(*self._parameters.values())
 
     def _may_keep(self, node: ast.Call) -> bool:
         """Whether a call may make a module that keeps what it is passed as it is, or goes on in this file.
@@ -128,12 +163,12 @@ class PlainContainers:
         if isinstance(node.func, ast.Call):
             # What a layer computes that was made just now.
             return not (isinstance(self._names.meaning(node.func.func), str) or self._makes(node.func))
-        return not (isinstance(node.func, ast.Name) and node.func.id in self._members)
+        return not (isinstance(node.func, ast.Name) and self._variable(node.func) in self._members)
 
     def _is_made(self, value: ast.expr) -> bool:
         """Whether an expression may be a module made here."""
         if isinstance(value, ast.Name):
-            return value.id in self._made
+            return self._variable(value) in self._made
         if isinstance(value, ast.Call):
             return self._makes(value)
         return any(map(self._is_made, _choices(value)))
@@ -145,7 +180,7 @@ class PlainContainers:
     def _is_container(self, value: ast.expr) -> bool:
         """Whether an expression may be a plain container of such modules."""
         if isinstance(value, ast.Name):
-            return value.id in self._containers
+            return self._variable(value) in self._containers
         if isinstance(value, _DISPLAYS):
             return any(map(self._is_hot, _elements(value)))
         if isinstance(value, ast.Call):
@@ -233,5 +268,8 @@ def _iterated(value: ast.expr) -> list[ast.expr]:
     return _iterated(value.value) if isinstance(value, ast.Subscript) else [value]
 
 
-def _names_in(target: ast.expr) -> Iterator[str]:
-    return (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+def _may_be_callable(value: ast.expr) -> bool:
+    """Whether what is stored may be a class or function: not what a call gives."""
+    if isinstance(value, (ast.IfExp, ast.BoolOp, ast.NamedExpr)):
+        return any(map(_may_be_callable, _choices(value)))
+    return not isinstance(value, (ast.Call, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr))

@@ -46,7 +46,9 @@ def _may_wrap(script: Unit, hierarchy: Hierarchy) -> bool:
     outside_modules = _nodes(script.tree, lambda node: hierarchy.is_module(script.class_of[node]))
     if outer.may_hold_model(outside_modules):
         return True
-    return PlainContainers(script.parents, hierarchy, names, callables).may_hold_model()
+    if not any(map(hierarchy.is_module, script.class_of.values())):
+        return False  # no class of modules, which might keep some
+    return PlainContainers(script, hierarchy, names, callables).may_hold_model()
 
 
 def _nodes(tree: ast.Module, is_left_out: Callable[[ast.ClassDef], bool]) -> list[ast.AST]:

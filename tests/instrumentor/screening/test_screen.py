@@ -66,6 +66,34 @@ NEIGHBOURS = {
                 return Net()
         factory = Factory()
         """,
+    "tables.py": """
+        from functools import partial
+        from net import Net
+        def convert(kind, x):
+            table = {"list": lambda value: value.tolist(), "text": str}
+            return [table[kind](each) for each in x]
+        def lower(words):
+            change = partial(convert, "text")
+            return change(words)
+        def make(kind):
+            table = {"net": Net}
+            return table[kind]()
+        def make_later(kind):
+            table = {"text": str}
+            table["net"] = Net
+            return table[kind]()
+        def make_partly():
+            maker = partial(Net)
+            return maker()
+        def register(function):
+            return function
+        """,
+    "signatures.py": """
+        import inspect
+        class Described:
+            def names(self):
+                return list(inspect.signature(self.__init__).parameters)
+        """,
     "config.py": """
         class Config:
             def __init__(self, **kwargs):
@@ -149,6 +177,78 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
                 return sorted(found.items())
             """,
             id="a function of words",
+        ),
+        pytest.param(
+            """
+            from tables import convert, lower
+            def shape(x):
+                return convert("list", x), lower(["A"])
+            """,
+            id="functions that a table of functions, or a partial function, is called in",
+        ),
+        pytest.param(
+            """
+            from net import Net
+            from tables import register
+            class Other(Net):
+                pass
+            def make_small(size=1):
+                return Other(size)
+            @register
+            def make_large():
+                model = make_small(size=3)
+                return model
+            """,
+            id="functions that make models for other files",
+        ),
+        pytest.param(
+            """
+            from config import Config
+            from tables import register
+            @register
+            class Mine(Config):
+                @classmethod
+                def read(cls, path, **kwargs):
+                    found = cls(**kwargs)
+                    found.path = path
+                    return found
+            """,
+            id="an instance of the class at hand",
+        ),
+        pytest.param(
+            """
+            import copy
+            from signatures import Described
+            class Mine(Described):
+                def __init__(self, tokenizer, depths=()):
+                    self.ids = tokenizer.convert(["a", "b"])
+                    self.stages = ["stem"] + [f"stage{each}" for each in range(len(depths))]
+                    self.given = copy.deepcopy(depths)
+                    super().__init__(tokenizer)
+            """,
+            id="a class whose base only looks at parameters of functions",
+        ),
+        pytest.param(
+            """
+            from torch import nn
+            from elsewhere import ACTIVATIONS
+            class Block(nn.Module):
+                def __init__(self, size, kind):
+                    super().__init__()
+                    self.dense = nn.Linear(size, size)
+                    self.act = ACTIVATIONS[kind]
+                def split(self, x):
+                    return x.chunk(2)
+                def forward(self, x):
+                    x = self.act(self.dense(x))
+                    return self.split(x)
+            class Blocks(nn.Module):
+                def __init__(self, sizes):
+                    super().__init__()
+                    x = (sizes, sizes)
+                    self.sizes = x
+            """,
+            id="the same name in two functions",
         ),
     ],
 )
@@ -286,6 +386,28 @@ def test_is_not_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
                     self.layers["first"] = nn.Linear(1, 1)
             """,
             id="in a plain dict",
+        ),
+        pytest.param("from net import Net\nother = Net().__class__()\n", id="by an object's class"),
+        pytest.param("from tables import make\nmodel = make('net')\n", id="from a table of classes"),
+        pytest.param("from tables import make_later\nmodel = make_later('net')\n", id="put into a table of functions"),
+        pytest.param("from tables import make_partly\nmodel = make_partly()\n", id="by a partial function"),
+        pytest.param(
+            "from net import Net\ndef make():\n    return Net()\nmodel = make()\n", id="by a function of its own"
+        ),
+        pytest.param(
+            """
+            from net import Net
+            def make():
+                return Net()
+            def make_twice():
+                return make(), make()
+            first, second = make_twice()
+            """,
+            id="by a function of a function of its own",
+        ),
+        pytest.param(
+            "from net import Net\ndef make():\n    net = Net()\n    print(net)\n    return net\nmake()\n",
+            id="by a function whose result nobody takes",
         ),
     ],
 )
