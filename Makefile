@@ -1,6 +1,7 @@
 # Two commands are all: `make demo` and `make test`. Each makes what it needs; only Python 3.10+ and make are taken
 # for granted. Variables: PYTHON (interpreter for the environment), TORCH_VERSION, TORCH_INDEX (see
-# scripts/make_environment.sh), TEST_ARGS (more arguments for pytest), BENCH_ARGS (arguments for the benchmark).
+# scripts/make_environment.sh), TEST_ARGS (more arguments for pytest), BENCH_ARGS (arguments for the
+# benchmark), TREE and TREE_ARGS (the trees that zoo checks, and more arguments for that).
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +9,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit conformance soundness fuzz bench clean
+.PHONY: help demo test lint types unit conformance soundness fuzz zoo bench clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -45,6 +46,9 @@ soundness: $(VENV)/.installed-dev ## Judge the analysis by 2,000 random programs
 
 fuzz: $(VENV)/.installed-dev ## Instrument 2,000 generated sources, with and without a model (ten minutes)
 	INSTRUMENT_EXAMPLES=2000 $(BIN)/python -m pytest -n auto tests/instrumentor/test_generated_sources.py
+
+zoo: $(VENV)/.installed ## Check on a whole tree of sources what is promised of any: make zoo TREE=site-packages/timm
+	$(BIN)/python benchmarks/whole_tree.py $(TREE) $(TREE_ARGS)
 
 bench: $(VENV)/.installed ## Measure what tracing costs
 	$(BIN)/python benchmarks/runtime_overhead.py $(BENCH_ARGS)
