@@ -26,6 +26,7 @@ class OutsideNames:
     def __init__(self) -> None:
         self._names: dict[str, _Names] = {}
         self._plain: dict[str, bool] | None = None
+        self._at_top: dict[str, frozenset[str]] = {}
 
     def of(self, function: Function) -> dict[str, str]:
         """The names that a function reads, or declares to be, of the scopes around it, with the keys of these.
@@ -58,6 +59,15 @@ class OutsideNames:
                 return None if names.is_deferring else above.key
             above = above.parent
         return function.unit.name
+
+    def is_stored_at_top(self, unit: Unit, name: str) -> bool:
+        """Whether a statement at the top of a file stores to a name."""
+        found = self._at_top.get(unit.name)
+        if found is None:
+            stored = (node for node in _own_nodes(unit.tree) if isinstance(node, ast.Name))
+            found = frozenset(node.id for node in stored if isinstance(node.ctx, ast.Store))
+            self._at_top[unit.name] = found
+        return name in found
 
     def is_plain(self, function: Function) -> bool:
         """Whether nothing but calls by its name reach a function: they are all there are."""
@@ -125,9 +135,9 @@ class _Names:
         return frozenset(own), frozenset((read | shared) - own)
 
 
-def _own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
-    """The nodes of a function's code, those of the functions and classes in it aside."""
-    pending: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+def _own_nodes(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
+    """The nodes of a file's or function's code, those of the functions and classes in it aside."""
+    pending: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else [*scope.body]
     while pending:
         node = pending.pop()
         yield node

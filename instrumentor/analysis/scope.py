@@ -99,7 +99,12 @@ class Scope:
             if held is not None:
                 return held
             function = function.parent
-        return self._held_in(self.unit.name, name) or outside or OPAQUE
+        return self._held_in(self.unit.name, name) or outside or self._unbound(name)
+
+    def _unbound(self, name: str) -> Value:
+        """What a name holds that no visit has seen bound: of the script's own a later visit finds what it holds."""
+        is_seen = self.unit.name in self.facts.whole_units
+        return NOTHING if is_seen and self.facts.outside.is_stored_at_top(self.unit, name) else OPAQUE
 
     # ---- names of the scopes around ----
 

@@ -695,3 +695,19 @@ def test_a_model_of_another_file_that_gets_other_parameters_there_is_that_files(
         net.to_empty(device="cpu")
         """
     assert wraps("import net\nmodel = net.net\nmodel(1)", net=net) == []
+
+
+def test_what_is_taken_from_a_model_that_only_a_later_statement_makes_is_part_of_it() -> None:
+    body = """\
+        def train():
+            last_layer = list(model.children())[-1]
+            for parameter in last_layer.parameters():
+                print(parameter)
+        def get(name):
+            model = Net()
+            return model
+        model = get("net")
+        train()
+        """
+    assert wraps(body) == [(8, "model")]
+    assert (2, "last_layer", "submodule") in others(body)
