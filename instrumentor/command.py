@@ -320,7 +320,10 @@ class _Run:
             return self._handle_unchanged(script, task, outcome)
         self.would_change = True
         change = self.writer.change_of(script, task, outcome)
-        if request.diff:
+        if request.diff and task.was_found and script.path is not None and script.path.is_symlink():
+            # `git apply` refuses a whole patch in which a link is changed.
+            self.tell(f"{script.shown}: a link, which no patch can change; what it leads to can be")
+        elif request.diff:
             show_diff(change)
         if request.writes:
             self.tell(self.writer.write(change, task))

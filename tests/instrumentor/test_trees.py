@@ -233,6 +233,13 @@ class TestInPlace:
         run("src", "--in-place")
         assert snapshot() == applied
 
+    def test_a_patch_leaves_links_to_what_they_lead_to(self) -> None:
+        Path("src/link.py").symlink_to("bom.py")
+        patch = run("src", "--diff")
+        assert b"src/bom.py" in patch.out
+        assert b"link.py" not in patch.out
+        assert "src/link.py: a link, which no patch can change; what it leads to can be" in patch.err
+
     def test_what_is_edited_meanwhile_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
         process = work.process
 
