@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
@@ -42,6 +43,10 @@ class Arguments:
 
     def all(self) -> Value:
         """Whatever is passed, elements of starred containers among it."""
+        return self._all
+
+    @cached_property
+    def _all(self) -> Value:
         return join([*self.positional, *self.keywords.values(), self.rest])
 
     def module(self) -> Value:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, written_arguments
@@ -11,6 +10,7 @@ from instrumentor.analysis.environment import constant_key
 from instrumentor.analysis.facts import ANY_KEY, OBJECTS
 from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
+from instrumentor.analysis.spelling import receiver_text
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
@@ -33,7 +33,6 @@ from instrumentor.analysis.values import (
     Super,
     UnitRef,
     Value,
-    is_object,
     join,
     known,
     root,
@@ -45,6 +44,9 @@ from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable
+
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
 
@@ -67,19 +69,34 @@ class Calls:
         self.effects = Effects(scope)
         self._invocation = Invocation(scope, self.effects)
         self._library = LibraryCalls(scope, members, self.effects)
+        # What a call is coming to, and what it has come to: the object, the method's name and the id of the call.
         self._active: set[tuple[Atom, str, int]] = set()
+        self._given: dict[tuple[Atom, str, int], tuple[Arguments, Value]] = {}
 
     def apply(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         """What calling one object gives."""
-        # Whether the call has come to it before, on the way here.
-        key = (atom, "", id(node))
+        return self._once((atom, "", id(node)), arguments, lambda each: self._apply(each, node, arguments))
+
+    def _once(self, key: tuple[Atom, str, int], arguments: Arguments, call: Callable[[Atom], Value]) -> Value:
+        """What calling one object gives, or its method of a name: once, though a call may come to it by several ways.
+
+        Args:
+            key: the object, the method's name and the id of the call.
+            arguments: what the call passes, each time it is evaluated anew.
+            call: calls one of the things that the object stands for.
+        """
+        given = self._given.get(key)
+        if given is not None and given[0] is arguments:
+            return given[1]
         if key in self._active:
             return NOTHING  # one that leads back to itself gives what the others give
         self._active.add(key)
         try:
-            return join([self._apply(each, node, arguments) for each in self.scope.stands_for(atom)])
+            found = join([call(each) for each in self.scope.stands_for(key[0])])
         finally:
             self._active.discard(key)
+        self._given[key] = arguments, found
+        return found
 
     def _apply(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         if isinstance(atom, Named):
@@ -101,7 +118,7 @@ class Calls:
             return value(Derived(root(atom)))
         if isinstance(atom, Plain):
             return NOTHING
-        if is_object(atom):
+        if atom.is_object:
             return self._call_object(atom, node, arguments)
         return self.effects.make_unknown(node, arguments)
 
@@ -112,7 +129,7 @@ class Calls:
             made = [self.apply(each, node, Arguments(elements)) for each in arguments.at(0)]
             for each in arguments.at(0):
                 if isinstance(each, FunctionRef):  # no proxy can stand where the call is, which gives them all
-                    self.facts.captured.add(strip(atom) for atom in self.facts.returns.get(each.key, NOTHING))
+                    self.facts.captured.keep(self.facts.returns.get(each.key, NOTHING))
             return self.scope.box(node, *made)
         if atom.name == "builtins.type" and len(arguments.positional) == 1:
             return join([self.members.type_of(each) for each in arguments.at(0)])
@@ -124,9 +141,9 @@ class Calls:
         if isinstance(base, Part):
             return value(Derived(root(atom)))
         self.scope.let_others_run()
-        self.effects.capture(value(atom))
+        self.facts.captured.hand_over(value(atom))
         if isinstance(base, Made) and self.scope.nature(base) is Nature.MODULE:
-            self.effects.capture(arguments.all())
+            self.facts.captured.hand_over(arguments.all())
             return value(Derived(root(atom)))
         made = self.effects.make_unknown(node, arguments, NOTHING if isinstance(base, Parameter) else value(atom))
         for result in made:
@@ -138,14 +155,9 @@ class Calls:
 
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a method of one object gives."""
-        key = (atom, name, id(node))
-        if key in self._active:
-            return NOTHING
-        self._active.add(key)
-        try:
-            return join([self._call_method(each, name, node, arguments) for each in self.scope.stands_for(atom)])
-        finally:
-            self._active.discard(key)
+        return self._once(
+            (atom, name, id(node)), arguments, lambda each: self._call_method(each, name, node, arguments)
+        )
 
     def _call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         if isinstance(atom, (Named, UnitRef)) or name == "__class__":
@@ -160,11 +172,11 @@ class Calls:
         if isinstance(atom, (Box, Pack)):
             return self._container_method(atom, name, node, arguments)
         if isinstance(atom, (Derived, Scripted)):
-            self.effects.capture(arguments.all())
+            self.facts.captured.hand_over(arguments.all())
             return value(Derived(root(atom)))
         if isinstance(atom, Plain):
             return PLAIN
-        if is_object(atom):
+        if atom.is_object:
             return self._object_method(atom, name, node, arguments)
         return self.effects.make_unknown(node, arguments)
 
@@ -257,8 +269,8 @@ class Calls:
 
     def _bind_stored(self, node: ast.expr, held: Value) -> None:
         written = written_arguments(node)
-        if written and any(is_object(atom) for atom in held):
-            text = f"{_receiver_text(node)}[-1]"
+        if written and any(atom.is_object for atom in held):
+            text = f"{receiver_text(node)}[-1]"
             self.scope.bind(self.scope.statement(node), written[-1], text, held, source=written[-1])
 
     def _object_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
@@ -282,7 +294,7 @@ class Calls:
         if parts is not None:
             return parts
         if name in catalogue.ADOPTING_METHODS and scope.is_adopting(base):
-            self.effects.absorb(arguments.each(), node, _receiver_text(node))
+            self.effects.absorb_passed(arguments, node)
             return value(atom)
         if name in catalogue.HARMLESS_METHODS:
             return value(Derived(root(atom)))
@@ -290,7 +302,8 @@ class Calls:
         if held:
             return join([self.apply(each, node, arguments) for each in held])
         # A call of a part is mostly one of its tensor's or layer's own methods; the whole stays where it is.
-        self.effects.capture(arguments.all() if isinstance(base, Part) else join((value(atom), arguments.all())))
+        handed_over = arguments.all() if isinstance(base, Part) else join((value(atom), arguments.all()))
+        self.facts.captured.hand_over(handed_over)
         if nature is Nature.MODULE and not isinstance(base, Parameter):
             return value(Derived(root(atom)))
         return self._unknown_method(atom, name, node, arguments)
@@ -326,8 +339,3 @@ class Calls:
                 self.effects.escape(arguments.all())
                 return self.effects.make(node, Nature.NOT_MODULE, f"{site.labels[0]}.{name}", arguments)
         return self.effects.make_unknown(node, arguments, value(atom))
-
-
-def _receiver_text(node: ast.expr) -> str:
-    """The object whose method is called, as the script spells it."""
-    return ast.unparse(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""

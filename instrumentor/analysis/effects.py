@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import always_follows
+from instrumentor.analysis.spelling import one_line, receiver_text
 from instrumentor.analysis.values import (
     NOTHING,
     PLAIN,
@@ -20,9 +21,7 @@ from instrumentor.analysis.values import (
     Pack,
     Value,
     derive,
-    is_object,
     join,
-    root,
     strip,
 )
 from instrumentor.resolve.nature import Nature
@@ -42,6 +41,9 @@ class Effects:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.facts = scope.facts
+        # What was passed by the call that was looked at last.
+        self._handed_over: Arguments | None = None
+        self._absorbed: Arguments | None = None
 
     def make(self, node: ast.expr, nature: Nature, label: str, arguments: Arguments) -> Value:
         """A new object, made by the call `node`."""
@@ -53,25 +55,25 @@ class Effects:
         self, node: ast.expr, arguments: Arguments, receiver: Value = NOTHING, label: str | None = None
     ) -> Value:
         """What a call gives that cannot be looked into: an object that its later use has to explain."""
-        given = join((arguments.all(), receiver))
-        self.scope.let_others_run()
-        self.capture(arguments.all())
-        self.escape(given)
+        self._hand_over(arguments)
+        self.escape(receiver)
         owner = self.scope.function.owner if self.scope.function is not None else None
         if owner is not None and self.scope.hierarchy.is_module(owner):
-            return derive(self.facts.reach(given))
+            return derive(self.facts.reach(join((arguments.all(), receiver))))
         if isinstance(self.scope.unit.parents.get(node), ast.Expr):
             return PLAIN
-        text = label or " ".join(ast.unparse(node.func if isinstance(node, ast.Call) else node).split())
-        made = self.make(node, Nature.UNKNOWN, text, arguments)
-        if receiver:
-            site = self.scope.site(node, Nature.UNKNOWN, text)
-            self.facts.grow_site(site, arguments=self.facts.reach(receiver))
-        return made
+        called = node.func if isinstance(node, ast.Call) else node
+        site = self.scope.site(node, Nature.UNKNOWN, label or one_line(called))
+        self.facts.grow_site(site, arguments=self.facts.reach(join((arguments.all(), receiver))))
+        return site.value
 
-    def capture(self, held: Value) -> None:
-        """Objects are known from now on to code that cannot be seen here."""
-        self.facts.captured.add(root(atom) for atom in self.facts.reach(held))
+    def _hand_over(self, arguments: Arguments) -> None:
+        """Let code that cannot be seen have what a call passes: once, however many things the call may call."""
+        if self._handed_over is not arguments:
+            self._handed_over = arguments
+            self.scope.let_others_run()
+            self.facts.captured.hand_over(arguments.all())
+            self.escape(arguments.all())
 
     def escape(self, held: Value) -> None:
         """Functions, objects and containers handed to code that cannot be seen may be called and changed there."""
@@ -122,6 +124,12 @@ class Effects:
             for method in related.methods.values():
                 self._call_unseen(method.key)
 
+    def absorb_passed(self, arguments: Arguments, node: ast.expr) -> None:
+        """What a call passes becomes part of the object whose method it calls: once, whichever object that may be."""
+        if self._absorbed is not arguments:
+            self._absorbed = arguments
+            self.absorb(arguments.each(), node, receiver_text(node))
+
     def absorb(self, given: Iterable[Value], node: ast.AST, text: str) -> None:
         """Objects become submodules of what is made or changed at `node`, which is given some values."""
         for held in given:
@@ -140,7 +148,7 @@ class Effects:
         pending = [held]
         while pending:
             here = pending.pop()
-            objects = frozenset(strip(atom) for atom in here if is_object(atom))
+            objects = frozenset(strip(atom) for atom in here if atom.is_object)
             sure.update(atom for atom in objects if len(objects) == 1 or self._is_held_alone(atom, objects, node))
             for atom in here - seen:
                 seen.add(atom)
@@ -148,7 +156,7 @@ class Effects:
                     pending.extend(atom.items)
                 elif isinstance(atom, Box):
                     for item in self.facts.contents.get(atom.site, {}).values():
-                        inside = frozenset(each for each in item if is_object(each))
+                        inside = frozenset(each for each in item if each.is_object)
                         sure.update(strip(each) for each in inside if self._is_always_put(atom, strip(each)))
                         pending.append(item - inside)
         return frozenset(sure)
@@ -160,7 +168,7 @@ class Effects:
             return False
         env = self.scope.env
         values = {
-            path: frozenset(strip(each) for each in env.get(path) or () if is_object(each)) for path in env.paths()
+            path: frozenset(strip(each) for each in env.get(path) or () if each.is_object) for path in env.paths()
         }
         holders = [path for path, held in values.items() if atom in held]
         if not holders:

@@ -25,7 +25,6 @@ from instrumentor.analysis.values import (
     Partial,
     Value,
     derive,
-    is_object,
     join,
     strip,
     value,
@@ -90,7 +89,7 @@ class Evaluator:
         """What an expression gives after which others are evaluated before that is used."""
         self._numbers.pop(id(node), None)
         held = self.evaluate(node)
-        if held is not OPAQUE and held is not PLAIN and any(is_object(atom) for atom in held):
+        if held is not OPAQUE and held is not PLAIN and any(atom.is_object for atom in held):
             self._numbers[id(node)] = self.number_of(node)
         return held
 
@@ -333,7 +332,7 @@ class Evaluator:
                 self.facts.put(box.site, ANY_KEY, self.members.elements(value(atom)))
 
     def _bind_element(self, node: ast.Dict, key: ast.expr, element: ast.expr, held: Value) -> None:
-        if any(is_object(atom) for atom in held):
+        if any(atom.is_object for atom in held):
             statement = self.scope.statement(node)
             holder = text_of(statement.targets[0]) if isinstance(statement, ast.Assign) else "{}"
             text = f"{holder}[{text_of(key)}]"
@@ -442,7 +441,7 @@ class Evaluator:
             held = self.evaluate(default)
             key = (function.key, parameter.arg)
             # Kept like what a name holds, so that it is known which object it is until the function is defined anew.
-            if any(is_object(atom) for atom in held):
+            if any(atom.is_object for atom in held):
                 self.scope.env.assign((default_name(function, parameter.arg),), held, self.number_of(default))
             self.facts.grow(self.facts.defaults, key, held)
             self.scope.bind(self.scope.statement(function.node), parameter, parameter.arg, held, source=default)
@@ -461,7 +460,7 @@ class Evaluator:
     def _note_yield(self, node: ast.Yield | ast.YieldFrom, held: Value) -> None:
         function = self.scope.function
         if function is not None:
-            self.facts.captured.add(strip(atom) for atom in self.facts.reach(held))
+            self.facts.captured.keep(held)
             self.facts.grow(self.facts.yields, function.key, held)
             number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.number_of(node.value)
             self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)

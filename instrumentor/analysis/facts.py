@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.blocks import Conditions, conditions_of
+from instrumentor.analysis.captured import Captured
 from instrumentor.analysis.outside import OutsideNames
 from instrumentor.analysis.replay import Records
 from instrumentor.analysis.tables import Marks, Readers, Table, Visits
@@ -26,6 +27,7 @@ from instrumentor.analysis.values import (
     Unwrapped,
     Value,
     Wrapper,
+    functions_in,
     join,
     root,
     strip,
@@ -170,7 +172,7 @@ class Facts:
         passed: what callers pass for parameters, the defaults that they leave to stand included.
         defaults: what parameters hold that a caller does not pass.
         evidence: how objects are used.
-        captured: the objects that something besides the value returned keeps hold of.
+        captured: the objects that something besides the value returned keeps hold of; asked for when all is found out.
         dropped: the objects that the scope that makes them does not always return, by scope; found anew in each visit.
         proxied: the objects that the script itself puts under a proxy.
         hidden: the objects in plain containers that modules keep, which are no submodules of theirs.
@@ -195,6 +197,8 @@ class Facts:
         self.visits = visits = Visits()
         self.records = Records()
         self._conditions: dict[ast.AST, Conditions] = {}
+        self._elements: dict[SiteKey, Value] = {}
+        self._functions_in: dict[Value, frozenset[str]] = {}
         self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
         self._put: dict[tuple[Atom, Value], tuple[Value, Value]] = {}
         self.sites: Table[SiteKey, Site] = Table(visits)
@@ -219,7 +223,7 @@ class Facts:
         self.passed: Table[tuple[str, str], Value] = Table(visits)
         self.defaults: Table[tuple[str, str], Value] = Table(visits)
         self.evidence: dict[Atom, set[str]] = {}
-        self.captured: Marks[Atom] = Marks(visits)
+        self.captured = Captured()
         self.dropped: dict[str, set[Atom]] = {}
         self.proxied: set[Atom] = set()
         self.hidden: set[Atom] = set()
@@ -276,6 +280,7 @@ class Facts:
         new = value if old is None else join((old, value))
         if new != old:
             held[key] = new
+            self._elements.pop(site, None)
             self.contents.note_changed(site)
             self._reached.clear()
 
@@ -283,7 +288,10 @@ class Facts:
         """What the container made at `site` may hold under `key`; under any key for None."""
         held = self.contents.get(site, {})
         if key is None or site in self.scattered:
-            return join(held.values())
+            found = self._elements.get(site)
+            if found is None:
+                found = self._elements[site] = join(held.values())
+            return found
         return join([held[each] for each in (key, ANY_KEY) if each in held])
 
     def grow_site(
@@ -496,6 +504,13 @@ class Facts:
             else:
                 found.add(atom)
         return frozenset(found), frozenset(boxes)
+
+    def functions_in(self, value: Value) -> frozenset[str]:
+        """The keys of the functions of which a value has parameters, at any depth."""
+        known = self._functions_in.get(value)
+        if known is None:
+            known = self._functions_in[value] = functions_in(value)
+        return known
 
     def passed_for(self, parameter: Parameter) -> Value:
         """What callers pass for a parameter, their own parameters looked up likewise; containers are kept as such.

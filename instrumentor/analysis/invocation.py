@@ -148,8 +148,6 @@ class Invocation:
         return given
 
     def _take_over(self, parameter: Parameter, held: Value, node: ast.expr) -> None:
-        if parameter in self.facts.captured:
-            self.effects.capture(held)
         for table in (self.facts.absorbed, self.facts.replaced):
             events = table.get(parameter, {}).values()
             certain = [each for each in events if each.is_sure and always_follows(each.conditions, ())]

@@ -28,7 +28,6 @@ from instrumentor.analysis.values import (
     UnitRef,
     Value,
     derive,
-    is_object,
     join,
     member,
     root,
@@ -100,7 +99,7 @@ class LibraryCalls:
         if nature is Nature.UNKNOWN:
             return self.effects.make_unknown(node, arguments, label=name)
         if nature is Nature.NOT_MODULE:
-            self.effects.capture(arguments.all())
+            self.facts.captured.hand_over(arguments.all())
             self.effects.escape(arguments.all())
             if name.startswith("builtins."):
                 return derive(self.facts.reach(arguments.all()))
@@ -149,7 +148,7 @@ class LibraryCalls:
         inner = arguments.module()
         if inner <= PLAIN and arguments.positional:
             return NOTHING  # what is passed is not known yet, but for what is none where it is left out
-        objects = frozenset(atom for atom in inner if is_object(atom))
+        objects = frozenset(atom for atom in inner if atom.is_object)
         functions = frozenset(atom for atom in inner if isinstance(atom, (FunctionRef, Method, Named)))
         self.facts.note_evidence(objects, catalogue.WRAPPED)
         if objects or functions:
@@ -177,7 +176,7 @@ class LibraryCalls:
         return self.effects.make(node, Nature.MODULE, name, arguments)
 
     def _unwraps(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
-        return frozenset(unwrap(atom) if is_object(atom) else atom for atom in arguments.module())
+        return frozenset(unwrap(atom) if atom.is_object else atom for atom in arguments.module())
 
     def _copies(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
         original = arguments.module()
@@ -191,9 +190,9 @@ class LibraryCalls:
                 elif isinstance(each, Instance):
                     # The modules that a deep copy holds are its own; no call shows them.
                     copies.append(OPAQUE if name == "copy.deepcopy" else value(each))
-                elif not is_object(each):
+                elif not each.is_object:
                     copies.append(derive(value(each)))
-        if any(is_object(atom) for atom in original):
+        if any(atom.is_object for atom in original):
             copies.append(self._copied_object(node, original, arguments, name))
         return join(copies)
 
@@ -213,7 +212,7 @@ class LibraryCalls:
 
     def _derives(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
         inner = arguments.module()
-        found = frozenset(Scripted(root(atom)) for atom in inner if is_object(atom))
+        found = frozenset(Scripted(root(atom)) for atom in inner if atom.is_object)
         return found or frozenset(atom for atom in inner if isinstance(atom, FunctionRef)) or OPAQUE
 
     def _collects(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
@@ -267,7 +266,7 @@ class LibraryCalls:
                     found.append(member(atom.name, name if isinstance(name, str) else ANY_KEY))
                 elif not isinstance(name, str):
                     found.append(self.members.any_of_unit(atom) if isinstance(atom, UnitRef) else OPAQUE)
-                elif name in catalogue.UNWRAPPING_ATTRIBUTES and is_object(atom):
+                elif name in catalogue.UNWRAPPING_ATTRIBUTES and atom.is_object:
                     found.append(value(unwrap(atom)))
                 else:
                     found.append(self.members.attribute(atom, name))
@@ -279,7 +278,7 @@ class LibraryCalls:
             holder, written = written_arguments(node)[:2]
             if any(isinstance(strip(atom), (Made, Part)) for atom in receiver):
                 self.effects.absorb([held], node, ast.unparse(holder))
-            self.effects.capture(held)
+            self.facts.captured.hand_over(held)
             name = written.value if isinstance(written, ast.Constant) else ANY_KEY
             for given in receiver:
                 for atom in self.scope.stands_for(given):
@@ -297,7 +296,7 @@ class LibraryCalls:
 
 
 def _wrapped_if_object(held: Value) -> Value:
-    return frozenset(wrap(atom) if is_object(atom) else atom for atom in held)
+    return frozenset(wrap(atom) if atom.is_object else atom for atom in held)
 
 
 def _is_bound_at(atom: Atom, site: object) -> bool:

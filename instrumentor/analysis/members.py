@@ -30,7 +30,6 @@ from instrumentor.analysis.values import (
     Unwrapped,
     Value,
     Wrapper,
-    is_object,
     join,
     known,
     member,
@@ -83,7 +82,7 @@ class Members:
             return value(unwrap(atom))
         if isinstance(atom, (Derived, Scripted)):
             return value(Derived(root(atom)))
-        if is_object(atom):
+        if atom.is_object:
             return self._object_attribute(atom, name)
         return PLAIN if isinstance(atom, Plain) else OPAQUE
 
@@ -164,7 +163,7 @@ class Members:
         self.facts.note_unseen_calls(function.key)  # reading it calls it, again and again
         self.scope.let_others_run()
         returned = self.facts.returns.get(function.key, NOTHING)
-        self.facts.captured.add(strip(atom) for atom in self.facts.reach(returned))
+        self.facts.captured.keep(returned)
         first = parameter_names(function)[:1]
 
         def is_self(atom: Atom) -> bool:
@@ -208,7 +207,7 @@ class Members:
             return self.any_of_unit(atom)
         if isinstance(atom, (Derived, Scripted)):
             return value(Derived(root(atom)))
-        if is_object(atom):
+        if atom.is_object:
             return value(Part(root(atom)))
         return PLAIN if isinstance(atom, Plain) else OPAQUE
 
@@ -227,7 +226,7 @@ class Members:
             return self.scope.box(node, self.facts.elements(atom.site))
         if isinstance(atom, (Derived, Scripted)):
             return value(Derived(root(atom)))
-        return value(Part(root(atom))) if is_object(atom) else OPAQUE
+        return value(Part(root(atom))) if atom.is_object else OPAQUE
 
     def _reached(self, held: Value) -> Iterable[Atom]:
         """What a value's parts are read of: of a parameter, what callers pass for it, unless that is many things."""
@@ -246,7 +245,7 @@ class Members:
                 found.append(self.facts.elements(atom.site))
             elif isinstance(atom, (Derived, Scripted)):
                 found.append(value(Derived(root(atom))))
-            elif is_object(atom):
+            elif atom.is_object:
                 found.append(value(Part(root(atom))))
             else:
                 found.append(PLAIN if isinstance(atom, Plain) else OPAQUE)

@@ -31,11 +31,9 @@ from instrumentor.analysis.values import (
     SiteKey,
     UnitRef,
     Value,
-    is_object,
     join,
     replace,
     root,
-    strip,
     tuple_depth,
     value,
 )
@@ -246,7 +244,7 @@ class Scope:
                 kept = self.outliving(held, target)
                 self.facts.grow(self.facts.stored_outside, (target, name), kept)
                 self.facts.grow(self.facts.scopes, (target, name), kept)
-                self.facts.captured.add(strip(atom) for atom in held)
+                self.facts.captured.keep(held)
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
 
@@ -257,8 +255,21 @@ class Scope:
             held: what is kept.
             owner: the key of the scope whose name keeps it; none where that is an object.
         """
-        found = replace(held, lambda atom: self._from_any_call(atom, owner))
-        return held if found is held else join((held, found))
+        ending: list[str] = []
+        above = self.function
+        while above is not None and above.key != owner:
+            ending.append(above.key)
+            above = above.parent
+        if self.facts.functions_in(held).isdisjoint(ending):
+            return held
+
+        def from_any_call(atom: Atom) -> Value | None:
+            if not isinstance(atom, Parameter) or atom.function not in ending:
+                return None
+            passed = self.facts.passed_for(atom)
+            return join((passed, OPAQUE)) if atom.function in self.facts.called_unseen else passed
+
+        return join((held, replace(held, from_any_call)))
 
     def put(self, site: SiteKey, key: str, held: Value) -> None:
         """Let the container made at `site` hold one thing more under `key`."""
@@ -269,18 +280,6 @@ class Scope:
     def keep_attribute(self, base: Atom, name: str, held: Value) -> None:
         """Let an attribute of an object hold one thing more."""
         self.facts.grow(self.facts.attributes, (base, name), self.outliving(held))
-
-    def _from_any_call(self, atom: Atom, owner: str) -> Value | None:
-        """What a parameter stands for where it is read in a scope later on: the call that passed it may be over."""
-        if not isinstance(atom, Parameter):
-            return None
-        above = self.function
-        while above is not None and above.key != owner:
-            if above.key == atom.function:
-                passed = self.facts.passed_for(atom)
-                return join((passed, OPAQUE)) if atom.function in self.facts.called_unseen else passed
-            above = above.parent
-        return None
 
     def let_run(self, function: Function) -> None:
         """A function of the project runs here: what it may store to may hold something else from now on."""
@@ -434,8 +433,8 @@ class Scope:
         passed = self.facts.passed_for(atom)
         if passed and passed <= PLAIN:
             return [*passed]
-        others = [each for each in passed if not is_object(each) and not isinstance(each, (Opaque, Derived, Scripted))]
-        is_other = others and not any(is_object(each) or type(each) is Opaque for each in passed)
+        others = [each for each in passed if not each.is_object and not isinstance(each, (Opaque, Derived, Scripted))]
+        is_other = others and not any(each.is_object or type(each) is Opaque for each in passed)
         return others if is_other else [*others, atom]
 
     # ---- sites ----

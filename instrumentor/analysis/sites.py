@@ -25,7 +25,6 @@ from instrumentor.analysis.values import (
     Parameter,
     SiteKey,
     Value,
-    is_object,
     root,
     strip,
     value,
@@ -54,6 +53,7 @@ class SiteIndex:
         self.own_sites = [site for site in facts.sites.values() if site.unit is script]
         self._site_at = {id(site.node): site for site in self.own_sites if not site.key.path}
         self._words = self._evidence()
+        self._captured = facts.captured.objects(facts)
         self._natures: dict[SiteKey, Nature] = {}
         self._unsettled: list[Site] = []
         self._confidences: dict[SiteKey, Confidence] = {}
@@ -129,7 +129,7 @@ class SiteIndex:
         return Nature.NO_PARAMS if catalogue.AS_LOSS in self._words.get(site.key, set()) else Nature.NOT_MODULE
 
     def _copied(self, site: Site) -> Value:
-        return self.facts.sources(frozenset(atom for atom in site.arguments if is_object(atom)))
+        return self.facts.sources(frozenset(atom for atom in site.arguments if atom.is_object))
 
     def confidence(self, site: Site) -> Confidence:
         """How sure it is that a site that makes a module by what is known of it does make one."""
@@ -188,7 +188,7 @@ class SiteIndex:
         """Whether a site's object leaves its function as the value returned, and by no other way."""
         function = site.function
         made = Made(site.key)
-        if function is None or made in self.facts.captured or self.facts.is_dropped(site):
+        if function is None or made in self._captured or self.facts.is_dropped(site):
             return False
         if is_in_loop(site.unit, site.node):
             return False  # of several objects one is returned
@@ -321,7 +321,7 @@ class SiteIndex:
 
     def modules_passed(self, site: Site) -> Value:
         """The modules among what was passed to a site's call."""
-        sources = self.facts.sources(frozenset(atom for atom in site.arguments if is_object(atom)))
+        sources = self.facts.sources(frozenset(atom for atom in site.arguments if atom.is_object))
         return frozenset(atom for atom in sources if self.is_module(root(atom)) and root(atom) != Made(site.key))
 
     def _held_by(self, site: Site) -> Value:

@@ -22,7 +22,17 @@ def text_of(node: ast.AST) -> str:
         return ",".join(text_of(element) for element in node.elts)
     if isinstance(node, ast.Attribute):
         return f"{text_of(node.value)}.{node.attr}"
-    return " ".join(ast.unparse(node).split())
+    return one_line(node)
+
+
+def one_line(node: ast.AST) -> str:
+    """An expression as Python writes it, on one line."""
+    return node.id if isinstance(node, ast.Name) else " ".join(ast.unparse(node).split())
+
+
+def receiver_text(node: ast.expr) -> str:
+    """The object whose method is called, as the script spells it."""
+    return one_line(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -33,9 +33,7 @@ from instrumentor.analysis.values import (
     Parameter,
     Partial,
     Value,
-    is_object,
     join,
-    strip,
     value,
 )
 from instrumentor.resolve.catalogue import is_transparent_decorator, never_suppresses
@@ -298,7 +296,7 @@ class Pass:
                 entered.append(
                     value(atom) if enter is None else self.evaluator.members.property_value(enter, value(atom))
                 )
-            elif is_object(atom):
+            elif atom.is_object:
                 entered.append(value(atom))
             else:
                 entered.append(self.evaluator.members.elements(value(atom)))
@@ -400,7 +398,7 @@ class Pass:
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
             kept = held if self._is_cached() else frozenset(inside)
-            self.facts.captured.add(strip(atom) for atom in self.facts.reach(kept))
+            self.facts.captured.keep(kept)
             self.facts.grow(self.facts.returns, self.function.key, held)
 
     def _is_cached(self) -> bool:

@@ -23,7 +23,6 @@ from instrumentor.analysis.values import (
     Part,
     Value,
     derive,
-    is_object,
     join,
     strip,
     value,
@@ -55,7 +54,7 @@ class Stores:
         if not is_single or not isinstance(node, (ast.Attribute, ast.Subscript)) or not self._is_fetched(node, held):
             return held
         site = self.scope.site(node, Nature.UNKNOWN, text_of(node))
-        objects = frozenset(atom for atom in held if is_object(atom))
+        objects = frozenset(atom for atom in held if atom.is_object)
         self.facts.grow_site(site, arguments=join((objects, self._base(node))), is_read=True)
         return join((held, site.value))
 
@@ -152,7 +151,7 @@ class Stores:
         else:
             number = ("stored", self.scope.locate(target))
             receiver = self._store_quietly(target, held, number)
-            if any(is_object(atom) and not isinstance(strip(atom), Part) for atom in held):
+            if any(atom.is_object and not isinstance(strip(atom), Part) for atom in held):
                 self.scope.bind(statement, target, text_of(target), held, receiver=receiver, number=number)
 
     def _store_quietly(self, target: ast.expr, held: Value, number: Number = None) -> Value:
@@ -203,7 +202,13 @@ class Stores:
 
     def _store_into(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value) -> None:
         name = target.attr if isinstance(target, ast.Attribute) else None
-        self.facts.captured.add(strip(atom) for atom in self.facts.reach(held))
+        self.facts.captured.keep(held)
+        if any(self.scope.is_module(strip(atom)) for atom in receiver):
+            event = self.scope.event(target, text_of(target.value))
+            stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
+            # Only modules themselves are registered; a plain list keeps its elements out of sight.
+            self.evaluator.calls.effects.note(self.facts.absorbed, stored, event)
+            self.facts.hidden.update(self.facts.reach(held - stored))
         for atom in receiver:
             base = strip(atom)
             if isinstance(atom, Box) and isinstance(target, ast.Subscript):
@@ -213,12 +218,6 @@ class Stores:
             elif name is not None:
                 self.scope.keep_attribute(base, name, held)
                 self._call_setter(atom, name, held)
-            if self.scope.is_module(base):
-                event = self.scope.event(target, text_of(target.value))
-                stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
-                # Only modules themselves are registered; a plain list keeps its elements out of sight.
-                self.evaluator.calls.effects.note(self.facts.absorbed, stored, event)
-                self.facts.hidden.update(self.facts.reach(held - stored))
 
     def _store_element_of(self, box: Box, target: ast.Subscript, held: Value) -> None:
         if isinstance(target.slice, ast.Slice):
@@ -259,6 +258,8 @@ class Stores:
         """Carry out `+=` and its like: lists grow in place, other objects are computed anew."""
         added = self.evaluator.evaluate(node.value)
         before = self._resolved(self.evaluator.evaluate(node.target))
+        if any(self.scope.is_module(strip(atom)) for atom in before):
+            self.evaluator.calls.effects.absorb([added], node, text_of(node.target))
         result: list[Value] = []
         for atom in before:
             if isinstance(atom, Box):
@@ -268,7 +269,6 @@ class Stores:
             elif isinstance(atom, Pack):
                 result.append(self.scope.box(node, *atom.items, self.members.elements(added)))
             elif self.scope.is_module(strip(atom)):
-                self.evaluator.calls.effects.absorb([added], node, text_of(node.target))
                 result.append(value(atom))
             elif isinstance(atom, Instance):
                 result.append(join((value(atom), OPAQUE)))

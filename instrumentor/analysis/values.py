@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.interned import Interned
 
@@ -27,10 +27,10 @@ class Atom(metaclass=Interned):
     """One abstract object; those that are equal are one, so that sets of them are compared without looking into them.
 
     Attributes:
-        may_be_module: whether it may be one, on its own or as part of another.
+        is_object: whether it may be a module, on its own or as part of another.
     """
 
-    may_be_module: ClassVar[bool] = False
+    is_object: bool = field(init=False, repr=False, default=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class Instance(Atom):
 class Made(Atom):
     """What the call at a site makes."""
 
-    may_be_module: ClassVar[bool] = True
+    is_object: bool = field(init=False, repr=False, default=True)
 
     site: SiteKey
 
@@ -114,7 +114,7 @@ class Made(Atom):
 class Parameter(Atom):
     """What a function's caller passes."""
 
-    may_be_module: ClassVar[bool] = True
+    is_object: bool = field(init=False, repr=False, default=True)
 
     function: str
     name: str
@@ -145,10 +145,12 @@ class Stand(View):
     """
 
     bare: Atom = field(init=False, repr=False)
+    is_object: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "bare", strip(self.inner))
+        object.__setattr__(self, "is_object", self.bare.is_object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +169,7 @@ class Unwrapped(Stand):
 class Part(View):
     """A submodule of a module."""
 
-    may_be_module: ClassVar[bool] = True
+    is_object: bool = field(init=False, repr=False, default=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,12 +224,10 @@ def join(values: Iterable[Value]) -> Value:
     if not rest:
         return first
     together = first.union(*rest)
-    if len(together) == len(first):
-        together = first  # as it was, so that what is compared with it later is the very same
-    for atom in together:
-        if type(atom) is Pack:
-            break
-    else:
+    for each in (first, *rest):
+        if len(each) == len(together):
+            return each  # as it was, so that what is compared with it later is the very same
+    if Pack not in map(type, together):
         return together  # the usual case, in which nothing needs to be taken apart
     packs: dict[int, list[Pack]] = {}
     for atom in together:
@@ -309,15 +309,22 @@ def root(atom: Atom) -> Atom:
     return atom.root if isinstance(atom, View) else atom
 
 
-def is_object(atom: Atom) -> bool:
-    """Whether `atom` may be a module, on its own or as part of another."""
-    return strip(atom).may_be_module
-
-
 def derive(value_: Value) -> Value:
     """What was computed from any module in `value_`."""
     roots = {root(atom) for atom in value_ if not isinstance(atom, Opaque)}
     return frozenset(Derived(each) for each in roots if isinstance(each, (Made, Parameter))) or OPAQUE
+
+
+def functions_in(value_: Value) -> frozenset[str]:
+    """The keys of the functions of which a value has parameters, at any depth."""
+    found: set[str] = set()
+    for atom in value_:
+        base = root(atom)
+        if type(base) is Parameter:
+            found.add(base.function)
+        elif type(base) is Pack:
+            found.update(function for item in base.items for function in functions_in(item))
+    return frozenset(found)
 
 
 def replace(value_: Value, change: Callable[[Atom], Value | None]) -> Value:
@@ -352,9 +359,9 @@ def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value | None
     if inside is None:
         return None
     if isinstance(atom, Wrapper):
-        return frozenset(wrap(inner) if is_object(inner) else inner for inner in inside)
+        return frozenset(wrap(inner) if inner.is_object else inner for inner in inside)
     if isinstance(atom, Unwrapped):
-        return frozenset(Unwrapped(strip(inner), atom.is_sure) if is_object(inner) else inner for inner in inside)
+        return frozenset(Unwrapped(strip(inner), atom.is_sure) if inner.is_object else inner for inner in inside)
     if isinstance(atom, Part):
         return join(_part_of(inner) for inner in inside)
     kind = Derived if isinstance(atom, Derived) else Scripted

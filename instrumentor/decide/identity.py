@@ -18,7 +18,6 @@ from instrumentor.analysis.values import (
     Pack,
     Plain,
     Unwrapped,
-    is_object,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Identities:
             site = self._facts.sites[next(iter(sites))]
             if not self._is_repeated(site):
                 return self.of_site(site)
-        if binding.number is None or not any(is_object(atom) or isinstance(atom, Unwrapped) for atom in held):
+        if binding.number is None or not any(atom.is_object or isinstance(atom, Unwrapped) for atom in held):
             return None
         return self._traced(scope_key(binding.unit, binding.function), binding.number)
 

@@ -19,7 +19,6 @@ from instrumentor.analysis.values import (
     SiteKey,
     Unwrapped,
     Wrapper,
-    is_object,
     root,
     strip,
 )
@@ -160,7 +159,7 @@ class Report:
         """The script's bindings whose objects are all known, with the sites that make these."""
         found: list[tuple[Binding, set[SiteKey]]] = []
         for binding in self._index.facts.bindings.values():
-            held = [strip(atom) for atom in self._index.facts.sources(binding.value) if is_object(atom)]
+            held = [strip(atom) for atom in self._index.facts.sources(binding.value) if atom.is_object]
             sites = {atom.site for atom in held if isinstance(atom, Made)}
             if binding.unit is self._index.script and sites and all(isinstance(atom, Made) for atom in held):
                 found.append((binding, sites))
@@ -233,7 +232,7 @@ class Report:
     def _add_binding(self, binding: Binding) -> None:
         facts = self._index.facts
         held = facts.sources(binding.value)
-        objects = [atom for atom in held if is_object(atom) and self._index.is_module(root(atom))]
+        objects = [atom for atom in held if atom.is_object and self._index.is_module(root(atom))]
         in_module = self._is_in_module_class(binding)
         if objects:
             if any(self._is_wrapped_by(binding, atom) for atom in objects):
