@@ -12,6 +12,7 @@ from instrumentor import emit
 from instrumentor.analysis.placement import Place
 from instrumentor.errors import InstrumentError, InternalError
 from instrumentor.source.edits import NewLine, NewText, apply_edits
+from instrumentor.source.nodes import walk
 from instrumentor.source.source_text import line_end, split_lines
 from instrumentor.source.undo import undo
 
@@ -181,7 +182,7 @@ class _Writer:
 def _identifiers(tree: ast.Module) -> set[str]:
     """Every name that a script binds or uses, attributes of other things aside."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         for field in ("id", "arg", "name", "rest", "asname"):
             held = getattr(node, field, None)
             if isinstance(held, str):
@@ -196,7 +197,7 @@ def _has_late_star_import(tree: ast.Module) -> bool:
     leading = set(map(id, tree.body[: _count_leading(tree.body, len(tree.body) and tree.body[-1].lineno + 1)]))
     return any(
         isinstance(node, ast.ImportFrom) and id(node) not in leading and any(each.name == "*" for each in node.names)
-        for node in ast.walk(tree)
+        for node in walk(tree)
     )
 
 

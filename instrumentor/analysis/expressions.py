@@ -31,6 +31,7 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
+from instrumentor.source.nodes import children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,7 +71,7 @@ class Evaluator:
 
     def _operands(self, node: ast.AST) -> list[Value]:
         held: list[Value] = []
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 held.append(self.evaluate(child))
             elif isinstance(child, (ast.slice, ast.keyword)):
@@ -510,4 +511,4 @@ def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.exp
 
 def _target_names(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> set[str]:
     targets: Sequence[ast.expr] = [generator.target for generator in node.generators]
-    return {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return {each.id for target in targets for each in walk(target) if isinstance(each, ast.Name)}

@@ -251,9 +251,11 @@ class Facts:
     def visiting(self, scope: str) -> Iterator[None]:
         """Take what is read and dropped on the way as read and dropped by a scope."""
         self.dropped[scope] = set()
+        outer, self._events = self._events, {}
         with self.visits.of(scope):
             yield
             self._keep_events()
+        self._events = outer
 
     def _tell_again(self, tell: Callable[[], None]) -> None:
         if self.visits.current is not None:

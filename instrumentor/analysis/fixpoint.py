@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Function, Project, Unit
 
 
+# How many calls deep a scope is visited at once when a call comes to it first; each takes some forty of the frames that
+# Python has room for.
+_MAX_DEPTH = 8
+
+
 def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierarchy]:
     """Find out which objects a script makes and which of its names may hold them.
 
@@ -24,47 +29,70 @@ def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierar
         project: the script, with what it leads to.
         units: further files that are run when the script is, besides those that its names lead to.
     """
-    facts = Facts()
-    facts.demanded_units.update((unit.name, unit) for unit in units)
-    facts.whole_units.update(facts.demanded_units)
-    hierarchy = Hierarchy(project)
-    script = project.script
-    for cls in script.class_of.values():
-        hierarchy.is_module(cls)  # first: the files that a project may have are bounded, and these say the most
-    facts.demanded_functions.update((each.key, each) for each in script.function_of.values())
-    is_forward, is_settled = True, False
-    while not is_settled:
-        is_settled = True
-        # Callers before callees carries arguments down, the other way round carries what is returned up.
-        for unit, function in _scopes(facts, script) if is_forward else reversed(list(_scopes(facts, script))):
-            scope = scope_key(unit, function)
-            if facts.visits.is_due(scope):
-                is_settled = False
-                if function is not None and _is_overriding(hierarchy, function):
-                    facts.note_unseen_calls(function.key)
-                with facts.visiting(scope):
-                    Pass(facts, hierarchy, unit, function).run()
-                _note_descendants(facts, hierarchy)
+    analysis = _Analysis(project, units)
+    is_forward = True
+    # Callers before callees carries arguments down, the other way round carries what is returned up.
+    while analysis.visit_due(is_forward=is_forward):
         is_forward = not is_forward
-    return facts, hierarchy
+    return analysis.facts, analysis.hierarchy
 
 
-def _scopes(facts: Facts, script: Unit) -> Iterator[tuple[Unit, Function | None]]:
-    """The scopes to look at: the tops of files, then the functions, those called first before those called later."""
-    yield script, None
-    for unit in list(facts.demanded_units.values()):
-        if unit is not script:
-            yield unit, None
-    for function in list(facts.demanded_functions.values()):
-        yield function.unit, function
+class _Analysis:
+    """The visits of a script's scopes, and of those that they lead to."""
 
+    def __init__(self, project: Project, units: Sequence[Unit]) -> None:
+        self.facts = Facts()
+        self.hierarchy = Hierarchy(project)
+        self._script = project.script
+        self._begun: set[str] = set()
+        self._depth = 0
+        self.facts.demanded_units.update((unit.name, unit) for unit in units)
+        self.facts.whole_units.update(self.facts.demanded_units)
+        # First: the files that a project may have are bounded, and these say the most.
+        for cls in self._script.class_of.values():
+            self.hierarchy.is_module(cls)
+        self.facts.demanded_functions.update((each.key, each) for each in self._script.function_of.values())
 
-def _note_descendants(facts: Facts, hierarchy: Hierarchy) -> None:
-    """Note which classes have more below them since further files were read."""
-    for cls, known in list(facts.descendants.items()):
-        found = hierarchy.descendants(cls)
-        if found is not known and found != known:
-            facts.descendants[cls] = found
+    def visit_due(self, *, is_forward: bool) -> bool:
+        """Visit all scopes that may find anything new; whether there were any."""
+        is_settled = True
+        for unit, function in self._scopes() if is_forward else reversed(list(self._scopes())):
+            if self.facts.visits.is_due(scope_key(unit, function)):
+                is_settled = False
+                self._visit(unit, function)
+        return not is_settled
+
+    def _begin(self, unit: Unit, function: Function | None) -> None:
+        """Visit a scope that was never visited: who comes to it then knows what it gives before going on."""
+        if self._depth < _MAX_DEPTH and scope_key(unit, function) not in self._begun:
+            self._visit(unit, function)
+
+    def _visit(self, unit: Unit, function: Function | None) -> None:
+        scope = scope_key(unit, function)
+        self._begun.add(scope)
+        if function is not None and _is_overriding(self.hierarchy, function):
+            self.facts.note_unseen_calls(function.key)
+        self._depth += 1
+        with self.facts.visiting(scope):
+            Pass(self.facts, self.hierarchy, unit, function, self._begin).run()
+        self._depth -= 1
+        self._note_descendants()
+
+    def _scopes(self) -> Iterator[tuple[Unit, Function | None]]:
+        """The scopes to look at: the tops of files, then the functions, those called first before the others."""
+        yield self._script, None
+        for unit in list(self.facts.demanded_units.values()):
+            if unit is not self._script:
+                yield unit, None
+        for function in list(self.facts.demanded_functions.values()):
+            yield function.unit, function
+
+    def _note_descendants(self) -> None:
+        """Note which classes have more below them since further files were read."""
+        for cls, known in list(self.facts.descendants.items()):
+            found = self.hierarchy.descendants(cls)
+            if found is not known and found != known:
+                self.facts.descendants[cls] = found
 
 
 def _is_overriding(hierarchy: Hierarchy, function: Function) -> bool:

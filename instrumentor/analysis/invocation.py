@@ -144,6 +144,7 @@ class Invocation:
             if name in numbers or any(not isinstance(atom, Plain) for atom in given.get(name, OPAQUE)):
                 self.facts.note_passed(function.key, name, node, self.scope.key, numbers.get(name))
         self.scope.give_outside(function, node)
+        self.scope.begin(function.unit, function)
         self.scope.let_run(function)
         return given
 

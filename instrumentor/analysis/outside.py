@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.units import SCRIPT
+from instrumentor.source.nodes import children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +115,7 @@ class _Names:
     def hiding(self) -> frozenset[str]:
         """What its comprehensions bind for themselves."""
         generators = (node for node in _own_nodes(self._node) if isinstance(node, ast.comprehension))
-        targets = (each for generator in generators for each in ast.walk(generator.target))
+        targets = (each for generator in generators for each in walk(generator.target))
         return frozenset(each.id for each in targets if isinstance(each, ast.Name))
 
     @cached_property
@@ -142,7 +143,7 @@ def _own_nodes(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.
         node = pending.pop()
         yield node
         if not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            pending.extend(ast.iter_child_nodes(node))
+            pending.extend(children(node))
 
 
 def _bound_by(node: ast.AST) -> list[str]:

@@ -46,7 +46,7 @@ from instrumentor.resolve.units import SCRIPT, Class, Function, Unit
 _FIXED = (Opaque, FunctionRef, ClassRef, Named, UnitRef)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.environment import Environment, Number, Path
@@ -67,10 +67,17 @@ class Scope:
         class_body: the class whose body is visited; None outside of one.
         outside: the names of the scopes around the function that it holds from its start, with the keys of these.
         is_apart: whether what is visited may run later than it stands, or under other names, as in a comprehension.
+        begin: has a scope visited at once that never was.
     """
 
     def __init__(
-        self, facts: Facts, hierarchy: Hierarchy, unit: Unit, function: Function | None, env: Environment
+        self,
+        facts: Facts,
+        hierarchy: Hierarchy,
+        unit: Unit,
+        function: Function | None,
+        env: Environment,
+        begin: Callable[[Unit, Function | None], None],
     ) -> None:
         self.facts = facts
         self.hierarchy = hierarchy
@@ -82,6 +89,7 @@ class Scope:
         self.class_body: Class | None = None
         self.outside: dict[str, str] = {}
         self.is_apart = False
+        self.begin = begin
 
     # ---- names ----
 
@@ -225,6 +233,7 @@ class Scope:
     def unit_variable(self, unit: Unit, name: str, depth: int = MAX_HANDED_ON) -> Value:
         """What a variable of another file holds, whose top is analysed from now on."""
         self.facts.demanded_units.setdefault(unit.name, unit)
+        self.begin(unit, None)
         held = self.facts.scopes.get((unit.name, name))
         if held is None and name in unit.imports and depth:
             return self._imported_variable(unit, unit.imports[name], depth - 1)

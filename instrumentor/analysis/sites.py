@@ -32,6 +32,7 @@ from instrumentor.analysis.values import (
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 from instrumentor.settings import CONFIDENCES
+from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from instrumentor.analysis.facts import Event, Facts, Site
@@ -247,7 +248,7 @@ class SiteIndex:
         first = outermost_loop(site.unit, statement) or statement
         loads = [
             node
-            for node in ast.walk(scope)
+            for node in walk(scope)
             if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load)
         ]
         # What stands before, and does not come round again, reads what the name held until then.

@@ -39,6 +39,7 @@ from instrumentor.analysis.values import (
 from instrumentor.resolve.catalogue import is_transparent_decorator, never_suppresses
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT, is_main_guard
+from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,13 +61,28 @@ _REPLAYED = frozenset(
 
 
 class Pass:
-    """One visit of one scope."""
+    """One visit of one scope.
 
-    def __init__(self, facts: Facts, hierarchy: Hierarchy, unit: Unit, function: Function | None) -> None:
+    Args:
+        facts: what is known, to be added to.
+        hierarchy: the classes.
+        unit: the file.
+        function: the function; None for the top of the file.
+        begin: has a scope visited at once that was never visited, when the visit comes to it.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        hierarchy: Hierarchy,
+        unit: Unit,
+        function: Function | None,
+        begin: Callable[[Unit, Function | None], None] = lambda _unit, _function: None,
+    ) -> None:
         self.facts = facts
         self.unit = unit
         self.function = function
-        self.scope = Scope(facts, hierarchy, unit, function, Environment())
+        self.scope = Scope(facts, hierarchy, unit, function, Environment(), begin)
         self.evaluator = Evaluator(self.scope)
         self.stores = Stores(self.evaluator)
         self._breaks: list[list[Environment]] = []
@@ -98,7 +114,7 @@ class Pass:
         if function is None or function.owner is None or function.name != "__init__" or after is None:
             return
         receiver = next(iter(parameter_names(function)), None)
-        is_early = decorator_names(function) or any(isinstance(node, ast.Return) for node in ast.walk(function.node))
+        is_early = decorator_names(function) or any(isinstance(node, ast.Return) for node in walk(function.node))
         kept = {
             path[1]: number[1]
             for path, number in after.numbers.items()
@@ -267,7 +283,7 @@ class Pass:
         makers = self.evaluator.evaluate(node.func)
         functions = [self.scope.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
         return bool(functions) and all(
-            function is not None and not any(isinstance(each, ast.Try) for each in ast.walk(function.node))
+            function is not None and not any(isinstance(each, ast.Try) for each in walk(function.node))
             for function in functions
         )
 
@@ -281,7 +297,7 @@ class Pass:
             elif isinstance(atom, Instance):
                 cls = self.scope.class_of(atom.key)
                 leave = None if cls is None else self.scope.hierarchy.method(cls, "__exit__")
-                if leave is not None and not any(isinstance(each, ast.Return) for each in ast.walk(leave.node)):
+                if leave is not None and not any(isinstance(each, ast.Return) for each in walk(leave.node)):
                     continue
             return True
         return False

@@ -10,6 +10,7 @@ from instrumentor.resolve import catalogue
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +124,7 @@ class Hierarchy:
         """Whether anything in the class may be a parameter or a module that has some."""
         called = {
             node.func.attr
-            for node in ast.walk(cls.node)
+            for node in walk(cls.node)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_self(node.func.value)
         }
         if called & _REGISTERING:
@@ -177,11 +178,11 @@ def _is_self(expression: ast.expr) -> bool:
 
 
 def _calls(value: ast.expr) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(value) if isinstance(node, ast.Call))
+    return (node for node in walk(value) if isinstance(node, ast.Call))
 
 
 def _attribute_stores(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    for node in ast.walk(cls):
+    for node in walk(cls):
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
             targets = node.targets
@@ -198,7 +199,7 @@ def _attributes_used_as_modules(cls: ast.ClassDef) -> set[str]:
     words = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE
     return {
         node.value.attr
-        for node in ast.walk(cls)
+        for node in walk(cls)
         if isinstance(node, ast.Attribute)
         and node.attr in words - {"to", "cuda", "cpu", "float", "half", "double"}
         and isinstance(node.value, ast.Attribute)
@@ -207,10 +208,10 @@ def _attributes_used_as_modules(cls: ast.ClassDef) -> set[str]:
 
 
 def _attributes_iterated(cls: ast.ClassDef) -> set[str]:
-    iterables = [node.iter for node in ast.walk(cls) if isinstance(node, (ast.For, ast.comprehension))]
+    iterables = [node.iter for node in walk(cls) if isinstance(node, (ast.For, ast.comprehension))]
     return {
         node.attr
         for iterable in iterables
-        for node in ast.walk(iterable)
+        for node in walk(iterable)
         if isinstance(node, ast.Attribute) and _is_self(node.value)
     }

@@ -26,6 +26,7 @@ from instrumentor.resolve.module_facts import (
     Text,
     VariableFacts,
 )
+from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -232,10 +233,10 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool]
     makers: dict[str, tuple[Name, set[str]]] = {}
     given: set[str] = set()
     used: set[str] = set()
-    for each in ast.walk(node):
+    for each in walk(node):
         if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
             names = _stored_in_self(each)
-            calls = [inner for inner in ast.walk(each.value) if isinstance(inner, ast.Call)] if names else []
+            calls = [inner for inner in walk(each.value) if isinstance(inner, ast.Call)] if names else []
             for call in calls:
                 maker = _expression(call.func)
                 if isinstance(maker, Name):

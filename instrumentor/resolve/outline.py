@@ -14,6 +14,7 @@ import msgspec
 
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,7 +209,7 @@ def _outline_function(unit: Unit, function: Function, bound: dict[FunctionNode |
     held: dict[str, list[ast.expr]] = {}
     calls: list[ast.Call] = []
     uses_modules = False
-    nodes = list(ast.walk(function.node))
+    nodes = walk(function.node)
     for node in nodes:
         if isinstance(node, ast.Attribute):
             uses_modules = uses_modules or _is_evidence(node, unit)
@@ -217,7 +218,7 @@ def _outline_function(unit: Unit, function: Function, bound: dict[FunctionNode |
         elif isinstance(node, ast.Call) and not _is_plain_copy(unit, node, bound):
             calls.append(node)
         for target, value in stores(node):
-            for each in ast.walk(target):
+            for each in walk(target):
                 if isinstance(each, ast.Name):
                     held.setdefault(each.id, []).append(value)
     callees = _Callees(unit, function, nodes, bound)
@@ -297,7 +298,7 @@ class _Callees:
         if depth == 0:
             return [""]
         if isinstance(callee, ast.Lambda):
-            return [name for node in ast.walk(callee.body) if isinstance(node, ast.Call) for name in self.of_call(node)]
+            return [name for node in walk(callee.body) if isinstance(node, ast.Call) for name in self.of_call(node)]
         if isinstance(callee, ast.IfExp):
             return [*self.of(callee.body, depth - 1), *self.of(callee.orelse, depth - 1)]
         if isinstance(callee, ast.Call) and callee.args and self._is_partial(callee.func):
@@ -327,7 +328,7 @@ def _called_for(given: list[ast.expr], held: dict[str, list[ast.expr]], spelled:
     makers: dict[str, None] = {}
     pending, left = list(given), dict(held)
     while pending:
-        for node in ast.walk(pending.pop()):
+        for node in walk(pending.pop()):
             if node in spelled:
                 makers.update(dict.fromkeys(spelled[node]))
             elif isinstance(node, ast.Name):

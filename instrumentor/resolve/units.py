@@ -12,6 +12,7 @@ from instrumentor.errors import InstrumentError
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
+from instrumentor.source.nodes import SHARED
 from instrumentor.source.source_text import decode, parse
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SCRIPT = ""
-# Nodes that trees share, and that stand nowhere; and those that are told of.
-_SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+# The nodes that are told of.
 _TOLD = frozenset(
     {
         ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda,
@@ -133,7 +133,7 @@ def _index(unit: Unit) -> None:
         for name in above._fields:
             held = getattr(above, name, None)
             for child in held if held.__class__ is list else (held,):
-                if isinstance(child, ast.AST) and not isinstance(child, _SHARED):
+                if isinstance(child, ast.AST) and not isinstance(child, SHARED):
                     parents[child] = above
                     kind = type(child)
                     if isinstance(child, ast.Name):

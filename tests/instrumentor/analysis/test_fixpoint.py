@@ -60,3 +60,25 @@ def test_the_scopes_passed_over_would_have_changed_no_decision(
     monkeypatch.setattr("instrumentor.analysis.tables.Visits.is_due", is_in_first_rounds)
     monkeypatch.setattr(Record, "replay", is_never_replayed)
     assert instrument_source(source, Settings(), source_name="script.py", sources=sources) == found
+
+
+def test_a_function_is_visited_where_it_is_first_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def use():\n    make().train()\n\ndef make():\n    return torch.nn.ReLU()\n\nimport torch\nuse()\n"
+    visited: list[str] = []
+    run = Pass.run
+
+    def noted(self: Pass) -> None:
+        visited.append("" if self.function is None else self.function.name)
+        run(self)
+
+    monkeypatch.setattr(Pass, "run", noted)
+    analyse(Project(index_unit(SCRIPT, "", parse(decode(text.encode(), source_name="x.py"), source_name="x.py"))))
+    assert visited[:3] == ["", "use", "make"]
+    assert visited.count("use") == visited.count("make") == 1  # what `make` gives was known in time
+
+
+def test_calls_may_lead_deeper_than_python_itself_goes() -> None:
+    calls = [f"def f{i}(model):\n    return f{i + 1}(model)\n" for i in range(400)]
+    text = "".join(calls) + "def f400(model):\n    return model\n\nimport torch\nnet = f0(torch.nn.Linear(2, 2))\n"
+    found = instrument_source(text.encode(), Settings(), source_name="script.py").instrumented.decode()
+    assert "\nnet = f0(Proxy.Proxy(torch.nn.Linear(2, 2)," in found
