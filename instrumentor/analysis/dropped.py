@@ -31,8 +31,12 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     others = [other for other in env.paths() if other != path]
     if number is not None and any(env.numbers.get(other) == number for other in others):
         return
-    beside = [env.get(other) or frozenset() for other in others]
-    facts.note_dropped(atom for atom in own - given if not any(_is_alone(each, atom) for each in beside))
+    lost = own - given
+    for other in others if lost else ():
+        beside = {strip(atom) for atom in env.get(other) or ()}
+        if len(beside) == 1:
+            lost -= beside
+    facts.note_dropped(lost)
 
 
 def note_left_behind(facts: Facts, scope: str, env: Environment, returned: Value, numbers: Iterable[Number]) -> None:
@@ -49,7 +53,3 @@ def note_left_behind(facts: Facts, scope: str, env: Environment, returned: Value
 def _own_objects(facts: Facts, scope: str, held: Value) -> frozenset[Made]:
     found = (strip(atom) for atom in held)
     return frozenset(atom for atom in found if isinstance(atom, Made) and facts.site_of(atom).scope == scope)
-
-
-def _is_alone(held: Value, atom: Made) -> bool:
-    return bool(held) and all(strip(each) is atom for each in held)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import always_follows
@@ -139,7 +138,7 @@ class Effects:
         """Remember that something happens to the objects in a value."""
         sure = self._sure_objects(held, event.node)
         self.facts.note_event(table, sure, event)
-        self.facts.note_event(table, self.facts.reach(held) - sure, replace(event, is_sure=False))
+        self.facts.note_event(table, self.facts.reach(held) - sure, event._replace(is_sure=False))
 
     def _sure_objects(self, held: Value, node: ast.AST) -> Value:
         """The objects that are in a value, or in the containers in it, whenever they were made."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from instrumentor.analysis.blocks import Conditions, conditions_of
 from instrumentor.analysis.captured import Captured
@@ -94,8 +94,7 @@ class Site:
         return scope_key(self.unit, self.function)
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(NamedTuple):
     """One target of one statement with what it may hold.
 
     Attributes:
@@ -120,8 +119,7 @@ class Binding:
     number: Number = None
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """Something that happens to an object at an expression.
 
     Attributes:
@@ -150,6 +148,7 @@ class Facts:
     Attributes:
         visits: which scopes are due.
         records: what the statements of scopes did that were visited before.
+        places: the keys of what expressions make, as far as they were asked for.
         sites: the places where objects come into being.
         bindings: every store, by the target's node and text.
         attributes: what an object's attribute of a name was ever given.
@@ -201,6 +200,7 @@ class Facts:
         self._functions_in: dict[Value, frozenset[str]] = {}
         self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
         self._put: dict[tuple[Atom, Value], tuple[Value, Value]] = {}
+        self.places: dict[ast.AST, SiteKey] = {}
         self.sites: Table[SiteKey, Site] = Table(visits)
         self._arguments: Readers[SiteKey] = Readers(visits)
         self.bindings: dict[tuple[int, str], Binding] = {}
@@ -361,7 +361,7 @@ class Facts:
             is_doubtful = (table, key, node) in self._doubtful
             if old is not None and old.is_sure and not event.is_sure:
                 self._doubtful.add((table, key, node))
-            events[node] = replace(event, is_sure=event.is_sure and not is_doubtful)
+            events[node] = event._replace(is_sure=event.is_sure and not is_doubtful)
             if old is None or old.is_sure != events[node].is_sure:
                 table.note_changed(key)
         self._events.clear()
@@ -468,7 +468,7 @@ class Facts:
             if value is old.value and receiver is old.receiver and binding.number == old.number:
                 return
             # The number is that of the last visit, which has seen all that there is to see.
-            binding = replace(old, value=value, receiver=receiver, number=binding.number)
+            binding = old._replace(value=value, receiver=receiver, number=binding.number)
         self.bindings[key] = binding
 
     def reach(self, value: Value) -> Value:

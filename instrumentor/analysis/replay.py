@@ -39,7 +39,6 @@ class Record(Reader):
         self._globals, self._outside = dict(scope.globals), dict(scope.outside)
         self._before = scope.env.copy()
         self._after: Environment | None = None
-        self._read: dict[str, tuple[Value | None, Number]] = {}
         self._stored: dict[str, Value | None] = {}
         self._objects: dict[Path, Value | None] = {}
         self._numbers: dict[Path, Number] = {}
@@ -56,7 +55,6 @@ class Record(Reader):
         """Keep what the statement left behind."""
         before = self._before
         self._after = after.copy()
-        self._read = {name: _name_in(before, name) for name in self.trace.read}
         self._stored = {name: after.names.get(name) for name in self.trace.stored}
         self._objects = {path: after.objects.get(path) for path in differences(before.objects, after.objects)}
         paths = [*((name,) for name in self.trace.stored), *differences(before.numbers, after.numbers)]
@@ -91,11 +89,8 @@ class Record(Reader):
         )
 
     def _finds_the_same(self, env: Environment) -> bool:
-        for name, held in self._read.items():
-            if _name_in(env, name) != held:
-                return False
         names = None if self.trace.is_wide else self.trace.read | self.trace.stored
-        return env.has_objects_of(self._before, names)
+        return env.has_names_of(self._before, self.trace.read) and env.has_objects_of(self._before, names)
 
 
 class Records:
@@ -119,7 +114,3 @@ class Records:
             record.finish(scope.env)
             fresh = [each for each in kept if not each.is_stale]
             self._kept[node] = [*fresh[-_MAX_RECORDS + 1 :], record]
-
-
-def _name_in(env: Environment, name: str) -> tuple[Value | None, Number]:
-    return env.names.get(name), env.numbers.get((name,))

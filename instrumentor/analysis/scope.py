@@ -450,8 +450,11 @@ class Scope:
 
     def locate(self, node: ast.AST, path: tuple[int, ...] = ()) -> SiteKey:
         """The key of what an expression makes."""
-        place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
-        return SiteKey(self.unit.name, *place, path)
+        found = self.facts.places.get(node)
+        if found is None:
+            place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+            found = self.facts.places[node] = SiteKey(self.unit.name, *place)
+        return found._replace(path=path) if path else found
 
     def site(self, node: ast.expr, nature: Nature, label: str, path: tuple[int, ...] = ()) -> Site:
         """The site of an expression."""
