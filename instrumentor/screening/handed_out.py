@@ -85,7 +85,10 @@ class HandedOut:
             or (isinstance(node, (ast.arg, ast.Global, ast.Nonlocal)) and _mentions(node, target.id))
         ]
         return bool(uses) and all(
-            isinstance(node, ast.Name) and isinstance(self._unit.parents[node], ast.Return) for node in uses
+            isinstance(node, ast.Name)
+            and isinstance(self._unit.parents[node], ast.Return)
+            and function_around(self._unit, node) is function  # not one within it, which may keep hold of it
+            for node in uses
         )
 
     def _is_read_otherwise(self, function: ast.FunctionDef) -> bool:

@@ -86,7 +86,8 @@ class OuterCode:
             return True
         self._find_unexplained()
         return (
-            self._is_read_in_module_classes()
+            any(map(self._goes_into_module_class, makers))
+            or self._is_read_in_module_classes()
             or any(self._goes_out_of_sight(node) for node in self._calls)
             or any(self._is_kept_out_of_sight(node) for node in self._nodes)
             or self._may_methods_make_modules()
@@ -168,6 +169,7 @@ class OuterCode:
             and isinstance(meaning := self._names.meaning(value.func), str)
             and not meaning.startswith("builtins.")
             and self._callables.of_library(meaning) is Gives.NO_MODULE
+            and not any(self._names.meaning(each) for each in _arguments(value))  # such as `partial(Net)`
             for value in held
         )
 
@@ -286,6 +288,12 @@ class OuterCode:
             isinstance(node, ast.Name) and node.id in kept and id(node) not in outer and self._names.is_of_top(node)
             for node in self._unit.parents
         )
+
+    def _goes_into_module_class(self, node: ast.Call) -> bool:
+        """Whether a call passes such a thing to a module class of this file, which may use it in ways not looked at."""
+        meaning = self._names.meaning(node.func)
+        is_own = isinstance(meaning, (Function, Class)) and meaning.unit is self._unit
+        return is_own and any(map(self._is_unexplained, _arguments(node)))
 
     def _goes_out_of_sight(self, node: ast.Call) -> bool:
         """Whether a call passes such a thing to a function that is not looked into here."""

@@ -342,6 +342,25 @@ def test_is_not_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
             "import torch, elsewhere\nmodel = torch.compile(elsewhere.make())\nprint(model)\n", id="by a wrapper"
         ),
         pytest.param(
+            "from net import Net\ndef make():\n    net = Net()\n    def get():\n        return net\n    return get\n",
+            id="by a function that keeps hold of it",
+        ),
+        pytest.param(
+            """
+            import elsewhere
+            from torch import nn
+            class Probe(nn.Module):
+                def __init__(self, model):
+                    super().__init__()
+                    self.size = sum(each.numel() for each in model.parameters())
+            def make():
+                model = elsewhere.make()
+                probe = Probe(model=model)
+                return probe
+            """,
+            id="by its use in a class of modules that a function makes for another file",
+        ),
+        pytest.param(
             """
             from torch import nn
             class Stack(nn.Module):
@@ -390,6 +409,10 @@ def test_is_not_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("from net import Net\nother = Net().__class__()\n", id="by an object's class"),
         pytest.param("from tables import make\nmodel = make('net')\n", id="from a table of classes"),
         pytest.param("from tables import make_later\nmodel = make_later('net')\n", id="put into a table of functions"),
+        pytest.param(
+            "from functools import partial\nfrom net import Net\nmake = partial(Net)\nmodel = make()\n",
+            id="by a partial function of its own",
+        ),
         pytest.param("from tables import make_partly\nmodel = make_partly()\n", id="by a partial function"),
         pytest.param(
             "from net import Net\ndef make():\n    return Net()\nmodel = make()\n", id="by a function of its own"
