@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from instrumentor.analysis.arguments import Arguments
-    from instrumentor.analysis.facts import Event, Site
+    from instrumentor.analysis.entries import Event, Site
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.tables import Table
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.blocks import Conditions, conditions_of
 from instrumentor.analysis.captured import Captured
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from instrumentor.analysis.arguments import Arguments
+    from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Class, Function, Unit
 
@@ -49,94 +49,6 @@ K = TypeVar("K")
 ANY_KEY = "*"
 OBJECTS = ("", "objects")
 ANYTHING = ("", "anything")
-
-
-@dataclass
-class Site:
-    """A place where an object comes into being; what is known of it grows by `Facts.grow_site`.
-
-    Attributes:
-        key: where.
-        node: the call, or for `is_read` the expression that fetches an object nobody knows.
-        unit: the file it stands in.
-        function: the function it stands in; None at the top of a file or class.
-        nature: what it makes.
-        labels: the classes or functions called there.
-        class_keys: the project's module classes called there.
-        origins: the sites in the functions called there whose fresh object it hands on.
-        arguments: the objects passed in.
-        callee: for what an object gives that is called without being known, that object.
-        is_copy: it makes a module if it is given one.
-        is_read: it may give an object made elsewhere, which cannot be seen.
-    """
-
-    key: SiteKey
-    node: ast.expr
-    unit: Unit
-    function: Function | None
-    nature: Nature = Nature.NOT_MODULE
-    labels: list[str] = field(default_factory=list)
-    class_keys: set[str] = field(default_factory=set)
-    origins: set[SiteKey] = field(default_factory=set)
-    arguments: Value = NOTHING
-    callee: Value = NOTHING
-    is_copy: bool = False
-    is_read: bool = False
-
-    @cached_property
-    def value(self) -> Value:
-        """What it makes."""
-        return frozenset({Made(self.key)})
-
-    @property
-    def scope(self) -> str:
-        """The key of the scope it stands in."""
-        return scope_key(self.unit, self.function)
-
-
-class Binding(NamedTuple):
-    """One target of one statement with what it may hold.
-
-    Attributes:
-        statement: the statement.
-        target: the expression stored to; for a parameter's default the parameter's node.
-        text: the target as people read it.
-        value: what is stored.
-        receiver: for attributes and subscripts, the object stored into.
-        source: the expression the value comes from, where it is one.
-        number: equal for stores of the very same object in one round of the loops and one call of the function around
-            them; None where that is not known.
-    """
-
-    unit: Unit
-    function: Function | None
-    statement: ast.stmt
-    target: ast.AST
-    text: str
-    value: Value
-    receiver: Value = NOTHING
-    source: ast.expr | None = None
-    number: Number = None
-
-
-class Event(NamedTuple):
-    """Something that happens to an object at an expression.
-
-    Attributes:
-        is_sure: it happens to the object whenever the expression is evaluated, and not to another in its place.
-    """
-
-    unit: Unit
-    function: Function | None
-    node: ast.AST
-    conditions: Conditions
-    text: str = ""
-    is_sure: bool = True
-
-
-def scope_key(unit: Unit, function: Function | None) -> str:
-    """What a function, or for None the top of a file, is called as a scope."""
-    return unit.name if function is None else function.key
 
 
 class Facts:

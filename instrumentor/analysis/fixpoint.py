@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.facts import Facts, scope_key
+from instrumentor.analysis.entries import scope_key
+from instrumentor.analysis.facts import Facts
 from instrumentor.analysis.statements import Pass
 from instrumentor.resolve.classes import Hierarchy
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
 from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.dropped import note_overwritten
+from instrumentor.analysis.entries import Binding, Event, Site, scope_key
 from instrumentor.analysis.environment import PARAMETER
-from instrumentor.analysis.facts import ANY_KEY, ANYTHING, OBJECTS, Binding, Event, Facts, Site, scope_key
+from instrumentor.analysis.facts import ANY_KEY, ANYTHING, OBJECTS, Facts
 from instrumentor.analysis.values import (
     MAX_TUPLE_DEPTH,
     NOTHING,

@@ -35,7 +35,8 @@ from instrumentor.settings import CONFIDENCES
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
-    from instrumentor.analysis.facts import Event, Facts, Site
+    from instrumentor.analysis.entries import Event, Site
+    from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Unit
     from instrumentor.settings import Confidence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import COMPREHENSIONS, LOOPS, is_in_loop
+from instrumentor.analysis.entries import scope_key
 from instrumentor.analysis.environment import BEHIND_LOOPS, is_parameter
-from instrumentor.analysis.facts import scope_key
 from instrumentor.analysis.values import (
     Atom,
     Box,
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Hashable, Mapping
 
+    from instrumentor.analysis.entries import Binding, Site
     from instrumentor.analysis.environment import Number
-    from instrumentor.analysis.facts import Binding, Facts, Site
+    from instrumentor.analysis.facts import Facts
     from instrumentor.analysis.values import SiteKey
     from instrumentor.resolve.units import Function, Unit
 

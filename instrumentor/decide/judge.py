@@ -23,7 +23,7 @@ from instrumentor.settings import CONFIDENCES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from instrumentor.analysis.facts import Binding, Event, Site
+    from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.settings import Settings
     from instrumentor.source.suppressions import Suppressions

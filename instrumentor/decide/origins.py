@@ -9,7 +9,7 @@ from instrumentor.resolve.classes import dotted_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from instrumentor.analysis.facts import Site
+    from instrumentor.analysis.entries import Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.analysis.values import SiteKey
     from instrumentor.resolve.units import Class

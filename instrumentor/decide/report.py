@@ -35,7 +35,7 @@ from instrumentor.settings import CONFIDENCES
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from instrumentor.analysis.facts import Binding, Site
+    from instrumentor.analysis.entries import Binding, Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.source.source_text import SourceText
 
