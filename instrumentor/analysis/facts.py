@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 from instrumentor.analysis.blocks import Conditions, conditions_of
 from instrumentor.analysis.captured import Captured
 from instrumentor.analysis.outside import OutsideNames
-from instrumentor.analysis.replay import Records
 from instrumentor.analysis.tables import Marks, Readers, Table, Visits
 from instrumentor.analysis.values import (
     NOTHING,
@@ -59,7 +58,6 @@ class Facts:
 
     Attributes:
         visits: which scopes are due.
-        records: what the statements of scopes did that were visited before.
         places: the keys of what expressions make, as far as they were asked for.
         sites: the places where objects come into being.
         bindings: every store, by the target's node and text.
@@ -106,7 +104,6 @@ class Facts:
 
     def __init__(self) -> None:
         self.visits = visits = Visits()
-        self.records = Records()
         self._conditions: dict[ast.AST, Conditions] = {}
         self._elements: dict[SiteKey, Value] = {}
         self._functions_in: dict[Value, frozenset[str]] = {}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.entries import scope_key
 from instrumentor.analysis.facts import Facts
+from instrumentor.analysis.replay import Records
 from instrumentor.analysis.statements import Pass
 from instrumentor.resolve.classes import Hierarchy
 
@@ -45,6 +46,7 @@ class _Analysis:
         self.facts = Facts()
         self.hierarchy = Hierarchy(project)
         self._script = project.script
+        self._records = Records()
         self._begun: set[str] = set()
         self._depth = 0
         self.facts.demanded_units.update((unit.name, unit) for unit in units)
@@ -75,7 +77,7 @@ class _Analysis:
             self.facts.note_unseen_calls(function.key)
         self._depth += 1
         with self.facts.visiting(scope):
-            Pass(self.facts, self.hierarchy, unit, function, self._begin).run()
+            Pass(self.facts, self.hierarchy, unit, function, self._records, self._begin).run()
         self._depth -= 1
         self._note_descendants()
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from instrumentor.analysis.facts import Facts
+    from instrumentor.analysis.replay import Records
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function, Unit
 
@@ -68,6 +69,7 @@ class Pass:
         hierarchy: the classes.
         unit: the file.
         function: the function; None for the top of the file.
+        records: what statements did in the visits before.
         begin: has a scope visited at once that was never visited, when the visit comes to it.
     """
 
@@ -77,11 +79,13 @@ class Pass:
         hierarchy: Hierarchy,
         unit: Unit,
         function: Function | None,
+        records: Records,
         begin: Callable[[Unit, Function | None], None] = lambda _unit, _function: None,
     ) -> None:
         self.facts = facts
         self.unit = unit
         self.function = function
+        self._records = records
         self.scope = Scope(facts, hierarchy, unit, function, Environment(), begin)
         self.evaluator = Evaluator(self.scope)
         self.stores = Stores(self.evaluator)
@@ -170,7 +174,7 @@ class Pass:
 
     def _once(self, node: ast.AST, visit: Callable[[], object]) -> None:
         """Visit a statement or the head of one, or let it do what it did when nothing else was to be read."""
-        self.facts.records.visit(node, self.scope, visit)
+        self._records.visit(node, self.scope, visit)
 
     def _if(self, node: ast.If) -> Environment | None:
         self._once(node.test, lambda: self.evaluator.evaluate(node.test))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from instrumentor.analysis.fixpoint import analyse
-from instrumentor.analysis.replay import Record
+from instrumentor.analysis.replay import Record, Records
 from instrumentor.analysis.statements import Pass
 from instrumentor.instrument import instrument_source
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
@@ -38,7 +38,7 @@ def test_another_visit_of_every_scope_finds_nothing_new(
     functions = [(function.unit, function) for function in facts.demanded_functions.values()]
     for unit, function in [(project.script, None), *tops, *functions]:
         before = {key: binding.number for key, binding in facts.bindings.items()}
-        visit = Pass(facts, hierarchy, unit, function)
+        visit = Pass(facts, hierarchy, unit, function, Records())
         with facts.visiting(visit.scope.key):
             visit.run()
         due = [each.key for _, each in functions if facts.visits.is_due(each.key)]
