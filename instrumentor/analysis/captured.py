@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.values import NOTHING, Atom, Parameter, Value, root, strip
 
 if TYPE_CHECKING:
-    from instrumentor.analysis.facts import Facts
+    from collections.abc import Callable
 
 
 class Captured:
@@ -25,15 +25,22 @@ class Captured:
         """Remember that code which cannot be seen gets a value: what its objects are part of is known there, too."""
         self._handed_over.add(held)
 
-    def objects(self, facts: Facts) -> frozenset[Atom]:
-        """The objects, those among them that are passed for parameters of functions which keep them."""
-        found = {strip(atom) for held in self._kept for atom in facts.reach(held)}
-        found.update(root(atom) for held in self._handed_over for atom in facts.reach(held))
+    def objects(
+        self, reach: Callable[[Value], Value], passed: Callable[[tuple[str, str]], Value | None]
+    ) -> frozenset[Atom]:
+        """The objects, those among them that are passed for parameters of functions which keep them.
+
+        Args:
+            reach: what lies in a value and in its containers.
+            passed: what callers pass for a parameter, which is given with its function's key before its name.
+        """
+        found = {strip(atom) for held in self._kept for atom in reach(held)}
+        found.update(root(atom) for held in self._handed_over for atom in reach(held))
         pending = [atom for atom in found if isinstance(atom, Parameter)]
         while pending:
             parameter = pending.pop()
-            passed = facts.passed.get((parameter.function, parameter.name), NOTHING)
-            new = {root(atom) for atom in facts.reach(passed)} - found
+            given = passed((parameter.function, parameter.name)) or NOTHING
+            new = {root(atom) for atom in reach(given)} - found
             found |= new
             pending.extend(atom for atom in new if isinstance(atom, Parameter))
         return frozenset(found)

@@ -55,7 +55,7 @@ class SiteIndex:
         self.own_sites = [site for site in facts.sites.values() if site.unit is script]
         self._site_at = {id(site.node): site for site in self.own_sites if not site.key.path}
         self._words = self._evidence()
-        self._captured = facts.captured.objects(facts)
+        self._captured = facts.captured.objects(facts.reach, facts.passed.get)
         self._natures: dict[SiteKey, Nature] = {}
         self._unsettled: list[Site] = []
         self._confidences: dict[SiteKey, Confidence] = {}
