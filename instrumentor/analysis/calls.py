@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.arguments import Arguments, written_arguments
 from instrumentor.analysis.effects import Effects
 from instrumentor.analysis.environment import constant_key
-from instrumentor.analysis.facts import ANY_KEY, OBJECTS
+from instrumentor.analysis.facts import ANY_KEY
 from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
 from instrumentor.analysis.spelling import receiver_text
+from instrumentor.analysis.touched import ELEMENTS
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
@@ -115,18 +116,21 @@ class Calls:
         if isinstance(atom, Instance):
             return self.call_method(atom, "__call__", node, arguments)
         if isinstance(atom, (Derived, Scripted)):
+            self.effects.escape_callables(arguments.each())
             return value(Derived(root(atom)))
         if isinstance(atom, Plain):
             return NOTHING
         if atom.is_object:
             return self._call_object(atom, node, arguments)
+        self.scope.let_anything_run()  # it may be any function of the script
         return self.effects.make_unknown(node, arguments)
 
     def _call_named(self, atom: Named, node: ast.expr, arguments: Arguments) -> Value:
         if atom.name == "builtins.map":
             elements = tuple(self.members.elements(held) for held in arguments.positional[1:])
             self.facts.repeating.add(id(node))
-            made = [self.apply(each, node, Arguments(elements)) for each in arguments.at(0)]
+            with self.scope.putting_off():
+                made = [self.apply(each, node, Arguments(elements)) for each in arguments.at(0)]
             for each in arguments.at(0):
                 if isinstance(each, FunctionRef):  # no proxy can stand where the call is, which gives them all
                     self.facts.captured.keep(self.facts.returns.get(each.key, NOTHING))
@@ -138,6 +142,7 @@ class Calls:
     def _call_object(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         """A module's forward pass; or, for an object that nobody knows, whatever it makes."""
         base = strip(atom)
+        self.effects.escape_callables(arguments.each())
         if isinstance(base, Part):
             return value(Derived(root(atom)))
         self.scope.let_others_run()
@@ -173,6 +178,7 @@ class Calls:
             return self._container_method(atom, name, node, arguments)
         if isinstance(atom, (Derived, Scripted)):
             self.facts.captured.hand_over(arguments.all())
+            self.effects.escape_callables(arguments.each())
             return value(Derived(root(atom)))
         if isinstance(atom, Plain):
             return PLAIN
@@ -229,8 +235,10 @@ class Calls:
             return PLAIN  # `count` and `index`
         if name in _SCATTERING_METHODS:
             self.scope.scatter(atom.site)
+        if name == "sort":
+            self.effects.escape_callables(arguments.each())
         if name in _STORING_METHODS | _EXTENDING_METHODS | {"setdefault"}:
-            self.facts.note_touched(self.scope.key, {OBJECTS})
+            self.facts.touched.note(self.scope.key, {ELEMENTS})
             self.scope.env.forget_elements()
         if name in _STORING_METHODS:
             held = arguments.positional[-1] if arguments.positional else arguments.rest
@@ -279,6 +287,7 @@ class Calls:
         method = scope.method_of(base, name)
         if method is not None:
             return self._invocation.invoke(method, value(atom), node, arguments)
+        self.effects.escape_callables(arguments.each())  # hooks, callbacks, `model.apply(initialise)`
         nature = scope.nature(base) if isinstance(base, Made) else Nature.MODULE
         if isinstance(base, Made) and nature is not Nature.MODULE:
             labels = self.facts.sites[base.site].labels if base.site in self.facts.sites else []

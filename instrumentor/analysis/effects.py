@@ -18,6 +18,7 @@ from instrumentor.analysis.values import (
     Made,
     Method,
     Pack,
+    Partial,
     Value,
     derive,
     join,
@@ -76,19 +77,31 @@ class Effects:
 
     def escape(self, held: Value) -> None:
         """Functions, objects and containers handed to code that cannot be seen may be called and changed there."""
-        reached = self.facts.reach(held)
-        for atom in reached:
-            if isinstance(atom, FunctionRef):
-                self.scope.let_others_run()
-                self.facts.escaped.add(atom.key)
-                self._call_unseen(atom.key)
-            elif isinstance(atom, (Instance, Method)):
-                self._open_methods(atom)
-            elif isinstance(atom, ClassRef):
-                self._construct_unseen(atom)
+        for atom in self.facts.reach(held):
+            self._escape(atom)
         for atom in held:
             if isinstance(atom, Box):
                 self.scope.scatter(atom.site)
+
+    def escape_callables(self, given: Iterable[Value]) -> None:
+        """Functions and methods among what a library is given may be called by it, now or later."""
+        for held in given:
+            for atom in held:
+                if isinstance(atom, (FunctionRef, Method, Partial)):
+                    self._escape(atom)
+
+    def _escape(self, atom: Atom) -> None:
+        while isinstance(atom, Partial):
+            self.facts.captured.hand_over(self.facts.bound_arguments[atom.site].all())
+            atom = atom.callee
+        if isinstance(atom, FunctionRef):
+            self.scope.let_others_run()
+            self.facts.escaped.add(atom.key)
+            self._call_unseen(atom.key)
+        elif isinstance(atom, (Instance, Method)):
+            self._open_methods(atom)
+        elif isinstance(atom, ClassRef):
+            self._construct_unseen(atom)
 
     def _call_unseen(self, key: str) -> None:
         self.facts.note_unseen_calls(key)

@@ -10,6 +10,7 @@ from instrumentor.analysis.values import NOTHING, join
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from typing import TypeGuard
 
     from instrumentor.analysis.values import Value
@@ -21,6 +22,8 @@ Path = tuple[str, ...]
 # Equal for paths that hold the very same object; None where that is not known.
 Number = object
 PARAMETER = "parameter"
+# Steps of paths that stand for all of their kind.
+ANY_ELEMENT, ANY_ATTRIBUTE = "[*]", ".*"
 # The joins that are named by a loop and lie behind its rounds.
 BEHIND, LAST = "behind", "last"
 BEHIND_LOOPS = frozenset({BEHIND, LAST})
@@ -147,7 +150,7 @@ class Environment:
         """Let all paths that end in `step` hold `value` too; `[*]` stands for every element."""
         self._note_wide()
         for path in list(self.objects):
-            if path[-1] == step or (path[-1][0] == "[" and step == "[*]"):
+            if path[-1] == step or (path[-1][0] == "[" and step == ANY_ELEMENT):
                 self._changed_objects()[path] = join((self.objects[path], value))
                 self._forget_number(path)
 
@@ -171,10 +174,19 @@ class Environment:
             self._forget_number(path)
         self._forget_below(path)
 
+    def steps(self) -> set[str]:
+        """The attributes and elements through which paths lead that hold something; elements are all one step."""
+        return {step for path in self.objects for step in _kinds(path)}
+
     def forget_elements(self) -> None:
         """Forget what containers hold: their elements may have moved."""
-        self._note_wide()
-        self._forget_objects([path for path in self.objects if any(step[0] == "[" for step in path[1:])])
+        self.forget_steps({ANY_ELEMENT})
+
+    def forget_steps(self, steps: AbstractSet[str]) -> None:
+        """Forget what lies under some attributes, or elements: code that cannot be seen here may have changed it."""
+        if steps:
+            self._note_wide()
+            self._forget_objects([path for path in self.objects if not steps.isdisjoint(_kinds(path))])
 
     def forget_objects(self) -> None:
         """Forget all attributes and elements: code that cannot be seen here may have changed them."""
@@ -391,6 +403,12 @@ def path_of(expression: ast.AST) -> Path | None:
         above = path_of(expression.value)
         return None if above is None else (*above, f"[{key}]")
     return None
+
+
+def _kinds(path: Path) -> set[str]:
+    """The steps of a path by what may change them."""
+    kinds = {ANY_ELEMENT if step[0] == "[" else step for step in path[1:]}
+    return kinds if kinds <= {ANY_ELEMENT} else {*kinds, ANY_ATTRIBUTE}
 
 
 def constant_key(index: ast.expr) -> str | None:

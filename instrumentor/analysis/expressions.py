@@ -167,13 +167,16 @@ class Evaluator:
             held = self.scope.env.get(path) if path is not None else None
             if held is None:
                 self.facts.note_evidence(receiver, function.attr)
-                return join([self.calls.call_method(atom, function.attr, node, arguments) for atom in receiver])
+                found = join([self.calls.call_method(atom, function.attr, node, arguments) for atom in receiver])
+                self.scope.let_unseen_run()
+                return found
         else:
             held = self.evaluate(function)
             arguments = self._arguments(node)
         self.facts.note_evidence(held, catalogue.CALLED)
         found = join([self.calls.apply(atom, node, arguments) for atom in held])
         self._keep_number(node, held, arguments)
+        self.scope.let_unseen_run()
         return found
 
     def _keep_number(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
@@ -341,6 +344,10 @@ class Evaluator:
 
     # ---- comprehensions ----
 
+    def _generator(self, node: ast.GeneratorExp) -> Value:
+        with self.scope.putting_off():
+            return self._comprehension(node)
+
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         outer, is_apart = self.scope.env, self.scope.is_apart
         hidden = _target_names(node)
@@ -462,6 +469,7 @@ class Evaluator:
         function = self.scope.function
         if function is not None:
             self.facts.captured.keep(held)
+            self.facts.touched.note_running_unseen(function.key)  # whenever someone asks for more
             self.facts.grow(self.facts.yields, function.key, held)
             number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.number_of(node.value)
             self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)
@@ -490,7 +498,7 @@ class Evaluator:
         ast.Lambda: _lambda,
         ast.ListComp: _comprehension,
         ast.SetComp: _comprehension,
-        ast.GeneratorExp: _comprehension,
+        ast.GeneratorExp: _generator,
         ast.DictComp: _comprehension,
         ast.Await: _inner,
         ast.Starred: _inner,

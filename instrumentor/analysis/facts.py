@@ -10,6 +10,7 @@ from instrumentor.analysis.blocks import Conditions, conditions_of
 from instrumentor.analysis.captured import Captured
 from instrumentor.analysis.outside import OutsideNames
 from instrumentor.analysis.tables import Marks, Readers, Table, Visits
+from instrumentor.analysis.touched import Touched
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 ANY_KEY = "*"
-OBJECTS = ("", "objects")
-ANYTHING = ("", "anything")
 
 
 class Facts:
@@ -68,8 +67,7 @@ class Facts:
         bound_arguments: what partial applications were given.
         scopes: what a name of a function or file was ever given, for the functions inside.
         shared: the names of a scope that other functions store to.
-        touched: what a function may change outside of itself, or what it calls may: names with their scope, `OBJECTS`
-            for attributes and elements, `ANYTHING` where code that cannot be seen runs.
+        touched: what functions may change outside of themselves.
         stored_outside: the part of it that other functions stored, by `global` and `nonlocal`.
         returns: what functions return; their own parameters stand for themselves.
         returned_numbers: which object each `return` of a function gives, by the number that it has in the function.
@@ -92,7 +90,6 @@ class Facts:
         escaped: the functions that unseen code gets as values.
         opened: the classes whose methods unseen code may call, with how many classes were below them then.
         called_unseen: the functions whose parameters may be given more than `passed` says.
-        stored_unseen: `OBJECTS` once such a function stores to attributes or elements: any unseen code may do so then.
         whole_units: the files of which every function is analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
         outside: which names of the scopes around them functions read.
@@ -120,7 +117,7 @@ class Facts:
         self.bound_arguments: Table[SiteKey, Arguments] = Table(visits)
         self.scopes: Table[tuple[str, str], Value] = Table(visits)
         self.shared: Table[str, set[str]] = Table(visits)
-        self.touched: Table[str, set[tuple[str, str]]] = Table(visits)
+        self.touched = Touched(visits)
         self.stored_outside: Table[tuple[str, str], Value] = Table(visits)
         self.returns: Table[str, Value] = Table(visits)
         self.returned_numbers: Table[str, dict[int, Number]] = Table(visits)
@@ -145,7 +142,6 @@ class Facts:
         self.escaped: set[str] = set()
         self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
-        self.stored_unseen: Marks[tuple[str, str]] = Marks(visits)
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.whole_units: set[str] = {SCRIPT}
@@ -309,22 +305,10 @@ class Facts:
             known.add(name)
             self.shared.note_changed(scope)
 
-    def note_touched(self, scope: str, things: Iterable[tuple[str, str]]) -> None:
-        """Remember what a function may change outside of itself."""
-        known = self.touched.kept(scope, set)
-        if not known.issuperset(things):
-            known.update(things)
-            self.touched.note_changed(scope)
-            self._note_stored_unseen(scope)
-
     def note_unseen_calls(self, function: str) -> None:
         """Remember that code that cannot be seen may call a function, with whatever and whenever."""
         self.called_unseen.add([function])
-        self._note_stored_unseen(function)
-
-    def _note_stored_unseen(self, function: str) -> None:
-        if self.called_unseen.has(function) and OBJECTS in (self.touched.peek(function) or ()):
-            self.stored_unseen.add([OBJECTS])
+        self.touched.note_running_unseen(function)
 
     def note_needed(self, function: str, name: str, owner: str) -> None:
         """Remember that a function which `function` calls reads a name of a scope around it."""

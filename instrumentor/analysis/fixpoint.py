@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
+from instrumentor.analysis.arguments import decorator_names
 from instrumentor.analysis.entries import scope_key
 from instrumentor.analysis.facts import Facts
+from instrumentor.analysis.members import PROPERTIES
 from instrumentor.analysis.replay import Records
 from instrumentor.analysis.statements import Pass
 from instrumentor.resolve.classes import Hierarchy
@@ -73,8 +76,10 @@ class _Analysis:
     def _visit(self, unit: Unit, function: Function | None) -> None:
         scope = scope_key(unit, function)
         self._begun.add(scope)
-        if function is not None and _is_overriding(self.hierarchy, function):
+        if function is not None and _is_called_unseen(self.hierarchy, function):
             self.facts.note_unseen_calls(function.key)
+        elif function is not None and isinstance(function.node, ast.AsyncFunctionDef):
+            self.facts.touched.note_running_unseen(function.key)
         self._depth += 1
         with self.facts.visiting(scope):
             Pass(self.facts, self.hierarchy, unit, function, self._records, self._begin).run()
@@ -98,8 +103,13 @@ class _Analysis:
                 self.facts.descendants[cls] = found
 
 
-def _is_overriding(hierarchy: Hierarchy, function: Function) -> bool:
-    """Whether a base class outside the project may call a method."""
-    if function.owner is None or function.name == "__init__":
+def _is_called_unseen(hierarchy: Hierarchy, function: Function) -> bool:
+    """Whether Python itself calls a method, for an operator or the like, or a base class outside the project may."""
+    name = function.node.name if isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
+    if function.owner is None or name == "__init__":
         return False
-    return any(base is None or not base.startswith("builtins.") for base in hierarchy.library_bases(function.owner))
+    bases = hierarchy.library_bases(function.owner)
+    if any(base is None or not base.startswith("builtins.") or base == "builtins.type" for base in bases):
+        return True
+    is_special = name.startswith("__") and name.endswith("__") and name != "__call__"  # whose calls are followed
+    return is_special or not PROPERTIES.isdisjoint(decorator_names(function))

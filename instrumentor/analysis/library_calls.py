@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, written_arguments
-from instrumentor.analysis.facts import ANY_KEY, OBJECTS
+from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.touched import ATTRIBUTES, attribute
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
@@ -46,6 +47,11 @@ if TYPE_CHECKING:
     from instrumentor.analysis.effects import Effects
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
+
+
+_RUNNING_TEXT = frozenset({"builtins.exec", "builtins.eval"})
+# The effects of functions that may call what they are given: `sorted(models, key=f)`.
+_CALLING = frozenset({Effect.COLLECTS, Effect.READS, Effect.IDENTITY_TUPLE, Effect.WRAPS_FIRST})
 
 
 class LibraryCalls:
@@ -88,6 +94,8 @@ class LibraryCalls:
         full_name, name = name, catalogue.canonical_name(name)
         if name in self._builtins:
             return self._builtins[name](node, arguments)
+        if name in _RUNNING_TEXT:
+            self.scope.let_anything_run()
         effect = knowledge.effect_of(full_name)
         if effect is not None:
             return self.apply(effect, node, arguments, name)
@@ -104,6 +112,7 @@ class LibraryCalls:
             if name.startswith("builtins."):
                 return derive(self.facts.reach(arguments.all()))
             return self.effects.make(node, nature, name, arguments)
+        self.effects.escape_callables(arguments.each())
         if catalogue.is_container(name):
             nature = self._nature_of_container(arguments)
         self.effects.absorb(arguments.each(), node, name)
@@ -112,6 +121,8 @@ class LibraryCalls:
     def apply(self, effect: Effect, node: ast.expr, arguments: Arguments, name: str) -> Value:
         """What a function with a known effect gives."""
         self.facts.call_kinds.setdefault(id(node), set()).add(effect.name)
+        if effect in _CALLING:
+            self.effects.escape_callables(arguments.each())
         return self._effects[effect](node, arguments, name)
 
     def _nature_of_container(self, arguments: Arguments) -> Nature:
@@ -284,7 +295,7 @@ class LibraryCalls:
                 for atom in self.scope.stands_for(given):
                     base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
                     self.scope.keep_attribute(base, str(name), held)
-            self.facts.note_touched(self.scope.key, {OBJECTS})
+            self.facts.touched.note(self.scope.key, {ATTRIBUTES if name == ANY_KEY else attribute(str(name))})
             self.scope.env.forget_objects()
         return PLAIN
 

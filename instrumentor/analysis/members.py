@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.scope import Scope
 
-_PROPERTIES = frozenset({"property", "cached_property"})
+PROPERTIES = frozenset({"property", "cached_property"})
 
 # Of a parameter that may be one of more containers than this, elements are parts of what is passed, whatever it is: in
 # the builders of model zoos, to which everything is passed, each element would be everything.
@@ -149,7 +149,7 @@ class Members:
         held = [self._stored(Instance(each.key), name) for each in related]
         method = hierarchy.method(cls, name)
         if method is not None:
-            if decorator_names(method) & _PROPERTIES:
+            if decorator_names(method) & PROPERTIES:
                 return self.property_value(method, value(atom))
             held.append(value(Method(atom, name)))
         found = join(held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
@@ -11,7 +12,8 @@ from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.dropped import note_overwritten
 from instrumentor.analysis.entries import Binding, Event, Site, scope_key
 from instrumentor.analysis.environment import PARAMETER
-from instrumentor.analysis.facts import ANY_KEY, ANYTHING, OBJECTS, Facts
+from instrumentor.analysis.facts import ANY_KEY, Facts
+from instrumentor.analysis.touched import ANYTHING, ELEMENTS, steps_among
 from instrumentor.analysis.values import (
     MAX_TUPLE_DEPTH,
     NOTHING,
@@ -47,7 +49,7 @@ from instrumentor.resolve.units import SCRIPT, Class, Function, Unit
 _FIXED = (Opaque, FunctionRef, ClassRef, Named, UnitRef)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.environment import Environment, Number, Path
@@ -69,6 +71,7 @@ class Scope:
         outside: the names of the scopes around the function that it holds from its start, with the keys of these.
         is_apart: whether what is visited may run later than it stands, or under other names, as in a comprehension.
         begin: has a scope visited at once that never was.
+        is_put_off: whether what is visited runs when someone asks for it, as in a generator expression.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Scope:
         self.outside: dict[str, str] = {}
         self.is_apart = False
         self.begin = begin
+        self.is_put_off = False
 
     # ---- names ----
 
@@ -250,7 +254,7 @@ class Scope:
             target = self.globals.get(name)
             if target is not None:
                 self.facts.note_shared(target, name)
-                self.facts.note_touched(self.key, {(target, name)})
+                self.facts.touched.note(self.key, {(target, name)})
                 kept = self.outliving(held, target)
                 self.facts.grow(self.facts.stored_outside, (target, name), kept)
                 self.facts.grow(self.facts.scopes, (target, name), kept)
@@ -291,40 +295,78 @@ class Scope:
         """Let an attribute of an object hold one thing more."""
         self.facts.grow(self.facts.attributes, (base, name), self.outliving(held))
 
+    @contextmanager
+    def putting_off(self) -> Iterator[None]:
+        """Take what is visited on the way as what runs later on, when someone asks for it."""
+        outer, self.is_put_off = self.is_put_off, True
+        yield
+        self.is_put_off = outer
+
     def let_run(self, function: Function) -> None:
         """A function of the project runs here: what it may store to may hold something else from now on."""
-        touched = self.facts.touched.get(function.key, set())
-        self.facts.note_touched(self.key, touched)
-        if not touched.isdisjoint((OBJECTS, ANYTHING)):
-            self.env.forget_objects()
-        self._join_stored(None if ANYTHING in touched else touched)
+        touched = self.facts.touched.by(function.key)
+        self.facts.touched.note(self.key, touched)
+        if self.is_put_off:
+            self.facts.touched.note_running_unseen(function.key)
+        if ANYTHING in touched:
+            self.let_anything_run()
+        else:
+            self.env.forget_steps(steps_among(touched))
+            for scope, name in touched:
+                if scope in (self.key, self.globals.get(name), self.outside.get(name)):
+                    self._join_stored_in(scope, name)
+
+    def let_anything_run(self) -> None:
+        """Code runs here that may change whatever can be reached."""
+        self.facts.touched.note(self.key, {ANYTHING})
+        self.env.forget_objects()
+        self._join_stored()
 
     def let_others_run(self) -> None:
         """Functions run here of which nothing is known: whatever any stores to may hold something else from now on."""
-        self.facts.note_touched(self.key, {ANYTHING})
-        if self.env.objects and OBJECTS in self.facts.stored_unseen:
-            self.env.forget_objects()
-        self._join_stored(None)
+        self.facts.touched.note(self.key, {ANYTHING})
+        self._let_others_change()
+
+    def _let_others_change(self) -> None:
+        self.let_unseen_run()
+        self._join_stored()
+
+    def let_unseen_run(self) -> None:
+        """Functions may run here that no call shows: callbacks, hooks, generators, operators, other threads."""
+        # It has run before each statement: what one asks about here, for the next visit, are only paths of its own.
+        is_unseen = self.facts.touched.is_unseen
+        if self.env.objects:
+            self.env.forget_steps({step for step in self.env.steps() if is_unseen(("", step))})
+        for scope, name in self._shared():
+            if is_unseen((scope, name)):
+                self._join_stored_in(scope, name)
 
     def let_all_run(self) -> None:
         """The function is left for a while: the scopes around it may go on as well."""
-        self.let_others_run()
+        self._let_others_change()
         for name, owner in self.globals.items():
             ever = self.facts.scopes.get((owner, name))
             if ever and self.env.held(name) is not None:
                 self.env.may_hold(name, ever)
 
-    def _join_stored(self, touched: Collection[tuple[str, str]] | None) -> None:
-        """Let names hold what other functions store to them; those touched, or all for None."""
-        shared = [(self.key, name) for name in self.facts.shared.get(self.key, ())]
-        shared += [(scope, name) for name, scope in {**self.outside, **self.globals}.items()]
-        for scope, name in shared:
-            if touched is not None and (scope, name) not in touched:
-                continue
-            held = self.facts.stored_outside.get((scope, name))
-            if held and self.env.held(name) is not None:
-                note_overwritten(self.facts, self.key, self.env, (name,), held)
-                self.env.may_hold(name, held)
+    def _join_stored(self) -> None:
+        """Let all names hold what other functions store to them."""
+        for scope, name in self._shared():
+            self._join_stored_in(scope, name)
+
+    def _shared(self) -> list[tuple[str, str]]:
+        """The names that others may store to, with their scopes."""
+        inside = self.facts.shared.get(self.key)
+        shared = [(self.key, name) for name in inside] if inside else []
+        if self.outside or self.globals:
+            shared += [(scope, name) for name, scope in {**self.outside, **self.globals}.items()]
+        return shared
+
+    def _join_stored_in(self, scope: str, name: str) -> None:
+        held = self.facts.stored_outside.get((scope, name))
+        if held and self.env.held(name) is not None:
+            note_overwritten(self.facts, self.key, self.env, (name,), held)
+            self.env.may_hold(name, held)
 
     def bind(
         self,
@@ -512,7 +554,7 @@ class Scope:
 
     def scatter(self, site: SiteKey) -> None:
         """The elements of a container may lie under other keys from now on."""
-        self.facts.note_touched(self.key, {OBJECTS})
+        self.facts.touched.note(self.key, {ELEMENTS})
         self.facts.scattered.add([site])
         self.env.forget_elements()
 

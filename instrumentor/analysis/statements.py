@@ -30,6 +30,7 @@ from instrumentor.analysis.values import (
     Made,
     Method,
     Named,
+    Pack,
     Parameter,
     Partial,
     Value,
@@ -160,6 +161,7 @@ class Pass:
             if env is None:
                 return None
             self.scope.env = env
+            self.scope.let_unseen_run()
             for way in self._raises:
                 way.append(env.copy())
             handler = self._HANDLERS.get(type(statement))
@@ -202,8 +204,8 @@ class Pass:
                     self.scope.let_run(function)
         elif isinstance(node, (ast.Tuple, ast.List)) or makers == {Named("builtins.range")}:
             return
-        elif not held or not all(self._is_library_context(atom) for atom in held):
-            self.scope.let_others_run()
+        elif not held or not all(isinstance(atom, (Box, Pack)) or self._is_library_context(atom) for atom in held):
+            self.scope.let_others_run()  # what a generator runs, as which containers count, is run unseen anyway
 
     def _is_library_context(self, atom: Atom) -> bool:
         """Whether a context is a library's that runs nobody else's code."""
@@ -228,6 +230,7 @@ class Pass:
             self._breaks.append([])
             self._continues.append([])
             self.scope.env = before.copy()
+            self.scope.let_unseen_run()
             head()
             entered = self.scope.env.copy()
             after = self._block(node.body, self.scope.env)

@@ -6,9 +6,10 @@ import ast
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.environment import constant_key, join_environments, path_of
-from instrumentor.analysis.facts import ANY_KEY, OBJECTS
+from instrumentor.analysis.environment import ANY_ELEMENT, constant_key, join_environments, path_of
+from instrumentor.analysis.facts import ANY_KEY
 from instrumentor.analysis.spelling import text_of
+from instrumentor.analysis.touched import ATTRIBUTES, ELEMENTS, attribute
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
@@ -164,7 +165,7 @@ class Stores:
         if isinstance(target, ast.Subscript):
             self.evaluator.evaluate(target.slice)
         if not self._is_own(target.value):
-            self.facts.note_touched(self.scope.key, {OBJECTS})
+            self._note_touched(target)
         self._store_into(target, receiver, held)
         path = path_of(target)
         if path is not None and not self._is_intercepted(target, receiver):
@@ -174,6 +175,12 @@ class Stores:
                 self.scope.env.forget(path)
             self.scope.env.may_store(_step(target), held)
         return receiver
+
+    def _note_touched(self, target: ast.Attribute | ast.Subscript) -> None:
+        # `holder.__dict__["net"] = net` changes an attribute.
+        things = {attribute(target.attr)} if isinstance(target, ast.Attribute) else {ELEMENTS, ATTRIBUTES}
+        is_plain = isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name)
+        self.facts.touched.note(self.scope.key, things - {ATTRIBUTES} if is_plain else things)
 
     def _is_own(self, receiver: ast.expr) -> bool:
         """Whether a store goes into the object that is being made, which nobody else holds yet."""
@@ -209,6 +216,8 @@ class Stores:
             # Only modules themselves are registered; a plain list keeps its elements out of sight.
             self.evaluator.calls.effects.note(self.facts.absorbed, stored, event)
             self.facts.hidden.update(self.facts.reach(held - stored))
+        if not all(isinstance(strip(atom), (Instance, ClassRef, Box, Parameter)) for atom in receiver):
+            self.evaluator.calls.effects.escape_callables([held])  # a library that is given it may call it
         for atom in receiver:
             base = strip(atom)
             if isinstance(atom, Box) and isinstance(target, ast.Subscript):
@@ -263,7 +272,7 @@ class Stores:
         result: list[Value] = []
         for atom in before:
             if isinstance(atom, Box):
-                self.facts.note_touched(self.scope.key, {OBJECTS})
+                self.facts.touched.note(self.scope.key, {ELEMENTS})
                 self.scope.put(atom.site, ANY_KEY, self.members.elements(added))
                 result.append(value(atom))
             elif isinstance(atom, Pack):
@@ -286,8 +295,8 @@ class Stores:
             for atom in self._resolved(self.evaluator.evaluate(target.value)):
                 if isinstance(atom, Box):
                     self.scope.scatter(atom.site)
-        if not isinstance(target, ast.Name):
-            self.facts.note_touched(self.scope.key, {OBJECTS})
+        if isinstance(target, (ast.Attribute, ast.Subscript)):
+            self._note_touched(target)
         path = path_of(target)
         if path is not None:
             self.scope.env.forget(path)
@@ -364,4 +373,4 @@ def _step(target: ast.Attribute | ast.Subscript) -> str:
     if isinstance(target, ast.Attribute):
         return f".{target.attr}"
     key = constant_key(target.slice)
-    return "[*]" if key is None else f"[{key}]"
+    return ANY_ELEMENT if key is None else f"[{key}]"
