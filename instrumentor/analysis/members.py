@@ -184,9 +184,18 @@ class Members:
             nature = self.scope.nature(base)
             if nature in (Nature.NOT_MODULE, Nature.UNKNOWN) and stored:
                 return stored
-        if stored and all(isinstance(each, (Box, Pack)) for each in stored):
-            return stored  # what modules keep in plain containers is none of their parts
-        return join((stored, value(Part(root(atom)))))
+        anywhere = join((stored, self._containers(base, name)))
+        if anywhere and all(isinstance(each, (Box, Pack)) for each in anywhere):
+            return anywhere  # what modules keep in plain containers is none of their parts
+        containers = frozenset(each for each in anywhere if isinstance(each, (Box, Pack)))
+        return join((stored, containers, value(Part(root(atom)))))
+
+    def _containers(self, module: Atom, name: str) -> Value:
+        """The plain containers that methods of a project's module, or its class, store in an attribute."""
+        hierarchy = self.scope.hierarchy
+        classes = [each for cls in self.scope.module_classes(module) for each in hierarchy.ancestors(cls)]
+        held = join([self._stored(Instance(cls.key), name) for cls in classes])
+        return held if any(isinstance(each, (Box, Pack)) for each in held) else NOTHING
 
     # ---- elements ----
 

@@ -19,6 +19,7 @@ from instrumentor.analysis.values import (
     ClassRef,
     Instance,
     Made,
+    Opaque,
     Pack,
     Parameter,
     Part,
@@ -226,7 +227,15 @@ class Stores:
                 self.scope.keep_attribute(Instance(atom.key), name, held)
             elif name is not None:
                 self.scope.keep_attribute(base, name, held)
+                self._keep_containers(base, name, held)
                 self._call_setter(atom, name, held)
+
+    def _keep_containers(self, module: Atom, name: str, held: Value) -> None:
+        """Let all methods of a project's module know of a plain container in an attribute, or of what else is there."""
+        others = held - PLAIN
+        kept = frozenset(each if isinstance(each, (Box, Pack)) else Opaque() for each in others)
+        for cls in self.scope.module_classes(module) if kept else ():
+            self.scope.keep_attribute(Instance(cls.key), name, kept)
 
     def _store_element_of(self, box: Box, target: ast.Subscript, held: Value) -> None:
         if isinstance(target.slice, ast.Slice):

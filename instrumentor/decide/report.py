@@ -238,7 +238,8 @@ class Report:
             if any(self._is_wrapped_by(binding, atom) for atom in objects):
                 return
             whole = [atom for atom in objects if not isinstance(strip(atom), Part)]
-            if in_module:
+            is_hidden = any(strip(atom) in facts.hidden and strip(atom) not in facts.absorbed for atom in whole)
+            if in_module and not is_hidden:
                 if self._stores_into_module(binding) and not _is_tensor(binding):
                     self._tell_binding(
                         binding, "submodule", "an attribute of a module: part of it, which recursion covers"

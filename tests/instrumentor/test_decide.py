@@ -711,3 +711,36 @@ def test_what_is_taken_from_a_model_that_only_a_later_statement_makes_is_part_of
         """
     assert wraps(body) == [(8, "model")]
     assert (2, "last_layer", "submodule") in others(body)
+
+
+METHODS_OF_A_PLAIN_LIST = """\
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = []
+        self.build()
+    def build(self):
+        self.layers.append(Net())
+        self.more = nn.ModuleList()
+    def add(self, layer):
+        self.layers.append(layer)
+    def extend(self):
+        self.more.append(Net())
+holder = Holder()
+net = Net()
+holder.add(net)
+holder.add(Net())
+holder.layers.append(Net())
+holder.extend()
+"""
+
+
+def test_what_any_method_puts_into_a_plain_list_of_a_module_is_no_part_of_it() -> None:
+    assert wraps(METHODS_OF_A_PLAIN_LIST) == [
+        (7, "self.layers[*]"),
+        (13, "holder"),
+        (14, "net"),
+        (16, "holder[*]"),
+        (17, "holder.layers[*]"),
+    ]
+    assert (10, "self.layers[-1]", "same") in others(METHODS_OF_A_PLAIN_LIST)
