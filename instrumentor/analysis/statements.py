@@ -508,6 +508,9 @@ class Pass:
         for name, held in after.names.items():
             if outer.names.get(name) != held:
                 self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
+                if self.scope.hierarchy.is_module(cls):
+                    containers = frozenset(atom for atom in held if isinstance(atom, (Box, Pack)))
+                    self.facts.hidden.update(self.facts.reach(containers))
 
     _HANDLERS: ClassVar[dict[type[ast.stmt], Callable[..., Environment | None]]] = {
         ast.Assign: _assign,

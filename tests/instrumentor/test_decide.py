@@ -735,6 +735,17 @@ holder.extend()
 """
 
 
+def test_what_a_class_of_modules_keeps_in_a_plain_list_is_no_part_of_them() -> None:
+    body = """\
+        class Holder(nn.Module):
+            layers = []
+            def build(self):
+                self.layers.append(Net())
+                self.last = Net()
+        """
+    assert wraps(body) == [(4, "self.layers[*]")]
+
+
 def test_what_any_method_puts_into_a_plain_list_of_a_module_is_no_part_of_it() -> None:
     assert wraps(METHODS_OF_A_PLAIN_LIST) == [
         (7, "self.layers[*]"),
