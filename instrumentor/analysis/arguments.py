@@ -105,6 +105,17 @@ def returned_attribute(method: Function) -> str | None:
     return returned.attr if is_own else None
 
 
+def default_of(function: Function, name: str) -> ast.expr | None:
+    """The default of a parameter as it is written; None where it has none."""
+    declared = function.node.args
+    positional = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+    found = dict(zip(reversed(positional), reversed(declared.defaults), strict=False))
+    for each, default in zip(declared.kwonlyargs, declared.kw_defaults, strict=True):
+        if default is not None:
+            found[each.arg] = default
+    return found.get(name)
+
+
 def decorator_names(function: Function) -> set[str]:
     """The last parts of the names of a function's decorators."""
     found: set[str] = set()

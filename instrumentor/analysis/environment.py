@@ -24,6 +24,8 @@ Number = object
 PARAMETER = "parameter"
 # Steps of paths that stand for all of their kind.
 ANY_ELEMENT, ANY_ATTRIBUTE = "[*]", ".*"
+# The last element of a list or tuple, which an index from the start finds as well.
+LAST_ELEMENT = "[-1]"
 # The joins that are named by a loop and lie behind its rounds.
 BEHIND, LAST = "behind", "last"
 BEHIND_LOOPS = frozenset({BEHIND, LAST})
@@ -150,7 +152,8 @@ class Environment:
         """Let all paths that end in `step` hold `value` too; `[*]` stands for every element."""
         self._note_wide()
         for path in list(self.objects):
-            if path[-1] == step or (path[-1][0] == "[" and step == ANY_ELEMENT):
+            is_other_way = path[-1][0] == step[0] == "[" and (step == ANY_ELEMENT or path[-1] == LAST_ELEMENT)
+            if path[-1] == step or is_other_way:
                 self._changed_objects()[path] = join((self.objects[path], value))
                 self._forget_number(path)
 

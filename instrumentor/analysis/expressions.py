@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from instrumentor.analysis.arguments import Arguments, match_parameters, returned_attribute
 from instrumentor.analysis.calls import Calls
+from instrumentor.analysis.certainty import Certainty
 from instrumentor.analysis.environment import constant_key, is_parameter, join_environments, path_of
 from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.handed_back import handed_back
 from instrumentor.analysis.members import Members, constant_position
 from instrumentor.analysis.scope import default_name
 from instrumentor.analysis.spelling import text_of
@@ -21,6 +23,8 @@ from instrumentor.analysis.values import (
     ClassRef,
     FunctionRef,
     Instance,
+    Named,
+    Pack,
     Parameter,
     Partial,
     Value,
@@ -36,10 +40,11 @@ from instrumentor.source.nodes import children, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from instrumentor.analysis.environment import Number
+    from instrumentor.analysis.environment import Number, Path
     from instrumentor.analysis.scope import Scope
     from instrumentor.resolve.units import Class, Function
 
+_ITERATION = {Named("builtins.next"), Named("builtins.iter")}
 _RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
 
 
@@ -51,11 +56,16 @@ class Evaluator:
         self.facts = scope.facts
         self.members = Members(scope)
         self.calls = Calls(scope, self.members)
+        self.certainty = Certainty(scope)
         # The numbers of operands, which what is evaluated after them may change, and of what calls hand back.
         self._numbers: dict[int, Number] = {}
         # The numbers of what generators yield first and last, and what new instances hold, by the calls that make them.
         self._yielded: dict[int, Number] = {}
         self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
+        # The numbers of what is wrapped by the calls that do nothing else.
+        self._wrapped: dict[int, Number] = {}
+        # The numbers of elements, by position, of the lists and tuples that expressions gave which surely have these.
+        self._elements: dict[int, dict[int, Number]] = {}
 
     def evaluate(self, node: ast.expr | None) -> Value:
         """What `node` may be; notes on the way what it does to objects. Nothing written is None."""
@@ -106,15 +116,18 @@ class Evaluator:
             return self.scope.number_at((node.target.id,), node)
         if isinstance(node, ast.Constant):
             return None
-        if isinstance(node, ast.Subscript) and isinstance(node.value, (ast.List, ast.Tuple)):
-            element = displayed_element(node.value, node.slice)
-            return ("made", self.scope.locate(node)) if element is None else self._numbers.get(id(element))
+        if isinstance(node, ast.Subscript) and (number := self._number_of_element(node)) is not None:
+            return number
+        if (first := self._first_of(node)) is not None:
+            return self.scope.number_at(first, node)
         if isinstance(node, ast.IfExp):
             number = self.number_of(node.body)
             return number if self.number_of(node.orelse) == number else ("made", self.scope.locate(node))
         path = path_of(node)
         if path is not None:
             return self.scope.number_at(path, node)
+        if isinstance(node, ast.Attribute) and node.attr == "module" and id(node.value) in self._wrapped:
+            return self._wrapped[id(node.value)]
         function = node.func if isinstance(node, ast.Call) else None
         if isinstance(function, ast.Attribute) and function.attr in self.scope.hierarchy.knowledge.identity_methods:
             receiver = path_of(function.value)
@@ -122,6 +135,41 @@ class Evaluator:
             if held and all(self._gives_itself(strip(atom), function.attr) for atom in held):
                 return self.number_of(function.value)
         return ("made", self.scope.locate(node))
+
+    def _number_of_element(self, node: ast.Subscript) -> Number:
+        """The number of an element, where it is known which of the elements of which object it is."""
+        if isinstance(node.value, (ast.List, ast.Tuple)):
+            element = displayed_element(node.value, node.slice)
+            return ("made", self.scope.locate(node)) if element is None else self._numbers.get(id(element))
+        position = constant_position(node.slice)
+        return None if position is None else self.elements_of(node.value).get(position)
+
+    def elements_of(self, node: ast.expr) -> Mapping[int, Number]:
+        """The numbers of elements that a list or tuple surely has which an expression gave that was evaluated just now.
+
+        By position, the last one's also as -1.
+        """
+        if isinstance(node, ast.Name):
+            paths = {position: (node.id, f"[{position}]") for position in (0, -1)}
+            found = {each: self.scope.env.number(path) for each, path in paths.items() if self.scope.env.get(path)}
+            return {position: number for position, number in found.items() if number is not None}
+        return self._elements.get(id(node), {})
+
+    def _is_sequence(self, node: ast.expr) -> bool:
+        """Whether an expression gave a list or tuple some of whose elements are known: of others the last never is."""
+        return -1 in self.elements_of(node)
+
+    def _first_of(self, node: ast.expr) -> Path | None:
+        """The path of the first element of a list that surely has one, where `next` asks an iterator over it for it."""
+        if not isinstance(node, ast.Call) or not node.args or not _is_builtin_call(node, "next"):
+            return None
+        iterator = node.args[0]
+        if not isinstance(iterator, ast.Call) or len(iterator.args) != 1 or not _is_builtin_call(iterator, "iter"):
+            return None
+        called = {*self.evaluate(node.func), *self.evaluate(iterator.func)}
+        name = iterator.args[0]
+        is_known = isinstance(name, ast.Name) and self._is_sequence(name) and 0 in self.elements_of(name)
+        return (name.id, "[0]") if is_known and called == _ITERATION else None  # type: ignore[attr-defined]
 
     def _gives_itself(self, atom: Atom, method: str) -> bool:
         """Whether an identity method of an object is that of nn.Module: for a parameter, whatever callers may pass."""
@@ -157,7 +205,7 @@ class Evaluator:
     # ---- calls ----
 
     def _call(self, node: ast.Call) -> Value:
-        for kept in (self._numbers, self._yielded, self._initial):
+        for kept in (self._numbers, self._yielded, self._initial, self._wrapped):
             kept.pop(id(node), None)
         function = node.func
         if isinstance(function, ast.Attribute):
@@ -167,6 +215,7 @@ class Evaluator:
             held = self.scope.env.get(path) if path is not None else None
             if held is None:
                 self.facts.note_evidence(receiver, function.attr)
+                self._keep_wrapped(node, receiver, arguments)
                 found = join([self.calls.call_method(atom, function.attr, node, arguments) for atom in receiver])
                 self.scope.let_unseen_run()
                 return found
@@ -175,6 +224,7 @@ class Evaluator:
             arguments = self._arguments(node)
         self.facts.note_evidence(held, catalogue.CALLED)
         found = join([self.calls.apply(atom, node, arguments) for atom in held])
+        self._keep_wrapped(node, held, arguments)
         self._keep_number(node, held, arguments)
         self.scope.let_unseen_run()
         return found
@@ -202,12 +252,28 @@ class Evaluator:
             }
             return found.pop() if len(found) == 1 else None
 
+        if function.key in self.facts.remembering and function.key not in self.facts.called_unseen:
+            remembered = self._numbers[id(node)] = ("made", self.scope.locate(function.node))
+            self.facts.note_sole_callee(self.scope.key, remembered, function)
+            return
         number = given_as(self.facts.returned_numbers.get(function.key, {}).values())
+        if number is None and (key := handed_back(function, arguments, self.certainty.is_object)) is not None:
+            number = arguments.numbers.get(key)
         if number is not None and function.key not in self.facts.yields:
             self._numbers[id(node)] = number
         yielded = given_as(self.facts.yielded_numbers.get(function.key, {}).values())
         if yielded is not None:
             self._yielded[id(node)] = yielded
+
+    def _keep_wrapped(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
+        """Remember which object a wrapper is made for; `called` is the wrapper's class, or what has it as a member."""
+        if 0 not in arguments.numbers:
+            return
+        names = {atom.name if isinstance(atom, Named) else None for atom in called}
+        if isinstance(node.func, ast.Attribute):
+            names = {None if name is None else f"{name}.{node.func.attr}" for name in names}
+        if names and all(name is not None and catalogue.is_bare_wrapper(name) for name in names):
+            self._wrapped[id(node)] = arguments.numbers[0]
 
     def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
         """Remember what the attributes of a new instance hold, as far as its class leaves there what it is passed."""
@@ -278,6 +344,8 @@ class Evaluator:
         for argument in node.args:
             held = self._operand(argument)
             if isinstance(argument, ast.Starred):
+                if not starred and self._is_sequence(argument.value) and 0 in self.elements_of(argument.value):
+                    numbers[len(positional)] = self.elements_of(argument.value)[0]
                 starred.append(held)
                 rest.append(self.members.elements(held))
             elif starred:
@@ -304,6 +372,17 @@ class Evaluator:
         if any(isinstance(element, ast.Starred) for element in node.elts):
             return self._display(node)
         return self.scope.pack(node, [self._operand(element) for element in node.elts])
+
+    def _list(self, node: ast.List) -> Value:
+        held = self._display(node)
+        self._elements.pop(id(node), None)
+        # Of a list that is changed somewhere it is not known for how long what it has is where it was.
+        is_lasting = not any(isinstance(atom, Box) and atom.site in self.facts.scattered for atom in held)
+        if node.elts and is_lasting and not any(isinstance(each, ast.Starred) for each in node.elts):
+            numbers = [self.number_of_operand(each) for each in node.elts]
+            found = {**dict(enumerate(numbers)), -1: numbers[-1]}
+            self._elements[id(node)] = {position: each for position, each in found.items() if each is not None}
+        return held
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
         box = Box(self.scope.locate(node))
@@ -392,11 +471,27 @@ class Evaluator:
         self.scope.env = before.copy()
         orelse = self.evaluate(node.orelse)
         self.scope.env = join_environments([after_body, self.scope.env]) or before
-        return join((body, orelse))
+        is_none = self.certainty.is_test_for_none(node.test)
+        if is_none is None:
+            self._elements.pop(id(node), None)
+            return join((body, orelse))
+        self._elements[id(node)] = dict(self.elements_of(node.body if is_none else node.orelse))
+        return body if is_none else orelse
 
     def _bool_operation(self, node: ast.BoolOp) -> Value:
         first, *others = node.values
-        return join([self.evaluate(first), *(self._evaluate_perhaps(operand) for operand in others)])
+        held = self._operand(first)
+        # What is always true is what `or` gives.
+        self._numbers[id(node)] = ("made", self.scope.locate(node))
+        self._elements.pop(id(node), None)
+        if isinstance(node.op, ast.Or):
+            path = self._first_of(first)
+            certain = held if path is None else self.scope.env.get(path)
+            if id(first) in self._numbers and certain and self.certainty.is_true(certain):
+                self._numbers[id(node)] = self._numbers[id(first)]
+            if all(isinstance(atom, (Box, Pack)) for atom in held):
+                self._elements[id(node)] = dict(self.elements_of(first))
+        return join([held, *(self._evaluate_perhaps(operand) for operand in others)])
 
     def _binary_operation(self, node: ast.BinOp) -> Value:
         held = [self.evaluate(node.left), self.evaluate(node.right)]
@@ -487,7 +582,7 @@ class Evaluator:
         ast.Subscript: _subscript,
         ast.Call: _call,
         ast.Tuple: _tuple,
-        ast.List: _display,
+        ast.List: _list,
         ast.Set: _display,
         ast.Dict: _dict,
         ast.IfExp: _if_expression,
@@ -507,6 +602,10 @@ class Evaluator:
         ast.Constant: _constant,
         ast.JoinedStr: _text,
     }
+
+
+def _is_builtin_call(node: ast.Call, name: str) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id == name
 
 
 def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:

@@ -75,8 +75,10 @@ class Facts:
         initial: the attributes that an initialiser leaves holding what it is passed, with its parameters' names.
         passed_numbers: which object each call passes for a parameter, by the caller's scope and its number there.
         sole_callees: the function that a call calls, where it calls no other, by the number of what the call gives.
+        remembering: the functions that run once and give each caller the very object that they gave the first.
         yields: what generator functions yield.
         passed: what callers pass for parameters, the defaults that they leave to stand included.
+        ever_passed: the parameters, after their functions' keys, that any call passes.
         defaults: what parameters hold that a caller does not pass.
         evidence: how objects are used.
         captured: the objects that something besides the value returned keeps hold of; asked for when all is found out.
@@ -125,8 +127,10 @@ class Facts:
         self.initial: Table[str, dict[str, str]] = Table(visits)
         self.passed_numbers: dict[tuple[str, str], dict[int, tuple[str, Number]]] = {}
         self.sole_callees: dict[tuple[str, Number], str] = {}
+        self.remembering: set[str] = set()
         self.yields: Table[str, Value] = Table(visits)
         self.passed: Table[tuple[str, str], Value] = Table(visits)
+        self.ever_passed: Marks[tuple[str, str]] = Marks(visits)
         self.defaults: Table[tuple[str, str], Value] = Table(visits)
         self.evidence: dict[Atom, set[str]] = {}
         self.captured = Captured()
@@ -217,11 +221,13 @@ class Facts:
         """Add to what is known of a site; what it makes is the most that any visit has said."""
         is_new = self.sites.peek(site.key) is not site
         new_labels = [label for label in labels if label not in site.labels]
-        if is_new or nature > site.nature or new_labels or not site.class_keys.issuperset(class_keys):
+        is_grown = not site.class_keys.issuperset(class_keys) or not site.origins.issuperset(origins)
+        if is_new or nature > site.nature or new_labels or is_grown:
             site.nature = max(site.nature, nature)
             # What is called may be several things, which come in the order of their hashes: another one in each run.
             site.labels = sorted((*site.labels, *new_labels))
             site.class_keys.update(class_keys)
+            site.origins.update(origins)
             self.sites[site.key] = site
         if is_copy and not site.is_copy:
             site.is_copy = True
@@ -231,7 +237,6 @@ class Facts:
             site.arguments = given
             self._arguments.note_changed(site.key)
         # What follows is asked for when all is found out.
-        site.origins.update(origins)
         site.callee = join((site.callee, callee))
         site.is_read |= is_read
 

@@ -135,6 +135,7 @@ class Invocation:
         for name, held in given.items():
             self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(Parameter(function.key, name), held, node)
+        self.facts.ever_passed.add([(function.key, name) for name in given])
         numbers = self.scope.numbers_given(function, receiver, arguments)
         for name in parameter_names(function):
             default = self.facts.defaults.get((function.key, name)) if name not in given or arguments.rest else None

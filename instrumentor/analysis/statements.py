@@ -18,6 +18,7 @@ from instrumentor.analysis.environment import (
     leave_loop,
 )
 from instrumentor.analysis.expressions import Evaluator
+from instrumentor.analysis.remembering import is_remembering
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
 from instrumentor.analysis.values import (
@@ -465,6 +466,8 @@ class Pass:
             held = self._decorated(decorator, held)
         if self.unit.name in self.facts.whole_units:
             self.scope.demand(function)  # Those of other files matter when they are called, or handed to unseen code.
+        if is_remembering(function, self.evaluator.evaluate):
+            self.facts.remembering.add(function.key)
         if self.scope.class_body is None:
             self.scope.assign((node.name,), held)
         return self.scope.env

@@ -6,7 +6,7 @@ import ast
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.environment import ANY_ELEMENT, constant_key, join_environments, path_of
+from instrumentor.analysis.environment import ANY_ELEMENT, LAST_ELEMENT, constant_key, join_environments, path_of
 from instrumentor.analysis.facts import ANY_KEY
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.touched import ATTRIBUTES, ELEMENTS, attribute
@@ -91,9 +91,18 @@ class Stores:
             self.store(target, held, statement, node, numbers)
             if isinstance(target, ast.Name) and isinstance(node, ast.Tuple):
                 self._keep_elements(target.id, node, held)
+            elif isinstance(target, ast.Name) and (elements := self._new_elements(node, held)):
+                for position, element in elements.items():
+                    item = self.members.unpacked(held, position, 0) if position >= 0 else self.members.elements(held)
+                    self.scope.env.begin((target.id, f"[{position}]"), item, element)
             elif isinstance(target, ast.Name):
                 for attribute, (initial, number) in self.evaluator.initial_of(node).items():
                     self.scope.env.begin((target.id, attribute), initial, number)
+
+    def _new_elements(self, node: ast.expr, held: Value) -> Mapping[int, Number]:
+        """Which objects the elements of a new list are, by position."""
+        is_new = isinstance(node, (ast.List, ast.IfExp)) and all(isinstance(atom, Box) for atom in held)
+        return self.evaluator.elements_of(node) if is_new else {}
 
     def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
         """Remember which objects the elements of a displayed tuple are, that a name holds."""
@@ -103,7 +112,9 @@ class Stores:
             number = self.evaluator.number_of_operand(element)
             if number is not None:
                 item = self.members.unpacked(held, position, len(display.elts))
-                self.scope.env.assign((name, f"[{position}]"), item, number)
+                self.scope.env.begin((name, f"[{position}]"), item, number)
+                if position == len(display.elts) - 1:
+                    self.scope.env.begin((name, LAST_ELEMENT), item, number)
 
     def _collect_numbers(self, target: ast.expr, node: ast.expr, numbers: dict[int, Number]) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -283,6 +294,7 @@ class Stores:
             if isinstance(atom, Box):
                 self.facts.touched.note(self.scope.key, {ELEMENTS})
                 self.scope.put(atom.site, ANY_KEY, self.members.elements(added))
+                self.scope.env.forget_elements()
                 result.append(value(atom))
             elif isinstance(atom, Pack):
                 result.append(self.scope.box(node, *atom.items, self.members.elements(added)))

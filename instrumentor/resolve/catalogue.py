@@ -181,6 +181,10 @@ _PLAIN_PACKAGES = frozenset(
 # What is looked up by a string in one of these may be anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.
 _NAMED_AT_RUN_TIME = ("sys.modules", "importlib", "builtins", "torch.nn.")
 
+_BARE_WRAPPERS = frozenset(
+    {"torch.nn.DataParallel", "torch.nn.DistributedDataParallel", "torch.nn.parallel.DistributedDataParallel"}
+)
+
 _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.nn.DataParallel", Effect.WRAPS),
     ("torch.nn.DistributedDataParallel", Effect.WRAPS),
@@ -374,6 +378,11 @@ _CANONICAL_PREFIXES = (
     ("accelerate.accelerator.", "accelerate."),
     ("transformers.models.", "transformers."),
 )
+
+
+def is_bare_wrapper(name: str) -> bool:
+    """Whether a class does nothing but keep the module that it is made for, as its `module`."""
+    return canonical_name(name) in _BARE_WRAPPERS
 
 
 def canonical_name(name: str) -> str:

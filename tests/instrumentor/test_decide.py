@@ -755,3 +755,156 @@ def test_what_any_method_puts_into_a_plain_list_of_a_module_is_no_part_of_it() -
         (17, "holder.layers[*]"),
     ]
     assert (10, "self.layers[-1]", "same") in others(METHODS_OF_A_PLAIN_LIST)
+
+
+CACHED = """
+    import functools
+    @functools.lru_cache{size}
+    def shared():
+        return Net()
+    one = shared()
+    {between}
+    def use():
+        two = shared()
+        return two
+    for _ in range(2):
+        use()
+        three = shared()
+    """
+
+
+def test_what_a_function_remembers_is_one_object_wherever_it_is_called() -> None:
+    found = identities(CACHED.format(size="(maxsize=None)", between=""))
+    assert found[5, "one"] == found[8, "two"] == found[12, "three"]
+
+
+@pytest.mark.parametrize(
+    ("size", "between"),
+    [
+        ("(maxsize=0)", ""),
+        ("", "shared.cache_clear()"),
+        ("", "getattr(shared, 'cache_clear')()"),
+        ("", "import other; other.renew(shared)"),
+    ],
+)
+def test_what_a_function_forgets_may_be_another_object_at_each_call(size: str, between: str) -> None:
+    found = identities(CACHED.format(size=size, between=between))
+    assert found[5, "one"] != found[8, "two"]
+    assert found[5, "one"] != found[12, "three"]
+
+
+def test_what_a_bare_wrapper_is_made_for_is_its_module() -> None:
+    body = """\
+        import random
+        model = random.choice([Net(), Net()])
+        one = nn.DataParallel(model).module
+        two = nn.DataParallel(module=model).module
+        three = torch.optim.swa_utils.AveragedModel(model).module
+        """
+    found = identities(body)
+    assert found[3, "one"] == found[2, "model"]
+    assert found.get((5, "three")) != found[2, "model"]
+
+
+def test_an_operand_that_is_always_true_is_what_or_gives() -> None:
+    body = """\
+        import random
+        class Chain(Net):
+            def __len__(self):
+                return 0
+        class Holder:
+            def __init__(self, net):
+                self.net = net
+        def make():
+            return Net()
+        def perhaps():
+            return Chain() if random.random() < 0.5 else Net()
+        other = Net()
+        first = Holder(make())
+        one = first.net or other
+        two = first.net
+        second = Holder(perhaps())
+        three = second.net or other
+        four = second.net
+        """
+    found = identities(body)
+    assert found[14, "one"] == found[15, "two"]
+    assert found[17, "three"] != found[18, "four"]
+
+
+def test_the_argument_that_a_test_for_none_lets_through_is_handed_back() -> None:
+    body = """\
+        import random
+        def choose(module=None, **others):
+            return module if module is not None else others.get("other")
+        one = random.choice([Net(), Net()])
+        two = choose(one)
+        three = choose(module=one)
+        four = choose(other=one)
+        five = choose(random.choice([None, Net()]), other=one)
+        six = choose(Net(), other=one)
+        """
+    found = identities(body)
+    assert found[4, "one"] == found[5, "two"] == found[6, "three"] == found[7, "four"]
+    assert found[4, "one"] not in (found[8, "five"], found[9, "six"])
+
+
+LIST = """
+    import random
+    def first(module, *rest):
+        return module
+    def change(modules):
+        modules.insert(0, Net())
+    def work(given, xs=None):
+        xs = [given, random.choice([Net(), Net()])] if xs is None else xs
+        {between}
+        one = (xs or [Net()])[0]
+        two = next(iter(xs), None) or Net()
+        three = first(*xs, Net())
+        return given
+    model = random.choice([Net(), Net()])
+    work(model)
+    work(model)
+    {last}
+    """
+
+
+def test_the_elements_of_a_list_that_nothing_changes_are_the_objects_it_is_made_of() -> None:
+    found = identities(LIST.format(between="xs.append(Net())", last="").replace("xs.append(Net())", "ys = xs"))
+    assert {found[9, "one"], found[10, "two"], found[11, "three"]} == {found[13, "model"]}
+
+
+@pytest.mark.parametrize(
+    ("between", "last"),
+    [
+        ("xs.insert(0, Net())", ""),
+        ("xs[0] = Net()", ""),
+        ("ys = xs; ys[0] = Net()", ""),
+        ("ys = xs; ys[:1] = [Net()]", ""),
+        ("ys = xs; ys[random.randint(0, 1)] = Net()", ""),
+        ("del xs[0]", ""),
+        ("random.shuffle(xs)", ""),
+        ("change(xs)", ""),
+        ("xs = [Net()] + xs", ""),
+        ("xs = list(reversed(xs))", ""),
+        ("pass", "work(model, [Net()])"),
+        ("pass", "import other; other.use(work)"),
+    ],
+)
+def test_the_elements_of_a_list_that_may_have_changed_are_not_known(between: str, last: str) -> None:
+    found = identities(LIST.format(between=between, last=last))
+    assert found[13, "model"] is not None
+    assert found[13, "model"] not in (found[9, "one"], found[10, "two"], found[11, "three"])
+
+
+@pytest.mark.parametrize("between", ["pass", "ys = xs; ys[0] = Net()", "ys = xs; ys += [Net()]", "xs.append(Net())"])
+def test_the_last_element_is_known_until_the_list_changes(between: str) -> None:
+    body = f"""
+        import random
+        model = random.choice([Net(), Net()])
+        xs = [model]
+        {between}
+        last = (xs or [Net()])[-1]
+        """
+    found = identities(body)
+    assert (found[5, "last"] == found[2, "model"]) == (between == "pass")

@@ -1,0 +1,50 @@
+"""Which functions run once, and give every caller the very object that they gave the first."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.arguments import parameter_names
+from instrumentor.analysis.values import Named, value
+from instrumentor.resolve.units import SCRIPT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.analysis.values import Value
+    from instrumentor.resolve.units import Function
+
+_DECORATORS = value(Named("functools.cache"), Named("functools.lru_cache"))
+# How one gets around what such a function keeps.
+_WAYS_AROUND = frozenset({"cache_clear", "__wrapped__"})
+
+
+def is_remembering(function: Function, evaluate: Callable[[ast.expr], Value]) -> bool:
+    """Whether a function of the script takes nothing and is kept by `functools.cache` or `lru_cache` until the end.
+
+    Args:
+        function: the function.
+        evaluate: what an expression stands for where the function is defined.
+    """
+    node, arguments, unit = function.node, function.node.args, function.unit
+    decorators = getattr(node, "decorator_list", [])
+    if len(decorators) != 1 or unit.name != SCRIPT or not isinstance(unit.parents.get(node), ast.Module):
+        return False
+    if parameter_names(function) or arguments.vararg is not None or arguments.kwarg is not None:
+        return False
+    decorator = decorators[0]
+    if isinstance(decorator, ast.Call):  # `lru_cache(maxsize=0)` keeps nothing
+        sizes = [*decorator.args, *(each.value for each in decorator.keywords if each.arg == "maxsize")]
+        if not all(isinstance(each, ast.Constant) and each.value is None for each in sizes):
+            return False
+        decorator = decorator.func
+    found = evaluate(decorator)
+    return bool(found) and found <= _DECORATORS and not any(_names(each) & _WAYS_AROUND for each in unit.parents)
+
+
+def _names(node: ast.AST) -> frozenset[object]:
+    """The attribute that a node reads, or the text that it is, by which an attribute may be asked for."""
+    if isinstance(node, ast.Attribute):
+        return frozenset({node.attr})
+    return frozenset({node.value}) if isinstance(node, ast.Constant) else frozenset()
