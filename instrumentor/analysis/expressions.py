@@ -226,6 +226,8 @@ class Evaluator:
         found = join([self.calls.apply(atom, node, arguments) for atom in held])
         self._keep_wrapped(node, held, arguments)
         self._keep_number(node, held, arguments)
+        if any(atom.is_object for atom in found):
+            self.facts.note_given_by_call(self.scope.key, self.scope.locate(node), found)
         self.scope.let_unseen_run()
         return found
 

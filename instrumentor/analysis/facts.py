@@ -75,6 +75,7 @@ class Facts:
         initial: the attributes that an initialiser leaves holding what it is passed, with its parameters' names.
         passed_numbers: which object each call passes for a parameter, by the caller's scope and its number there.
         sole_callees: the function that a call calls, where it calls no other, by the number of what the call gives.
+        made_only: whether a call gives nothing but the object that is made there, by the scope and the call's place.
         remembering: the functions that run once and give each caller the very object that they gave the first.
         yields: what generator functions yield.
         passed: what callers pass for parameters, the defaults that they leave to stand included.
@@ -127,6 +128,7 @@ class Facts:
         self.initial: Table[str, dict[str, str]] = Table(visits)
         self.passed_numbers: dict[tuple[str, str], dict[int, tuple[str, Number]]] = {}
         self.sole_callees: dict[tuple[str, Number], str] = {}
+        self.made_only: dict[tuple[str, SiteKey], bool] = {}
         self.remembering: set[str] = set()
         self.yields: Table[str, Value] = Table(visits)
         self.passed: Table[tuple[str, str], Value] = Table(visits)
@@ -347,6 +349,11 @@ class Facts:
             self.sole_callees[scope, number] = function.key
         else:
             self.sole_callees.pop((scope, number), None)
+
+    def note_given_by_call(self, scope: str, site: SiteKey, held: Value) -> None:
+        """Remember whether a call gives nothing but the object that is made there."""
+        self._tell_again(partial(self.note_given_by_call, scope, site, held))
+        self.made_only[scope, site] = held == frozenset({Made(site)})
 
     def note_call(self, function: str, event: Event) -> None:
         """Remember that a function is called at an expression."""

@@ -87,6 +87,8 @@ class Identities:
             site = callers[0]
             seen.add(site.key)
         number = ("made", site.key)
+        if self._facts.made_only.get((site.scope, site.key)):
+            return self._traced(site.scope, number)
         callee = self._facts.sole_callees.get((site.scope, number))
         # Where the function may return another object, the call's number is not that of what the site makes.
         if callee is None or self._facts.returns.get(callee) != frozenset(Made(origin) for origin in site.origins):

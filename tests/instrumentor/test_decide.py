@@ -908,3 +908,20 @@ def test_the_last_element_is_known_until_the_list_changes(between: str) -> None:
         """
     found = identities(body)
     assert (found[5, "last"] == found[2, "model"]) == (between == "pass")
+
+
+def test_what_a_call_makes_is_one_object_with_what_is_only_known_to_be_what_it_gave() -> None:
+    body = """\
+        import random
+        def make():
+            return Net()
+        class Holder:
+            def __init__(self, net):
+                self.net = net
+        one, other = make(), make()
+        holder = Holder(one)
+        two = holder.net or other
+        """
+    found = identities(body)
+    assert found[7, "one"] == found[9, "two"]
+    assert found[7, "other"] != found[9, "two"]
