@@ -33,16 +33,22 @@ Read what an instrumented script has left behind.
 
 [bold]Examples[/bold]
 
-  [cyan]proxy-trace summary[/cyan]                        is anything wrong in the newest run?
-  [cyan]proxy-trace summary other_dir/RUN_ID[/cyan]      the same of a certain run
-  [cyan]proxy-trace show --kind non_finite[/cyan]         every first NaN, and its line
-  [cyan]proxy-trace show --name 'model.fc1.*'[/cyan]      how a layer's parameters moved
-  [cyan]proxy-trace history proxy_trace train.py:41[/cyan]  the tensor that this line makes
-  [cyan]proxy-trace ranks[/cyan]                          do the ranks of a distributed run agree?
-  [cyan]proxy-trace log | less[/cyan]                     the whole run as a text log
+  Is anything wrong in the newest run? In a certain one?
+    [cyan]$ proxy-trace summary[/cyan]
+    [cyan]$ proxy-trace summary other_dir/RUN_ID[/cyan]
+  Every first NaN, and its line:
+    [cyan]$ proxy-trace show --kind non_finite[/cyan]
+  How a layer's parameters moved:
+    [cyan]$ proxy-trace show --name 'model.fc1.*'[/cyan]
+  The tensor that a line makes, through the whole run:
+    [cyan]$ proxy-trace history proxy_trace train.py:41[/cyan]
+  Do the ranks of a distributed run agree?
+    [cyan]$ proxy-trace ranks[/cyan]
+  The whole run as a text log:
+    [cyan]$ proxy-trace log | less[/cyan]
 
-RUN is a run directory, one of its .jsonl files, or the logdir, of which the
-newest run is taken. Without RUN it is ./proxy_trace, where scripts write.
+RUN is a run directory, one of its .jsonl files, or the logdir, of which the newest run is taken. Without RUN it is \
+./proxy_trace, where scripts write.
 """
 
 _EPILOG = """
@@ -57,8 +63,8 @@ _EPILOG = """
 _SUMMARY_HELP = """
 Say what happened in a run, and first of all what looks wrong.
 
-That is: non-finite values (the first one first), parameters that training never changed and why, modules that
-were never called, problems of tracing, and trace files that break off. Then a table of modules (calls and
+That is: non-finite values (the first one first), parameters that training never changed and why, modules that \
+were never called, problems of tracing, and trace files that break off. Then a table of modules (calls and \
 times) and one of parameters (updates, and how their values moved).
 
 [bold]Examples[/bold]
@@ -72,7 +78,7 @@ times) and one of parameters (updates, and how their values moved).
 _SHOW_HELP = """
 Show the events of a run, one to a line, with time, step, module and the line of the script.
 
-Options narrow down: an event must meet all of them, and one of the values where an option is given several times.
+Options narrow down: an event must meet all of them, and one of the values where an option is given several times. \
 Globs match whole names, and * matches dots too.
 
 [bold]Examples[/bold]
@@ -87,6 +93,8 @@ The definitions of places in the script are left out, unless --kind location ask
 
 _LOG_HELP = """
 Print a run as the text log that a logdir ending in .log gets.
+
+Options narrow down, as those of show do: an event must meet all of them.
 
 [bold]Examples[/bold]
 

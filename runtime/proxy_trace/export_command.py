@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 EXPORT_HELP: Final = """
 Write a run in the format of another tool.
 
+[bold]Formats[/bold]
+
   [cyan]parquet[/cyan]  a dataset partitioned by run and rank, for DuckDB, Polars or Spark
   [cyan]chrome[/cyan]   a timeline for https://ui.perfetto.dev or chrome://tracing
   [cyan]csv[/cyan]      one table
 
-Parquet needs the extra: pip install 'instrumentor\\[export]'. Several runs can
+Parquet needs the extra: pip install 'instrumentor\\[export]'. Several runs can \
 be exported into one dataset. docs/trace_format.md describes the columns.
 
 An export appears when it is whole; nothing is replaced without --force.

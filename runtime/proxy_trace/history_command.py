@@ -20,7 +20,7 @@ from proxy_trace.options import (
 )
 
 HISTORY_HELP: Final = """
-Follow one variable through a run: every iteration, with step, stage, line and
+Follow one variable through a run: every iteration, with step, stage, line and \
 shape, what made it and what took it; of a parameter, every gradient and update.
 
 WHAT is a name, or a place in the script where a tensor is made:

@@ -14,19 +14,19 @@ _DIFFERS: Final = 1
 RANKS_HELP: Final = """
 Say which parameters differ between ranks that should hold the same, and from which step on.
 
-Under data parallelism all ranks should hold the same parameters after every step; under tensor parallelism, what is
-not split. A parameter that was left out of an all-reduce, a gradient that only one rank clips or a seed that differs
+Under data parallelism all ranks should hold the same parameters after every step; under tensor parallelism, what is \
+not split. A parameter that was left out of an all-reduce, a gradient that only one rank clips or a seed that differs \
 does not show in the loss: the ranks drift apart, and the checkpoint of rank 0 is not the model that was trained.
 
-What is compared is what the trace has of each parameter after each step: minimum, maximum, norm (to a relative
-2**-20) and non-finite elements. Parameters that are sharded, DTensors of FSDP2 or tensor parallelism, are compared
+What is compared is what the trace has of each parameter after each step: minimum, maximum, norm (to a relative \
+2**-20) and non-finite elements. Parameters that are sharded, DTensors of FSDP2 or tensor parallelism, are compared \
 only between ranks that hold the same part.
 
 [bold]Examples[/bold]
 
-  [cyan]proxy-trace ranks[/cyan]                          do the ranks of the newest run agree?
+  [cyan]proxy-trace ranks[/cyan]
   [cyan]proxy-trace ranks --name '*norm*' --step 100-[/cyan]
-  [cyan]proxy-trace ranks --format json | jq -r '.drifted[] | "\\(.first_step) \\(.name)"'[/cyan]
+  [cyan]proxy-trace ranks --format json | jq -r '.drifted[].name'[/cyan]
 
 [bold]Exit codes[/bold]
 
