@@ -9,8 +9,9 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_TWO_PASSES: Final = 1 << 15
-"""From this many elements on, `amin` and `amax` are faster than one `aminmax` on the CPU (by 1.6 at 2**20)."""
+_LARGE: Final = 1 << 15
+"""From this many elements on, `amin` and `amax` are faster than one `aminmax` on the CPU (by 1.6 at 2**20), and a tensor
+is a group of its own: what was just read for the norm is in the cache, and a large model is read from memory once."""
 
 _SMALL: Final = 1 << 12
 """Up to this many elements, tensors of one size are stacked and reduced by rows: that is then faster (eight of 128
@@ -46,7 +47,7 @@ def extents(tensors: Sequence[torch.Tensor]) -> list[Extent]:
                 found[index] = extent
             continue
         for index, member, norm in zip(indices, members, norms, strict=True):
-            if member.numel() >= _TWO_PASSES:
+            if member.numel() >= _LARGE:
                 found[index] = (torch.amin(member).item(), torch.amax(member).item(), norm)
             else:
                 low, high = torch.aminmax(member)
@@ -69,7 +70,9 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
     others: dict[torch.dtype, list[int]] = {}
     for index, tensor in enumerate(tensors):
         dtype, size = tensor.dtype, tensor.numel()
-        if size <= _SMALL and dtype not in _NARROW and tensor.is_contiguous():
+        if size >= _LARGE:
+            yield [index], [_floating(tensor)]
+        elif size <= _SMALL and dtype not in _NARROW and tensor.is_contiguous():
             small.setdefault((dtype, size), []).append(index)
         else:
             others.setdefault(dtype, []).append(index)
@@ -81,10 +84,14 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
                 others.setdefault(dtype, []).extend(indices)
             else:
                 rows = _join([tensors[index] for index in indices]).view(len(indices), size)
-                yield indices, rows if dtype.is_floating_point else rows.to(torch.float64)
-    for dtype, indices in others.items():
-        members = [tensors[index] for index in indices]
-        yield indices, members if dtype.is_floating_point else [member.to(torch.float64) for member in members]
+                yield indices, _floating(rows)
+    for indices in others.values():
+        yield indices, [_floating(tensors[index]) for index in indices]
+
+
+def _floating(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor`, or its integers or truth values as floating-point numbers."""
+    return tensor if tensor.is_floating_point() else tensor.to(torch.float64)
 
 
 def _join(tensors: list[torch.Tensor]) -> torch.Tensor:
