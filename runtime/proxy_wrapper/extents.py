@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LARGE: Final = 1 << 15
-"""From this many elements on, `amin` and `amax` are faster than one `aminmax` on the CPU (by 1.6 at 2**20), and a tensor
-is a group of its own: what was just read for the norm is in the cache, and a large model is read from memory once."""
+"""From this many elements on, `amin` and `amax` are faster than one `aminmax` on the CPU (by 1.6 at 2**20), and a
+tensor is a group of its own: what was just read for its norm is in the cache, so a large model comes from memory once
+(ten million elements: 4.0 ms, where the norms of all together before the rest take 4.9)."""
 
 _SMALL: Final = 1 << 12
 """Up to this many elements, tensors of one size are stacked and reduced by rows: that is then faster (eight of 128
