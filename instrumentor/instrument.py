@@ -81,7 +81,7 @@ def instrument_source(
         source_name: the path of the script as the user gave it, "<stdin>" for standard input.
         sources: the project's other files and the packages installed; without them what they define is judged by
             the catalogue and by its use.
-        looks_elsewhere: whether to tell which other files make models, too.
+        looks_elsewhere: the project's other files stay as they are; tells which of them make models, too.
         outlines: finds the outlines of the project's other files. Given where only the new bytes matter: a script that
             shows by its own text that nothing in it is to be wrapped is not analysed then, and has no decisions.
 
@@ -104,7 +104,9 @@ def instrument_source(
             return Result(source, source, (), already_instrumented=False)
         project = Project(script, settings, sources)
         facts, hierarchy = analyse(project)
-        plan = decide(SiteIndex(facts, hierarchy, project.script), settings, text, suppressions)
+        plan = decide(
+            SiteIndex(facts, hierarchy, project.script), settings, text, suppressions, is_alone=looks_elsewhere
+        )
         elsewhere = _models_elsewhere(project, sources, facts, hierarchy, settings, text) if looks_elsewhere else ()
     except RecursionError:
         raise SourceSyntaxError(

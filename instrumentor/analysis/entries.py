@@ -90,6 +90,8 @@ class Event(NamedTuple):
 
     Attributes:
         is_sure: it happens to the object whenever the expression is evaluated, and not to another in its place.
+        made_in: where the expression calls a function that makes the module which the object becomes part of: the
+            file of that function.
     """
 
     unit: Unit
@@ -98,6 +100,7 @@ class Event(NamedTuple):
     conditions: Conditions
     text: str = ""
     is_sure: bool = True
+    made_in: str | None = None
 
 
 def scope_key(unit: Unit, function: Function | None) -> str:

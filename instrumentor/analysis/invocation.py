@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_parameters, parameter_names
 from instrumentor.analysis.blocks import always_follows
+from instrumentor.analysis.spelling import receiver_text
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.effects import Effects
+    from instrumentor.analysis.entries import Event
     from instrumentor.analysis.scope import Scope
     from instrumentor.resolve.units import Class, Function
 
@@ -134,7 +136,7 @@ class Invocation:
         given = match_parameters(function, receiver, arguments)
         for name, held in given.items():
             self.facts.grow(self.facts.passed, (function.key, name), held)
-            self._take_over(Parameter(function.key, name), held, node)
+            self._take_over(function, Parameter(function.key, name), held, node)
         self.facts.ever_passed.add([(function.key, name) for name in given])
         numbers = self.scope.numbers_given(function, receiver, arguments)
         for name in parameter_names(function):
@@ -149,12 +151,29 @@ class Invocation:
         self.scope.let_run(function)
         return given
 
-    def _take_over(self, parameter: Parameter, held: Value, node: ast.expr) -> None:
+    def _take_over(self, function: Function, parameter: Parameter, held: Value, node: ast.expr) -> None:
         for table in (self.facts.absorbed, self.facts.replaced):
             events = table.get(parameter, {}).values()
             certain = [each for each in events if each.is_sure and always_follows(each.conditions, ())]
             if certain:
-                self.effects.note(table, held, self.scope.event(node, certain[0].text))
+                event = self.scope.event(node, _seen_from_outside(certain[0].text, function, node))
+                self.effects.note(table, held, event._replace(made_in=_file_of_maker(certain[0])))
+
+
+def _seen_from_outside(text: str, function: Function, node: ast.expr) -> str:
+    """What a method names by its `self`, as whoever calls it knows it."""
+    if text.partition(".")[0] != "self" or function.owner is None:
+        return text
+    receiver = receiver_text(node)
+    if receiver == "super()":
+        return text
+    return function.owner.name if function.name == "__init__" else text.replace("self", receiver or "self", 1)
+
+
+def _file_of_maker(event: Event) -> str | None:
+    """The file whose text makes the module that an object becomes part of, where a call of it does not give it."""
+    is_stored = isinstance(event.node, (ast.Attribute, ast.Subscript))
+    return event.made_in if is_stored or event.made_in is not None else event.unit.name
 
 
 def _given_for(function: Function, atom: Atom, given: dict[str, Value]) -> Value | None:

@@ -300,6 +300,10 @@ class SiteIndex:
         atoms = self.facts.sources(frozenset(atom for each in receivers for atom in each))
         return [self.facts.sites[base.site] for atom in atoms if isinstance(base := root(atom), Made)]
 
+    def is_made_elsewhere(self, event: Event) -> bool:
+        """Whether another file makes, and keeps to itself, the module which an object becomes part of."""
+        return event.made_in not in (None, self.script.name) and self.site_at(event.node) is None
+
     def rebinds_argument(self, site: Site) -> bool:
         """Whether an unknown call's result takes the name of a module passed to it, as in `m = prepare(m, cfg)`.
 

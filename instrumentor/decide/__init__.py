@@ -26,6 +26,8 @@ def decide(
     source: SourceText,
     suppressions: Suppressions,
     elsewhere: Mapping[SiteKey, str] | None = None,
+    *,
+    is_alone: bool = False,
 ) -> Plan:
     """Judge every site of a script.
 
@@ -35,8 +37,9 @@ def decide(
         source: turns the positions of the analysis into columns.
         suppressions: the lines that the script itself excludes.
         elsewhere: the sites whose objects get their proxy in another file of the program, with the place where.
+        is_alone: the script's other files stay as they are: what they make gets no proxy.
     """
-    judge = Judge(index, settings, suppressions, elsewhere or {})
+    judge = Judge(index, settings, suppressions, elsewhere or {}, is_alone=is_alone)
     report = Report(index, judge, source)
     report.add_sites()
     report.add_bindings()

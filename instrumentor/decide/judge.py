@@ -58,10 +58,17 @@ class Judge:
     """Decides what becomes of each site, on demand and once."""
 
     def __init__(
-        self, index: SiteIndex, settings: Settings, suppressions: Suppressions, elsewhere: Mapping[SiteKey, str]
+        self,
+        index: SiteIndex,
+        settings: Settings,
+        suppressions: Suppressions,
+        elsewhere: Mapping[SiteKey, str],
+        *,
+        is_alone: bool,
     ) -> None:
         self.index = index
         self._elsewhere = elsewhere
+        self._is_alone = is_alone
         self._settings = settings
         self._suppressions = suppressions
         self._verdicts: dict[SiteKey, Verdict] = {}
@@ -120,6 +127,8 @@ class Judge:
 
     def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
         for event in self.index.certain_absorptions(site):
+            if self._is_alone and self.index.is_made_elsewhere(event):
+                continue  # no proxy is put there
             absorbers = [each for each in self.index.absorbers(event) if each is not site]
             verdicts = [self.verdict(each) for each in absorbers]
             if any(each.fate is Fate.NOT_WRAPPED and each.code in _WITHOUT_PROXY for each in verdicts):

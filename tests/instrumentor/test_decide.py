@@ -925,3 +925,53 @@ def test_what_a_call_makes_is_one_object_with_what_is_only_known_to_be_what_it_g
     found = identities(body)
     assert found[7, "one"] == found[9, "two"]
     assert found[7, "other"] != found[9, "two"]
+
+
+HIDDEN_MAKERS = {
+    "trainer": """\
+        from torch import nn
+        class Head(nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+        class Trainer:
+            def __init__(self, net):
+                self.model = Head(net)
+        def keep(net, models=[]):
+            models.append(nn.Sequential(net, nn.Softmax(-1)))
+        def build(net):
+            return nn.Sequential(net, nn.Softmax(-1))
+        """
+}
+
+
+@pytest.mark.parametrize(
+    ("use", "alone", "with_the_file"),
+    [
+        pytest.param("t = trainer.Trainer(net)", ["net"], [], id="kept in an object"),
+        pytest.param("trainer.keep(net)", ["net"], [], id="kept by a function"),
+        pytest.param("m = trainer.build(net)", ["m"], ["m"], id="given back"),
+        pytest.param("m = trainer.Head(net)", ["m"], ["m"], id="made here"),
+    ],
+)
+def test_a_part_of_what_another_file_makes_gets_a_proxy_where_that_file_is_left_as_it_is(
+    use: str, alone: list[str], with_the_file: list[str]
+) -> None:
+    source = (HEAD + f"import trainer\nnet = Net()\n{use}\n").encode()
+    siblings = {f"{name}.py": dedent(text).encode() for name, text in HIDDEN_MAKERS.items()}
+
+    def found(*, is_alone: bool) -> list[str]:
+        sources = Sources(siblings.get)
+        result = instrument_source(source, Settings(), source_name="x.py", sources=sources, looks_elsewhere=is_alone)
+        return [each.target for each in result.decisions if each.verdict == "wrap"]
+
+    assert found(is_alone=True) == alone
+    assert found(is_alone=False) == with_the_file
+
+
+def test_what_becomes_part_of_a_module_is_told_with_its_class() -> None:
+    reasons = {
+        each.target: each.reason
+        for each in decide("import trainer\nnet = Net()\nt = trainer.Trainer(net)\n", None, **HIDDEN_MAKERS)
+    }
+    assert reasons["net"] == f"becomes part of the module made of it (Head, line {FIRST + 3}), which recursion covers"
