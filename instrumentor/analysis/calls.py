@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, written_arguments
+from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.effects import Effects
 from instrumentor.analysis.environment import constant_key
-from instrumentor.analysis.facts import ANY_KEY
 from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
+from instrumentor.analysis.running import let_anything_run, let_others_run
 from instrumentor.analysis.spelling import receiver_text
 from instrumentor.analysis.touched import ELEMENTS
 from instrumentor.analysis.values import (
@@ -93,7 +94,7 @@ class Calls:
             return NOTHING  # one that leads back to itself gives what the others give
         self._active.add(key)
         try:
-            found = join([call(each) for each in self.scope.stands_for(key[0])])
+            found = join([call(each) for each in self.scope.kinds.stands_for(key[0])])
         finally:
             self._active.discard(key)
         self._given[key] = arguments, found
@@ -105,7 +106,7 @@ class Calls:
         if isinstance(atom, ClassRef):
             return self._invocation.construct(atom, node, arguments)
         if isinstance(atom, FunctionRef):
-            function = self.scope.function_at(atom.key)
+            function = self.scope.kinds.function_at(atom.key)
             if function is not None and self.scope.hierarchy.knowledge.is_factory(dotted_name(function)):
                 return self.effects.make(node, Nature.MODULE, dotted_name(function), arguments)
             return OPAQUE if function is None else self._invocation.invoke(function, None, node, arguments)
@@ -122,7 +123,7 @@ class Calls:
             return NOTHING
         if atom.is_object:
             return self._call_object(atom, node, arguments)
-        self.scope.let_anything_run()  # it may be any function of the script
+        let_anything_run(self.scope)  # it may be any function of the script
         return self.effects.make_unknown(node, arguments)
 
     def _call_named(self, atom: Named, node: ast.expr, arguments: Arguments) -> Value:
@@ -145,9 +146,9 @@ class Calls:
         self.effects.escape_callables(arguments.each())
         if isinstance(base, Part):
             return value(Derived(root(atom)))
-        self.scope.let_others_run()
+        let_others_run(self.scope)
         self.facts.captured.hand_over(value(atom))
-        if isinstance(base, Made) and self.scope.nature(base) is Nature.MODULE:
+        if isinstance(base, Made) and self.scope.kinds.nature(base) is Nature.MODULE:
             self.facts.captured.hand_over(arguments.all())
             return value(Derived(root(atom)))
         made = self.effects.make_unknown(node, arguments, NOTHING if isinstance(base, Parameter) else value(atom))
@@ -187,7 +188,7 @@ class Calls:
         return self.effects.make_unknown(node, arguments)
 
     def _class_method(self, atom: ClassRef, name: str, node: ast.expr, arguments: Arguments) -> Value:
-        cls = self.scope.class_of(atom.key)
+        cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
         method = self.scope.hierarchy.method(cls, name)
@@ -202,10 +203,10 @@ class Calls:
 
     def _instance_method(self, atom: Instance, name: str, node: ast.expr, arguments: Arguments) -> Value:
         hierarchy = self.scope.hierarchy
-        cls = self.scope.class_of(atom.key)
+        cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
-        methods = [hierarchy.method(each, name) for each in (cls, *self.scope.descendants(cls))]
+        methods = [hierarchy.method(each, name) for each in (cls, *self.scope.kinds.descendants(cls))]
         found = list(dict.fromkeys(method for method in methods if method is not None))
         stored = known(self.members.instance_attribute(atom, name)) - {Method(atom, name)}
         if found or stored:
@@ -214,7 +215,7 @@ class Calls:
         return self.effects.make_unknown(node, arguments, value(atom))
 
     def _super_method(self, atom: Super, name: str, node: ast.expr, arguments: Arguments) -> Value:
-        cls = self.scope.class_of(atom.key)
+        cls = self.scope.kinds.class_of(atom.key)
         receiver = self.scope.lookup("self")
         if cls is None:
             return OPAQUE
@@ -251,16 +252,16 @@ class Calls:
         elif name in _FINDING_METHODS:
             return self._found_in(atom, name, node, arguments)
         elif name == "copy":
-            return self.scope.box(node, self.facts.elements(atom.site))
+            return self.scope.box(node, self.facts.contents.elements(atom.site))
         elif name == "values":
             return value(atom)
         elif name == "items":
-            return self.scope.box(node, self.scope.pack(node, [PLAIN, self.facts.elements(atom.site)]))
+            return self.scope.box(node, self.scope.pack(node, [PLAIN, self.facts.contents.elements(atom.site)]))
         return PLAIN
 
     def _found_in(self, atom: Box, name: str, node: ast.expr, arguments: Arguments) -> Value:
         key = next((constant_key(index) for index in written_arguments(node)[:1]), None)
-        found = self.facts.elements(atom.site, key)
+        found = self.facts.contents.elements(atom.site, key)
         if name == "popitem":
             return self.scope.pack(node, [PLAIN, found])
         default = arguments.positional[1] if len(arguments.positional) > 1 else NOTHING
@@ -273,7 +274,7 @@ class Calls:
     def _note_conditions(self, box: Box, node: ast.expr, held: Value) -> None:
         event = self.scope.event(node)
         for atom in held:
-            self.facts.note_conditions(box.site, strip(atom), event.conditions)
+            self.facts.contents.note_conditions(box.site, strip(atom), event.conditions)
 
     def _bind_stored(self, node: ast.expr, held: Value) -> None:
         written = written_arguments(node)
@@ -284,11 +285,11 @@ class Calls:
     def _object_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         scope = self.scope
         base = strip(atom)
-        method = scope.method_of(base, name)
+        method = scope.kinds.method_of(base, name)
         if method is not None:
             return self._invocation.invoke(method, value(atom), node, arguments)
         self.effects.escape_callables(arguments.each())  # hooks, callbacks, `model.apply(initialise)`
-        nature = scope.nature(base) if isinstance(base, Made) else Nature.MODULE
+        nature = scope.kinds.nature(base) if isinstance(base, Made) else Nature.MODULE
         if isinstance(base, Made) and nature is not Nature.MODULE:
             labels = self.facts.sites[base.site].labels if base.site in self.facts.sites else []
             for label in labels:
@@ -302,7 +303,7 @@ class Calls:
         parts = self._parts(atom, name, node)
         if parts is not None:
             return parts
-        if name in catalogue.ADOPTING_METHODS and scope.is_adopting(base):
+        if name in catalogue.ADOPTING_METHODS and scope.kinds.is_adopting(base):
             self.effects.absorb_passed(arguments, node)
             return value(atom)
         if name in catalogue.HARMLESS_METHODS:
@@ -332,8 +333,10 @@ class Calls:
         Mostly that does something more, and gives the object too.
         """
         given: list[Value] = []
-        for atom in self.facts.passed_for(base) if isinstance(base, Parameter) and not self.scope.is_self(base) else ():
-            method = self.scope.method_of(atom, name) if isinstance(atom, Made) else None
+        for atom in (
+            self.facts.passed.to(base) if isinstance(base, Parameter) and not self.scope.kinds.is_self(base) else ()
+        ):
+            method = self.scope.kinds.method_of(atom, name) if isinstance(atom, Made) else None
             if method is not None:
                 held = self._invocation.invoke(method, value(atom), node, arguments)
                 given.append(frozenset(each for each in held if each != atom and not isinstance(each, Plain)))

@@ -37,13 +37,13 @@ class Certainty:
 
     def _are_all(self, held: Value, is_such: Callable[[Site], bool]) -> bool:
         known = [
-            each for atom in held for each in (self.facts.passed_for(atom) if isinstance(atom, Parameter) else (atom,))
+            each for atom in held for each in (self.facts.passed.to(atom) if isinstance(atom, Parameter) else (atom,))
         ]
         sites = [self.facts.sites.get(atom.site) if isinstance(atom, Made) else None for atom in known]
         return bool(sites) and all(site is not None and is_such(site) for site in sites)
 
     def _is_true_site(self, site: Site, *seen: Site) -> bool:
-        classes = [self.scope.class_of(key) for key in sorted(site.class_keys)]
+        classes = [self.scope.kinds.class_of(key) for key in sorted(site.class_keys)]
         origins = [self.facts.sites.get(key) for key in sorted(site.origins)]
         names = {cls.node.name for cls in classes if cls is not None}
         names |= {each.function.name for each in origins if each is not None and each.function is not None}
@@ -82,4 +82,4 @@ class Certainty:
         default = default_of(function, name)
         is_none = isinstance(default, ast.Constant) and default.value is None
         is_seen = function.key in self.facts.calls and function.key not in self.facts.called_unseen
-        return is_none and is_seen and (function.key, name) not in self.facts.ever_passed
+        return is_none and is_seen and (function.key, name) not in self.facts.passed.ever

@@ -19,8 +19,9 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     own = _own_objects(facts, scope, old) if old else frozenset()
     if not own:
         return
-    new = facts.reach(held)
-    is_handed_on = frozenset(strip(atom) for atom in new) == frozenset(strip(atom) for atom in facts.reach(old or held))
+    new = facts.contents.reach(held)
+    before = facts.contents.reach(old or held)
+    is_handed_on = frozenset(strip(atom) for atom in new) == frozenset(strip(atom) for atom in before)
     if new and is_handed_on:
         return
     makers = [facts.site_of(atom) for atom in new if isinstance(atom, Made)]
@@ -42,7 +43,7 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
 def note_left_behind(facts: Facts, scope: str, env: Environment, returned: Value, numbers: Iterable[Number]) -> None:
     """Note the objects that something in `env` holds and that are not sure to be among those returned."""
     known = [number for number in numbers if number is not None]
-    given = frozenset(strip(atom) for atom in facts.reach(returned))
+    given = frozenset(strip(atom) for atom in facts.contents.reach(returned))
     for path in env.paths():
         own = _own_objects(facts, scope, env.get(path) or frozenset())
         if own and env.numbers.get(path) not in known and not given <= own:

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import always_follows
+from instrumentor.analysis.running import let_others_run
 from instrumentor.analysis.spelling import one_line, receiver_text
 from instrumentor.analysis.values import (
     NOTHING,
@@ -48,7 +49,7 @@ class Effects:
     def make(self, node: ast.expr, nature: Nature, label: str, arguments: Arguments) -> Value:
         """A new object, made by the call `node`."""
         site = self.scope.site(node, nature, label)
-        self.facts.grow_site(site, arguments=self.facts.reach(arguments.all()))
+        self.facts.grow_site(site, arguments=self.facts.contents.reach(arguments.all()))
         return site.value
 
     def make_unknown(
@@ -59,25 +60,25 @@ class Effects:
         self.escape(receiver)
         owner = self.scope.function.owner if self.scope.function is not None else None
         if owner is not None and self.scope.hierarchy.is_module(owner):
-            return derive(self.facts.reach(join((arguments.all(), receiver))))
+            return derive(self.facts.contents.reach(join((arguments.all(), receiver))))
         if isinstance(self.scope.unit.parents.get(node), ast.Expr):
             return PLAIN
         called = node.func if isinstance(node, ast.Call) else node
         site = self.scope.site(node, Nature.UNKNOWN, label or one_line(called))
-        self.facts.grow_site(site, arguments=self.facts.reach(join((arguments.all(), receiver))))
+        self.facts.grow_site(site, arguments=self.facts.contents.reach(join((arguments.all(), receiver))))
         return site.value
 
     def _hand_over(self, arguments: Arguments) -> None:
         """Let code that cannot be seen have what a call passes: once, however many things the call may call."""
         if self._handed_over is not arguments:
             self._handed_over = arguments
-            self.scope.let_others_run()
+            let_others_run(self.scope)
             self.facts.captured.hand_over(arguments.all())
             self.escape(arguments.all())
 
     def escape(self, held: Value) -> None:
         """Functions, objects and containers handed to code that cannot be seen may be called and changed there."""
-        for atom in self.facts.reach(held):
+        for atom in self.facts.contents.reach(held):
             self._escape(atom)
         for atom in held:
             if isinstance(atom, Box):
@@ -95,7 +96,7 @@ class Effects:
             self.facts.captured.hand_over(self.facts.bound_arguments[atom.site].all())
             atom = atom.callee
         if isinstance(atom, FunctionRef):
-            self.scope.let_others_run()
+            let_others_run(self.scope)
             self.facts.escaped.add(atom.key)
             self._call_unseen(atom.key)
         elif isinstance(atom, (Instance, Method)):
@@ -105,28 +106,28 @@ class Effects:
 
     def _call_unseen(self, key: str) -> None:
         self.facts.note_unseen_calls(key)
-        function = self.scope.function_at(key)
+        function = self.scope.kinds.function_at(key)
         if function is not None:
-            self.scope.demand(function)
+            self.facts.demand(function)
 
     def _construct_unseen(self, atom: ClassRef) -> None:
-        cls = self.scope.class_of(atom.key)
+        cls = self.scope.kinds.class_of(atom.key)
         initialiser = None if cls is None else self.scope.hierarchy.method(cls, "__init__")
         if initialiser is not None:
             self._call_unseen(initialiser.key)
 
     def _open_methods(self, atom: Instance | Method) -> None:
         receiver = atom.receiver if isinstance(atom, Method) else atom
-        cls = self.scope.class_of(receiver.key) if isinstance(receiver, Instance) else None
+        cls = self.scope.kinds.class_of(receiver.key) if isinstance(receiver, Instance) else None
         if cls is None:
             return
         self.scope.env.forget_objects()
-        self.scope.let_others_run()
+        let_others_run(self.scope)
         hierarchy = self.scope.hierarchy
         named = hierarchy.method(cls, atom.name) if isinstance(atom, Method) else None
         if named is not None:
             self._call_unseen(named.key)
-        descendants = self.scope.descendants(cls)
+        descendants = self.scope.kinds.descendants(cls)
         if self.facts.opened.get(cls.key) == len(descendants):
             return
         self.facts.opened[cls.key] = len(descendants)
@@ -151,7 +152,7 @@ class Effects:
         """Remember that something happens to the objects in a value."""
         sure = self._sure_objects(held, event.node)
         self.facts.note_event(table, sure, event)
-        self.facts.note_event(table, self.facts.reach(held) - sure, event._replace(is_sure=False))
+        self.facts.note_event(table, self.facts.contents.reach(held) - sure, event._replace(is_sure=False))
 
     def _sure_objects(self, held: Value, node: ast.AST) -> Value:
         """The objects that are in a value, or in the containers in it, whenever they were made."""
@@ -205,7 +206,7 @@ class Effects:
         site = self.facts.sites.peek(atom.site) if isinstance(atom, Made) else None
         if site is None:
             return True
-        stored = self.facts.stored_when.get((box.site, atom))
+        stored = self.facts.contents.stored_when.get((box.site, atom))
         made = self.facts.conditions_of(site.unit, site.node)
         return stored is None or any(always_follows(each, made) for each in stored)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from instrumentor.analysis.arguments import Arguments, match_parameters, returned_attribute
+from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.calls import Calls
 from instrumentor.analysis.certainty import Certainty
-from instrumentor.analysis.environment import constant_key, is_parameter, join_environments, path_of
-from instrumentor.analysis.facts import ANY_KEY
-from instrumentor.analysis.handed_back import handed_back
-from instrumentor.analysis.members import Members, constant_position
+from instrumentor.analysis.contents import ANY_KEY
+from instrumentor.analysis.environment import constant_key, join_environments, path_of
+from instrumentor.analysis.members import Members
+from instrumentor.analysis.numbering import Numbering
+from instrumentor.analysis.running import let_all_run, let_others_run, let_unseen_run
 from instrumentor.analysis.scope import default_name
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
@@ -20,31 +20,23 @@ from instrumentor.analysis.values import (
     PLAIN,
     Atom,
     Box,
-    ClassRef,
     FunctionRef,
     Instance,
-    Named,
-    Pack,
-    Parameter,
-    Partial,
     Value,
     derive,
     join,
-    strip,
     value,
 )
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import children, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from instrumentor.analysis.environment import Number, Path
+    from instrumentor.analysis.environment import Number
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.units import Function
 
-_ITERATION = {Named("builtins.next"), Named("builtins.iter")}
 _RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
 
 
@@ -57,15 +49,7 @@ class Evaluator:
         self.members = Members(scope)
         self.calls = Calls(scope, self.members)
         self.certainty = Certainty(scope)
-        # The numbers of operands, which what is evaluated after them may change, and of what calls hand back.
-        self._numbers: dict[int, Number] = {}
-        # The numbers of what generators yield first and last, and what new instances hold, by the calls that make them.
-        self._yielded: dict[int, Number] = {}
-        self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
-        # The numbers of what is wrapped by the calls that do nothing else.
-        self._wrapped: dict[int, Number] = {}
-        # The numbers of elements, by position, of the lists and tuples that expressions gave which surely have these.
-        self._elements: dict[int, dict[int, Number]] = {}
+        self.numbering = Numbering(scope, self.members, self.certainty)
 
     def evaluate(self, node: ast.expr | None) -> Value:
         """What `node` may be; notes on the way what it does to objects. Nothing written is None."""
@@ -75,7 +59,7 @@ class Evaluator:
         if handler is not None:
             held = handler(self, node)
             if type(node) in _RUNS_OTHERS:
-                self.scope.let_all_run()
+                let_all_run(self.scope)
             return held
         return derive(join(self._operands(node)))
 
@@ -98,85 +82,11 @@ class Evaluator:
 
     def _operand(self, node: ast.expr) -> Value:
         """What an expression gives after which others are evaluated before that is used."""
-        self._numbers.pop(id(node), None)
+        self.numbering.forget(node)
         held = self.evaluate(node)
         if held is not OPAQUE and held is not PLAIN and any(atom.is_object for atom in held):
-            self._numbers[id(node)] = self.number_of(node)
+            self.numbering.note_operand(node)
         return held
-
-    def number_of_operand(self, node: ast.expr) -> Number:
-        """The number of the object that an operand gave; None where it gave none, or that is not known."""
-        return self._numbers.get(id(node))
-
-    def number_of(self, node: ast.expr) -> Number:
-        """The number of the object that an expression gave that was evaluated just now."""
-        if id(node) in self._numbers:
-            return self._numbers[id(node)]
-        if isinstance(node, ast.NamedExpr):
-            return self.scope.number_at((node.target.id,), node)
-        if isinstance(node, ast.Constant):
-            return None
-        if isinstance(node, ast.Subscript) and (number := self._number_of_element(node)) is not None:
-            return number
-        if (first := self._first_of(node)) is not None:
-            return self.scope.number_at(first, node)
-        if isinstance(node, ast.IfExp):
-            number = self.number_of(node.body)
-            return number if self.number_of(node.orelse) == number else ("made", self.scope.locate(node))
-        path = path_of(node)
-        if path is not None:
-            return self.scope.number_at(path, node)
-        if isinstance(node, ast.Attribute) and node.attr == "module" and id(node.value) in self._wrapped:
-            return self._wrapped[id(node.value)]
-        function = node.func if isinstance(node, ast.Call) else None
-        if isinstance(function, ast.Attribute) and function.attr in self.scope.hierarchy.knowledge.identity_methods:
-            receiver = path_of(function.value)
-            held = self.scope.env.get(receiver) if receiver is not None else None
-            if held and all(self._gives_itself(strip(atom), function.attr) for atom in held):
-                return self.number_of(function.value)
-        return ("made", self.scope.locate(node))
-
-    def _number_of_element(self, node: ast.Subscript) -> Number:
-        """The number of an element, where it is known which of the elements of which object it is."""
-        if isinstance(node.value, (ast.List, ast.Tuple)):
-            element = displayed_element(node.value, node.slice)
-            return ("made", self.scope.locate(node)) if element is None else self._numbers.get(id(element))
-        position = constant_position(node.slice)
-        return None if position is None else self.elements_of(node.value).get(position)
-
-    def elements_of(self, node: ast.expr) -> Mapping[int, Number]:
-        """The numbers of elements that a list or tuple surely has which an expression gave that was evaluated just now.
-
-        By position, the last one's also as -1.
-        """
-        if isinstance(node, ast.Name):
-            paths = {position: (node.id, f"[{position}]") for position in (0, -1)}
-            found = {each: self.scope.env.number(path) for each, path in paths.items() if self.scope.env.get(path)}
-            return {position: number for position, number in found.items() if number is not None}
-        return self._elements.get(id(node), {})
-
-    def _is_sequence(self, node: ast.expr) -> bool:
-        """Whether an expression gave a list or tuple some of whose elements are known: of others the last never is."""
-        return -1 in self.elements_of(node)
-
-    def _first_of(self, node: ast.expr) -> Path | None:
-        """The path of the first element of a list that surely has one, where `next` asks an iterator over it for it."""
-        if not isinstance(node, ast.Call) or not node.args or not _is_builtin_call(node, "next"):
-            return None
-        iterator = node.args[0]
-        if not isinstance(iterator, ast.Call) or len(iterator.args) != 1 or not _is_builtin_call(iterator, "iter"):
-            return None
-        called = {*self.evaluate(node.func), *self.evaluate(iterator.func)}
-        name = iterator.args[0]
-        is_known = isinstance(name, ast.Name) and self._is_sequence(name) and 0 in self.elements_of(name)
-        return (name.id, "[0]") if is_known and called == _ITERATION else None  # type: ignore[attr-defined]
-
-    def _gives_itself(self, atom: Atom, method: str) -> bool:
-        """Whether an identity method of an object is that of nn.Module: for a parameter, whatever callers may pass."""
-        if isinstance(atom, Parameter) and not self.scope.is_self(atom):
-            passed = self.facts.passed_for(atom)
-            return all(not isinstance(each, Parameter) and self._gives_itself(strip(each), method) for each in passed)
-        return self.scope.is_module(atom) and self.scope.method_of(atom, method) is None
 
     # ---- names, attributes and elements ----
 
@@ -189,9 +99,7 @@ class Evaluator:
         held = self.scope.env.get(path) if path is not None else None
         if held is not None:
             return held
-        return join(
-            [self.members.attribute(each, node.attr) for atom in receiver for each in self.scope.stands_for(atom)]
-        )
+        return join([self.members.attribute(each, node.attr) for each in self._things(receiver)])
 
     def _subscript(self, node: ast.Subscript) -> Value:
         receiver = self.evaluate(node.value)
@@ -200,13 +108,16 @@ class Evaluator:
         held = self.scope.env.get(path) if path is not None else None
         if held is not None:
             return held
-        return join([self.members.element(node, each) for atom in receiver for each in self.scope.stands_for(atom)])
+        return join([self.members.element(node, each) for each in self._things(receiver)])
+
+    def _things(self, held: Value) -> list[Atom]:
+        """The things that reading something of a value reaches."""
+        return [each for atom in held for each in self.scope.kinds.stands_for(atom)]
 
     # ---- calls ----
 
     def _call(self, node: ast.Call) -> Value:
-        for kept in (self._numbers, self._yielded, self._initial, self._wrapped):
-            kept.pop(id(node), None)
+        self.numbering.forget(node)
         function = node.func
         if isinstance(function, ast.Attribute):
             receiver = self.evaluate(function.value)
@@ -215,127 +126,21 @@ class Evaluator:
             held = self.scope.env.get(path) if path is not None else None
             if held is None:
                 self.facts.note_evidence(receiver, function.attr)
-                self._keep_wrapped(node, receiver, arguments)
+                self.numbering.note_wrapped(node, receiver, arguments)
                 found = join([self.calls.call_method(atom, function.attr, node, arguments) for atom in receiver])
-                self.scope.let_unseen_run()
+                let_unseen_run(self.scope)
                 return found
         else:
             held = self.evaluate(function)
             arguments = self._arguments(node)
         self.facts.note_evidence(held, catalogue.CALLED)
         found = join([self.calls.apply(atom, node, arguments) for atom in held])
-        self._keep_wrapped(node, held, arguments)
-        self._keep_number(node, held, arguments)
+        self.numbering.note_wrapped(node, held, arguments)
+        self.numbering.note_call(node, held, arguments)
         if any(atom.is_object for atom in found):
             self.facts.note_given_by_call(self.scope.key, self.scope.locate(node), found)
-        self.scope.let_unseen_run()
+        let_unseen_run(self.scope)
         return found
-
-    def _keep_number(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
-        """Remember which of its arguments a call hands back, where a function of the project does nothing else."""
-        atom = next(iter(called)) if len(called) == 1 else None
-        if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
-            arguments = self._behind_bound(atom, node.func, arguments)
-            atom = atom.callee
-        self._keep_initial(node, atom, arguments)
-        function = self.scope.function_at(atom.key) if isinstance(atom, FunctionRef) else None
-        self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
-        if function is None:
-            return
-        given = self.scope.numbers_given(function, None, arguments)
-
-        def given_as(numbers: Iterable[Number]) -> Number:
-            """The number of the object that a call gives of which the function says that it is one of its own."""
-            found = {
-                given.get(number[1]) or self.facts.number_passed(function.key, number[1], node, self.scope.key)
-                if is_parameter(number)
-                else None
-                for number in set(numbers)
-            }
-            return found.pop() if len(found) == 1 else None
-
-        if function.key in self.facts.remembering and function.key not in self.facts.called_unseen:
-            remembered = self._numbers[id(node)] = ("made", self.scope.locate(function.node))
-            self.facts.note_sole_callee(self.scope.key, remembered, function)
-            return
-        number = given_as(self.facts.returned_numbers.get(function.key, {}).values())
-        if number is None and (key := handed_back(function, arguments, self.certainty.is_object)) is not None:
-            number = arguments.numbers.get(key)
-        if number is not None and function.key not in self.facts.yields:
-            self._numbers[id(node)] = number
-        yielded = given_as(self.facts.yielded_numbers.get(function.key, {}).values())
-        if yielded is not None:
-            self._yielded[id(node)] = yielded
-
-    def _keep_wrapped(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
-        """Remember which object a wrapper is made for; `called` is the wrapper's class, or what has it as a member."""
-        if 0 not in arguments.numbers:
-            return
-        names = {atom.name if isinstance(atom, Named) else None for atom in called}
-        if isinstance(node.func, ast.Attribute):
-            names = {None if name is None else f"{name}.{node.func.attr}" for name in names}
-        if names and all(name is not None and catalogue.is_bare_wrapper(name) for name in names):
-            self._wrapped[id(node)] = arguments.numbers[0]
-
-    def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
-        """Remember what the attributes of a new instance hold, as far as its class leaves there what it is passed."""
-        cls = self.scope.class_of(made.key) if isinstance(made, ClassRef) else None
-        if cls is None or arguments.rest or not self._is_transparent(cls):
-            return
-        initialiser = self.scope.hierarchy.method(cls, "__init__")
-        kept = None if initialiser is None else self.facts.initial.get(initialiser.key)
-        if initialiser is None or not kept:
-            return
-        receiver = value(Instance(cls.key))
-        numbers = self.scope.numbers_given(initialiser, receiver, arguments)
-        held = match_parameters(initialiser, receiver, arguments)
-        self._initial[id(node)] = {
-            attribute: (held[name], numbers[name])
-            for attribute, name in kept.items()
-            if name in held and numbers.get(name) is not None
-        }
-
-    def _is_transparent(self, cls: Class) -> bool:
-        """Whether an instance of a class is no module and gives back what was stored into its attributes."""
-        hierarchy = self.scope.hierarchy
-        bases = hierarchy.library_bases(cls)
-        return (
-            hierarchy.nature(cls) is Nature.NOT_MODULE
-            and all(base is not None and base.startswith("builtins.object") for base in bases)
-            and not any(hierarchy.method(cls, name) for name in ("__new__", "__setattr__", "__getattribute__"))
-            and not any(each.node.decorator_list or each.node.keywords for each in hierarchy.ancestors(cls))
-        )
-
-    def initial_of(self, node: ast.expr) -> Mapping[str, tuple[Value, Number]]:
-        """What the attributes hold of the instance that an expression has just made, as far as that is known."""
-        return self._initial.get(id(node), {})
-
-    def entered(self, node: ast.expr, held: Value) -> tuple[Value, Number] | None:
-        """What `with` binds for a context that is made by a call, and which object; None where that is not known.
-
-        Args:
-            node: the context, evaluated just now.
-            held: what it gave.
-        """
-        if id(node) in self._yielded:
-            return self.members.elements(held), self._yielded[id(node)]
-        atom = next(iter(held)) if len(held) == 1 else None
-        cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
-        enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
-        return None if enter is None else self.initial_of(node).get(f".{returned_attribute(enter)}")
-
-    def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
-        """What a partial application that is called where it is made passes, with the numbers of what it has bound."""
-        given = arguments.behind(self.facts.bound_arguments[partial.site])
-        if given.rest:
-            return given
-        numbers: dict[int | str, Number] = {
-            **dict(enumerate(map(self.number_of_operand, node.args[1:]))),
-            **{each.arg: self.number_of_operand(each.value) for each in node.keywords if each.arg is not None},
-        }
-        for key, number in arguments.numbers.items():
-            numbers[key + len(node.args) - 1 if isinstance(key, int) else key] = number
-        return replace(given, numbers={key: number for key, number in numbers.items() if number is not None})
 
     def _arguments(self, node: ast.Call) -> Arguments:
         positional: list[Value] = []
@@ -346,16 +151,15 @@ class Evaluator:
         for argument in node.args:
             held = self._operand(argument)
             if isinstance(argument, ast.Starred):
-                if not starred and self._is_sequence(argument.value) and 0 in self.elements_of(argument.value):
-                    numbers[len(positional)] = self.elements_of(argument.value)[0]
+                if not starred and self.numbering.is_sequence(argument.value):
+                    numbers[len(positional)] = self.numbering.elements_of(argument.value).get(0)
                 starred.append(held)
                 rest.append(self.members.elements(held))
             elif starred:
                 starred.append(held)  # how many places the starred argument takes is not known
                 rest.append(held)
             else:
-                if id(argument) in self._numbers:
-                    numbers[len(positional)] = self._numbers[id(argument)]
+                numbers[len(positional)] = self.numbering.of_operand(argument)
                 positional.append(held)
         for keyword in node.keywords:
             held = self._operand(keyword.value)
@@ -364,9 +168,9 @@ class Evaluator:
                 rest.append(self.members.elements(held))
             else:
                 keywords[keyword.arg] = held
-                if id(keyword.value) in self._numbers:
-                    numbers[keyword.arg] = self._numbers[id(keyword.value)]
-        return Arguments(tuple(positional), keywords, join(rest), tuple(starred), numbers)
+                numbers[keyword.arg] = self.numbering.of_operand(keyword.value)
+        known = {key: number for key, number in numbers.items() if number is not None}
+        return Arguments(tuple(positional), keywords, join(rest), tuple(starred), known)
 
     # ---- displays ----
 
@@ -376,14 +180,9 @@ class Evaluator:
         return self.scope.pack(node, [self._operand(element) for element in node.elts])
 
     def _list(self, node: ast.List) -> Value:
+        self.numbering.forget(node)
         held = self._display(node)
-        self._elements.pop(id(node), None)
-        # Of a list that is changed somewhere it is not known for how long what it has is where it was.
-        is_lasting = not any(isinstance(atom, Box) and atom.site in self.facts.scattered for atom in held)
-        if node.elts and is_lasting and not any(isinstance(each, ast.Starred) for each in node.elts):
-            numbers = [self.number_of_operand(each) for each in node.elts]
-            found = {**dict(enumerate(numbers)), -1: numbers[-1]}
-            self._elements[id(node)] = {position: each for position, each in found.items() if each is not None}
+        self.numbering.note_list(node, held)
         return held
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
@@ -393,7 +192,7 @@ class Evaluator:
             held = self._operand(element)
             if isinstance(element, ast.Starred):
                 held, is_behind_star = self.members.elements(held), True
-            self.facts.put(box.site, ANY_KEY if is_behind_star else repr(position), held)
+            self.facts.contents.put(box.site, ANY_KEY if is_behind_star else repr(position), held)
         return value(box)
 
     def _dict(self, node: ast.Dict) -> Value:
@@ -404,24 +203,24 @@ class Evaluator:
                 continue
             self.evaluate(key)
             held = self.evaluate(element)
-            self.facts.put(box.site, constant_key(key) or ANY_KEY, held)
+            self.facts.contents.put(box.site, constant_key(key) or ANY_KEY, held)
             self._bind_element(node, key, element, held)
         return value(box)
 
     def _merge_dict(self, box: Box, held: Value) -> None:
         for atom in held:
-            if isinstance(atom, Box) and atom.site not in self.facts.scattered:
+            if isinstance(atom, Box) and atom.site not in self.facts.contents.scattered:
                 for key, each in list(self.facts.contents.get(atom.site, {}).items()):
-                    self.facts.put(box.site, key, each)
+                    self.facts.contents.put(box.site, key, each)
             else:
-                self.facts.put(box.site, ANY_KEY, self.members.elements(value(atom)))
+                self.facts.contents.put(box.site, ANY_KEY, self.members.elements(value(atom)))
 
     def _bind_element(self, node: ast.Dict, key: ast.expr, element: ast.expr, held: Value) -> None:
         if any(atom.is_object for atom in held):
             statement = self.scope.statement(node)
             holder = text_of(statement.targets[0]) if isinstance(statement, ast.Assign) else "{}"
             text = f"{holder}[{text_of(key)}]"
-            self.scope.bind(statement, element, text, held, source=element, number=self.number_of(element))
+            self.scope.bind(statement, element, text, held, source=element, number=self.numbering.of(element))
 
     # ---- comprehensions ----
 
@@ -466,6 +265,7 @@ class Evaluator:
     # ---- operators ----
 
     def _if_expression(self, node: ast.IfExp) -> Value:
+        self.numbering.forget(node)
         self.evaluate(node.test)
         before = self.scope.env
         self.scope.env = before.copy()
@@ -475,24 +275,15 @@ class Evaluator:
         self.scope.env = join_environments([after_body, self.scope.env]) or before
         is_none = self.certainty.is_test_for_none(node.test)
         if is_none is None:
-            self._elements.pop(id(node), None)
             return join((body, orelse))
-        self._elements[id(node)] = dict(self.elements_of(node.body if is_none else node.orelse))
+        self.numbering.note_choice(node, node.body if is_none else node.orelse)
         return body if is_none else orelse
 
     def _bool_operation(self, node: ast.BoolOp) -> Value:
+        self.numbering.forget(node)
         first, *others = node.values
         held = self._operand(first)
-        # What is always true is what `or` gives.
-        self._numbers[id(node)] = ("made", self.scope.locate(node))
-        self._elements.pop(id(node), None)
-        if isinstance(node.op, ast.Or):
-            path = self._first_of(first)
-            certain = held if path is None else self.scope.env.get(path)
-            if id(first) in self._numbers and certain and self.certainty.is_true(certain):
-                self._numbers[id(node)] = self._numbers[id(first)]
-            if all(isinstance(atom, (Box, Pack)) for atom in held):
-                self._elements[id(node)] = dict(self.elements_of(first))
+        self.numbering.note_bool_operation(node, held)
         return join([held, *(self._evaluate_perhaps(operand) for operand in others)])
 
     def _binary_operation(self, node: ast.BinOp) -> Value:
@@ -514,11 +305,11 @@ class Evaluator:
     def _note_operator(self, operands: list[Value]) -> None:
         """An operator runs what a project's class says it does."""
         if any(isinstance(atom, Instance) for held in operands for atom in held):
-            self.scope.let_others_run()
+            let_others_run(self.scope)
 
     def _named_expression(self, node: ast.NamedExpr) -> Value:
         held = self.evaluate(node.value)
-        number = self.number_of(node.value)
+        number = self.numbering.of(node.value)
         self.scope.assign((node.target.id,), held, number)
         statement = self.scope.statement(node)
         self.scope.bind(statement, node.target, node.target.id, held, source=node.value, number=number)
@@ -529,7 +320,7 @@ class Evaluator:
         if function is None:
             return OPAQUE
         self.bind_defaults(function)
-        self.scope.demand(function)
+        self.facts.demand(function)
         return value(FunctionRef(function.key))
 
     def bind_defaults(self, function: Function) -> None:
@@ -547,8 +338,8 @@ class Evaluator:
             key = (function.key, parameter.arg)
             # Kept like what a name holds, so that it is known which object it is until the function is defined anew.
             if any(atom.is_object for atom in held):
-                self.scope.env.assign((default_name(function, parameter.arg),), held, self.number_of(default))
-            self.facts.grow(self.facts.defaults, key, held)
+                self.scope.env.assign((default_name(function, parameter.arg),), held, self.numbering.of(default))
+            self.facts.grow(self.facts.passed.defaults, key, held)
             self.scope.bind(self.scope.statement(function.node), parameter, parameter.arg, held, source=default)
 
     def _inner(self, node: ast.Await | ast.Starred) -> Value:
@@ -568,7 +359,7 @@ class Evaluator:
             self.facts.captured.keep(held)
             self.facts.touched.note_running_unseen(function.key)  # whenever someone asks for more
             self.facts.grow(self.facts.yields, function.key, held)
-            number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.number_of(node.value)
+            number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.numbering.of(node.value)
             self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)
 
     def _constant(self, _node: ast.Constant) -> Value:
@@ -604,18 +395,6 @@ class Evaluator:
         ast.Constant: _constant,
         ast.JoinedStr: _text,
     }
-
-
-def _is_builtin_call(node: ast.Call, name: str) -> bool:
-    return isinstance(node.func, ast.Name) and node.func.id == name
-
-
-def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:
-    """The element of a display that a constant index finds; None where that is not sure."""
-    position = constant_position(index)
-    if position is None or any(isinstance(each, ast.Starred) for each in display.elts):
-        return None
-    return display.elts[position] if -len(display.elts) <= position < len(display.elts) else None
 
 
 def _target_names(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> set[str]:

@@ -8,29 +8,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from instrumentor.analysis.blocks import Conditions, conditions_of
 from instrumentor.analysis.captured import Captured
+from instrumentor.analysis.contents import Contents
 from instrumentor.analysis.outside import OutsideNames
+from instrumentor.analysis.passed import Passed
 from instrumentor.analysis.tables import Marks, Readers, Table, Visits
 from instrumentor.analysis.touched import Touched
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,
-    Box,
-    Derived,
-    Instance,
     Made,
-    Pack,
     Parameter,
-    Part,
-    Scripted,
     SiteKey,
-    Unwrapped,
     Value,
-    Wrapper,
     functions_in,
     join,
-    root,
     strip,
-    wrap,
 )
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT
@@ -46,7 +38,6 @@ if TYPE_CHECKING:
 
 
 K = TypeVar("K")
-ANY_KEY = "*"
 
 
 class Facts:
@@ -61,9 +52,7 @@ class Facts:
         sites: the places where objects come into being.
         bindings: every store, by the target's node and text.
         attributes: what an object's attribute of a name was ever given.
-        contents: what a container was ever given, by key; `ANY_KEY` stands for keys that are not known.
-        scattered: the containers whose elements may lie under other keys by now.
-        stored_when: the conditions under which an object was put into a container after that was made.
+        contents: what containers hold.
         bound_arguments: what partial applications were given.
         scopes: what a name of a function or file was ever given, for the functions inside.
         shared: the names of a scope that other functions store to.
@@ -78,9 +67,7 @@ class Facts:
         made_only: whether a call gives nothing but the object that is made there, by the scope and the call's place.
         remembering: the functions that run once and give each caller the very object that they gave the first.
         yields: what generator functions yield.
-        passed: what callers pass for parameters, the defaults that they leave to stand included.
-        ever_passed: the parameters, after their functions' keys, that any call passes.
-        defaults: what parameters hold that a caller does not pass.
+        passed: what callers pass for parameters.
         evidence: how objects are used.
         captured: the objects that something besides the value returned keeps hold of; asked for when all is found out.
         dropped: the objects that the scope that makes them does not always return, by scope; found anew in each visit.
@@ -93,6 +80,8 @@ class Facts:
         escaped: the functions that unseen code gets as values.
         opened: the classes whose methods unseen code may call, with how many classes were below them then.
         called_unseen: the functions whose parameters may be given more than `passed` says.
+        demanded_functions: the functions to analyse, by key.
+        demanded_units: the files whose tops are to be analysed, by name.
         whole_units: the files of which every function is analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
         outside: which names of the scopes around them functions read.
@@ -105,18 +94,13 @@ class Facts:
     def __init__(self) -> None:
         self.visits = visits = Visits()
         self._conditions: dict[ast.AST, Conditions] = {}
-        self._elements: dict[SiteKey, Value] = {}
         self._functions_in: dict[Value, frozenset[str]] = {}
-        self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
-        self._put: dict[tuple[Atom, Value], tuple[Value, Value]] = {}
         self.places: dict[ast.AST, SiteKey] = {}
         self.sites: Table[SiteKey, Site] = Table(visits)
         self._arguments: Readers[SiteKey] = Readers(visits)
         self.bindings: dict[tuple[int, str], Binding] = {}
         self.attributes: Table[tuple[Atom, str], Value] = Table(visits)
-        self.contents: Table[SiteKey, dict[str, Value]] = Table(visits)
-        self.scattered: Marks[SiteKey] = Marks(visits)
-        self.stored_when: Table[tuple[SiteKey, Atom], set[Conditions]] = Table(visits)
+        self.contents = Contents(visits)
         self.bound_arguments: Table[SiteKey, Arguments] = Table(visits)
         self.scopes: Table[tuple[str, str], Value] = Table(visits)
         self.shared: Table[str, set[str]] = Table(visits)
@@ -131,9 +115,6 @@ class Facts:
         self.made_only: dict[tuple[str, SiteKey], bool] = {}
         self.remembering: set[str] = set()
         self.yields: Table[str, Value] = Table(visits)
-        self.passed: Table[tuple[str, str], Value] = Table(visits)
-        self.ever_passed: Marks[tuple[str, str]] = Marks(visits)
-        self.defaults: Table[tuple[str, str], Value] = Table(visits)
         self.evidence: dict[Atom, set[str]] = {}
         self.captured = Captured()
         self.dropped: dict[str, set[Atom]] = {}
@@ -148,6 +129,7 @@ class Facts:
         self.escaped: set[str] = set()
         self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
+        self.passed = Passed(visits, self.contents, self.calls, self.called_unseen)
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.whole_units: set[str] = {SCRIPT}
@@ -185,27 +167,6 @@ class Facts:
         new = value if old is None else join((old, value))
         if new != old:
             table[key] = new
-
-    def put(self, site: SiteKey, key: str, value: Value) -> None:
-        """Let the container made at `site` hold one thing more under `key`."""
-        held = self.contents.kept(site, dict)
-        old = held.get(key)
-        new = value if old is None else join((old, value))
-        if new != old:
-            held[key] = new
-            self._elements.pop(site, None)
-            self.contents.note_changed(site)
-            self._reached.clear()
-
-    def elements(self, site: SiteKey, key: str | None = None) -> Value:
-        """What the container made at `site` may hold under `key`; under any key for None."""
-        held = self.contents.get(site, {})
-        if key is None or site in self.scattered:
-            found = self._elements.get(site)
-            if found is None:
-                found = self._elements[site] = join(held.values())
-            return found
-        return join([held[each] for each in (key, ANY_KEY) if each in held])
 
     def grow_site(
         self,
@@ -278,13 +239,6 @@ class Facts:
                 table.note_changed(key)
         self._events.clear()
 
-    def note_conditions(self, box: SiteKey, atom: Atom, conditions: Conditions) -> None:
-        """Remember that an object is put into a container under some conditions."""
-        known = self.stored_when.kept((box, atom), set)
-        if conditions not in known:
-            known.add(conditions)
-            self.stored_when.note_changed((box, atom))
-
     def site_of(self, made: Made) -> Site:
         """Where an object is made; what may still become known of it is not to be asked for."""
         site = self.sites.peek(made.site)
@@ -304,6 +258,10 @@ class Facts:
         if self.visits.current is not None:
             self.visits.current.forgo()  # what is dropped is found anew in each visit
         return not site.value.isdisjoint(self.dropped.get(site.scope, ()))
+
+    def demand(self, function: Function) -> None:
+        """See to it that a function is analysed."""
+        self.demanded_functions.setdefault(function.key, function)
 
     def note_shared(self, scope: str, name: str) -> None:
         """Remember that functions inside store to a name of a scope."""
@@ -376,118 +334,9 @@ class Facts:
             binding = old._replace(value=value, receiver=receiver, number=binding.number)
         self.bindings[key] = binding
 
-    def reach(self, value: Value) -> Value:
-        """The objects in a value and in the tuples and containers it holds; containers' own atoms aside."""
-        for atom in value:
-            if isinstance(atom, (Box, Pack)):
-                break
-        else:
-            return value  # the usual case, in which there is nothing to look into
-        known = self._reached.get(value)
-        if known is None:
-            known = self._reached[value] = self._reach(value)
-        found, boxes = known
-        for site in boxes:
-            self.contents.note_read(site)
-        return found
-
-    def _reach(self, value: Value) -> tuple[Value, frozenset[SiteKey]]:
-        """The objects, with the containers that they were found in."""
-        found: set[Atom] = set()
-        seen: set[Atom] = set()
-        boxes: set[SiteKey] = set()
-        pending = list(value)
-        while pending:
-            atom = pending.pop()
-            if atom in seen:
-                continue
-            seen.add(atom)
-            if isinstance(atom, Pack):
-                pending.extend(inner for item in atom.items for inner in item)
-            elif isinstance(atom, Box):
-                boxes.add(atom.site)
-                for held in (self.contents.peek(atom.site) or {}).values():
-                    pending.extend(held)
-            else:
-                found.add(atom)
-        return frozenset(found), frozenset(boxes)
-
     def functions_in(self, value: Value) -> frozenset[str]:
         """The keys of the functions of which a value has parameters, at any depth."""
         known = self._functions_in.get(value)
         if known is None:
             known = self._functions_in[value] = functions_in(value)
         return known
-
-    def passed_for(self, parameter: Parameter) -> Value:
-        """What callers pass for a parameter, their own parameters looked up likewise; containers are kept as such.
-
-        The parameter itself is among it where its callers do not tell all.
-        """
-        found: set[Atom] = set()
-        seen: set[Atom] = {parameter}
-        pending = [parameter]
-        while pending:
-            asked = pending.pop()
-            passed = self._given_for(asked)
-            if not passed or asked.function in self.called_unseen:
-                found.add(asked)
-            for atom in passed:
-                if not isinstance(atom, Parameter):
-                    found.add(atom)
-                elif atom not in seen:
-                    seen.add(atom)
-                    pending.append(atom)
-        return frozenset(found)
-
-    def _given_for(self, parameter: Parameter) -> Value:
-        """What callers pass for a parameter; its default too where there are others, or none."""
-        key = parameter.function, parameter.name
-        passed = self.passed.get(key, NOTHING)
-        if passed and parameter.function not in self.called_unseen:
-            return passed
-        return join((passed, self.defaults.get(key, NOTHING)))
-
-    def sources(self, value: Value) -> Value:
-        """The value with each parameter replaced by what callers pass, as far as that is known."""
-        found: set[Atom] = set()
-        seen: set[Atom] = set(value)
-        pending = list(value)
-        while pending:
-            atom = pending.pop()
-            base = root(atom)
-            if not isinstance(base, Parameter):
-                found.add(atom)
-                continue
-            passed = self.reach(self._given_for(base))
-            if base.function in self.called_unseen or (not passed and base.function in self.calls):
-                found.add(atom)
-            ends, others = self._put_in_place(atom, passed)
-            found.update(ends)
-            pending.extend(others - seen)
-            seen.update(others)
-        return frozenset(found)
-
-    def _put_in_place(self, atom: Atom, passed: Value) -> tuple[Value, Value]:
-        """An atom with each of the things passed where it has a parameter: those without, and those with another."""
-        known = self._put.get((atom, passed))
-        if known is None:
-            replaced = {_in_place_of(atom, new) for new in passed}
-            others = frozenset(each for each in replaced if isinstance(root(each), Parameter))
-            known = self._put[atom, passed] = frozenset(replaced - others), others
-        return known
-
-
-def _in_place_of(atom: Atom, new: Atom) -> Atom:
-    """`atom` with `new` where it has a parameter."""
-    if isinstance(atom, Parameter):
-        return new
-    if not isinstance(root(new), (Made, Parameter, Instance)):
-        return new
-    if isinstance(atom, Part):
-        return Part(root(new))
-    if isinstance(atom, (Derived, Scripted)):
-        return type(atom)(root(new))
-    if isinstance(atom, Wrapper):
-        return wrap(_in_place_of(atom.inner, new))
-    return Unwrapped(strip(_in_place_of(atom.inner, new)), atom.is_sure) if isinstance(atom, Unwrapped) else new

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_parameters, parameter_names
 from instrumentor.analysis.blocks import always_follows
+from instrumentor.analysis.running import let_run
 from instrumentor.analysis.spelling import receiver_text
 from instrumentor.analysis.values import (
     NOTHING,
@@ -47,7 +48,7 @@ class Invocation:
     def construct(self, atom: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a project's class gives."""
         hierarchy = self.scope.hierarchy
-        cls = self.scope.class_of(atom.key)
+        cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
         nature = hierarchy.nature(cls)
@@ -122,7 +123,7 @@ class Invocation:
             site,
             class_keys=origin.class_keys,
             origins=[made.site] if made.site != site.key else [],
-            arguments=self.facts.reach(arguments.all()),
+            arguments=self.facts.contents.reach(arguments.all()),
             is_copy=origin.is_copy,
         )
         return site.value
@@ -131,16 +132,18 @@ class Invocation:
         self, function: Function, receiver: Value | None, node: ast.expr, arguments: Arguments
     ) -> dict[str, Value]:
         """Hand a call's arguments to a function's parameters, and take over what it does with them."""
-        self.scope.demand(function)
+        self.facts.demand(function)
         self.facts.note_call(function.key, self.scope.event(node))
         given = match_parameters(function, receiver, arguments)
         for name, held in given.items():
             self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(function, Parameter(function.key, name), held, node)
-        self.facts.ever_passed.add([(function.key, name) for name in given])
+        self.facts.passed.ever.add([(function.key, name) for name in given])
         numbers = self.scope.numbers_given(function, receiver, arguments)
         for name in parameter_names(function):
-            default = self.facts.defaults.get((function.key, name)) if name not in given or arguments.rest else None
+            default = (
+                self.facts.passed.defaults.get((function.key, name)) if name not in given or arguments.rest else None
+            )
             if default is not None:
                 self.facts.grow(self.facts.passed, (function.key, name), default)
                 given.setdefault(name, default)
@@ -148,7 +151,7 @@ class Invocation:
                 self.facts.note_passed(function.key, name, node, self.scope.key, numbers.get(name))
         self.scope.give_outside(function, node)
         self.scope.begin(function.unit, function)
-        self.scope.let_run(function)
+        let_run(self.scope, function)
         return given
 
     def _take_over(self, function: Function, parameter: Parameter, held: Value, node: ast.expr) -> None:

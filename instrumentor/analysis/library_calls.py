@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments, written_arguments
-from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.contents import ANY_KEY
+from instrumentor.analysis.running import let_anything_run
 from instrumentor.analysis.touched import ATTRIBUTES, attribute
 from instrumentor.analysis.values import (
     NOTHING,
@@ -95,7 +96,7 @@ class LibraryCalls:
         if name in self._builtins:
             return self._builtins[name](node, arguments)
         if name in _RUNNING_TEXT:
-            self.scope.let_anything_run()
+            let_anything_run(self.scope)
         effect = knowledge.effect_of(full_name)
         if effect is not None:
             return self.apply(effect, node, arguments, name)
@@ -110,7 +111,7 @@ class LibraryCalls:
             self.facts.captured.hand_over(arguments.all())
             self.effects.escape(arguments.all())
             if name.startswith("builtins."):
-                return derive(self.facts.reach(arguments.all()))
+                return derive(self.facts.contents.reach(arguments.all()))
             return self.effects.make(node, nature, name, arguments)
         self.effects.escape_callables(arguments.each())
         if catalogue.is_container(name):
@@ -127,8 +128,8 @@ class LibraryCalls:
 
     def _nature_of_container(self, arguments: Arguments) -> Nature:
         """A container is what it is made of; an empty one will be filled later."""
-        held = self.facts.reach(arguments.all())
-        natures = [self.scope.nature(atom) for atom in held if isinstance(atom, Made)]
+        held = self.facts.contents.reach(arguments.all())
+        natures = [self.scope.kinds.nature(atom) for atom in held if isinstance(atom, Made)]
         is_known = len(natures) == sum(not _is_plain(atom) for atom in held)
         if natures and is_known and max(natures) is Nature.NO_PARAMS:
             return Nature.NO_PARAMS
@@ -195,7 +196,7 @@ class LibraryCalls:
             return self.effects.make(node, Nature.MODULE, name, arguments)
         copies: list[Value] = []
         for atom in original:
-            for each in self.scope.stands_for(atom):
+            for each in self.scope.kinds.stands_for(atom):
                 if isinstance(each, Box):
                     copies.append(self._copied_container(node, each, is_deep=name == "copy.deepcopy"))
                 elif isinstance(each, Instance):
@@ -208,7 +209,7 @@ class LibraryCalls:
         return join(copies)
 
     def _copied_container(self, node: ast.expr, box: Box, *, is_deep: bool) -> Value:
-        held = self.facts.elements(box.site)
+        held = self.facts.contents.elements(box.site)
         return self.scope.box(node, OPAQUE if is_deep else held)
 
     def _copied_object(self, node: ast.expr, original: Value, arguments: Arguments, name: str) -> Value:
@@ -241,7 +242,7 @@ class LibraryCalls:
         (box,) = self.scope.box(node, *elements, *([arguments.rest] if arguments.rest else []))
         assert isinstance(box, Box)
         for key, held in arguments.keywords.items():
-            self.facts.put(box.site, repr(key), held)
+            self.facts.contents.put(box.site, repr(key), held)
         return value(box)
 
     def _values_of_pairs(self, held: Value) -> Value:
@@ -251,7 +252,7 @@ class LibraryCalls:
         )
 
     def _reads(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
-        return derive(self.facts.reach(arguments.all()))
+        return derive(self.facts.contents.reach(arguments.all()))
 
     def _builds(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
         """`functools.partial`: the callee with what is bound."""
@@ -272,7 +273,7 @@ class LibraryCalls:
         name = written.value if isinstance(written, ast.Constant) else None
         found: list[Value] = [arguments.positional[2] if len(arguments.positional) > 2 else NOTHING]
         for given in arguments.positional[0]:
-            for atom in self.scope.stands_for(given):
+            for atom in self.scope.kinds.stands_for(given):
                 if isinstance(atom, Named):
                     found.append(member(atom.name, name if isinstance(name, str) else ANY_KEY))
                 elif not isinstance(name, str):
@@ -292,7 +293,7 @@ class LibraryCalls:
             self.facts.captured.hand_over(held)
             name = written.value if isinstance(written, ast.Constant) else ANY_KEY
             for given in receiver:
-                for atom in self.scope.stands_for(given):
+                for atom in self.scope.kinds.stands_for(given):
                     base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
                     self.scope.keep_attribute(base, str(name), held)
             self.facts.touched.note(self.scope.key, {ATTRIBUTES if name == ANY_KEY else attribute(str(name))})

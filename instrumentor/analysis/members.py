@@ -6,8 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import decorator_names, parameter_names
+from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key
-from instrumentor.analysis.facts import ANY_KEY
+from instrumentor.analysis.running import let_others_run
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
@@ -88,7 +89,7 @@ class Members:
 
     def type_of(self, atom: Atom) -> Value:
         """The classes that an object may have: calling one makes another object, as `type(model)(config)` does."""
-        return join([self._classes_of(strip(each)) for each in self.scope.stands_for(atom)])
+        return join([self._classes_of(strip(each)) for each in self.scope.kinds.stands_for(atom)])
 
     def _classes_of(self, base: Atom) -> Value:
         if isinstance(base, Made):
@@ -96,17 +97,17 @@ class Members:
             labels = [] if site is None else site.labels
             is_class = self.scope.hierarchy.knowledge.is_module_class
             from_libraries = [Named(label) for label in labels if is_class(label)]
-            from_project = [ClassRef(cls.key) for cls in self.scope.module_classes(base)]
+            from_project = [ClassRef(cls.key) for cls in self.scope.kinds.module_classes(base)]
             return frozenset([*from_project, *from_libraries]) or OPAQUE
-        if isinstance(base, Parameter) and not self.scope.is_self(base):
-            passed = [strip(each) for each in self.facts.passed_for(base)]
+        if isinstance(base, Parameter) and not self.scope.kinds.is_self(base):
+            passed = [strip(each) for each in self.facts.passed.to(base)]
             is_seen = passed and len(passed) <= _MAX_THINGS and not any(isinstance(each, Parameter) for each in passed)
             return join(self._classes_of(each) for each in passed) if is_seen else OPAQUE
-        own = self.scope.module_classes(base)
+        own = self.scope.kinds.module_classes(base)
         if isinstance(base, Instance):
-            cls = self.scope.class_of(base.key)
+            cls = self.scope.kinds.class_of(base.key)
             own = [] if cls is None else [cls]
-        known_classes = [each for cls in own for each in (cls, *self.scope.descendants(cls))]
+        known_classes = [each for cls in own for each in (cls, *self.scope.kinds.descendants(cls))]
         if not known_classes or len(known_classes) > _MAX_THINGS:
             return OPAQUE
         return frozenset(ClassRef(cls.key) for cls in known_classes)
@@ -142,10 +143,10 @@ class Members:
     def instance_attribute(self, atom: Instance, name: str) -> Value:
         """What an attribute of a project's class holds, whichever of its methods set it."""
         hierarchy = self.scope.hierarchy
-        cls = self.scope.class_of(atom.key)
+        cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
-        related = [*hierarchy.ancestors(cls), *self.scope.descendants(cls)]
+        related = [*hierarchy.ancestors(cls), *self.scope.kinds.descendants(cls)]
         held = [self._stored(Instance(each.key), name) for each in related]
         method = hierarchy.method(cls, name)
         if method is not None:
@@ -159,9 +160,9 @@ class Members:
 
     def property_value(self, function: Function, receiver: Value) -> Value:
         """What a property gives: like any attribute it hands on the object that its method returns."""
-        self.scope.demand(function)
+        self.facts.demand(function)
         self.facts.note_unseen_calls(function.key)  # reading it calls it, again and again
-        self.scope.let_others_run()
+        let_others_run(self.scope)
         returned = self.facts.returns.get(function.key, NOTHING)
         self.facts.captured.keep(returned)
         first = parameter_names(function)[:1]
@@ -175,13 +176,13 @@ class Members:
         base = strip(atom)
         stored = self._stored(base, name)
         if isinstance(base, Parameter):
-            method = self.scope.method_of(base, name)
+            method = self.scope.kinds.method_of(base, name)
             if method is not None:
                 return value(Method(base, name))
         if name in catalogue.UNWRAPPING_ATTRIBUTES and isinstance(base, Parameter) and not stored:
             return value(unwrap(atom))
         if isinstance(base, Made):
-            nature = self.scope.nature(base)
+            nature = self.scope.kinds.nature(base)
             if nature in (Nature.NOT_MODULE, Nature.UNKNOWN) and stored:
                 return stored
         anywhere = join((stored, self._containers(base, name)))
@@ -193,7 +194,7 @@ class Members:
     def _containers(self, module: Atom, name: str) -> Value:
         """The plain containers that methods of a project's module, or its class, store in an attribute."""
         hierarchy = self.scope.hierarchy
-        classes = [each for cls in self.scope.module_classes(module) for each in hierarchy.ancestors(cls)]
+        classes = [each for cls in self.scope.kinds.module_classes(module) for each in hierarchy.ancestors(cls)]
         held = join([self._stored(Instance(cls.key), name) for cls in classes])
         return held if any(isinstance(each, (Box, Pack)) for each in held) else NOTHING
 
@@ -209,7 +210,7 @@ class Members:
                 return atom.items[position]
             return join(atom.items)
         if isinstance(atom, Box):
-            return self.facts.elements(atom.site, self._key(atom, node.slice))
+            return self.facts.contents.elements(atom.site, self._key(atom, node.slice))
         if isinstance(atom, Named):
             return member(atom.name.removesuffix(".__dict__"), ANY_KEY)
         if isinstance(atom, UnitRef):
@@ -232,7 +233,7 @@ class Members:
         if isinstance(atom, Pack):
             return self.scope.box(node, *atom.items)
         if isinstance(atom, Box):
-            return self.scope.box(node, self.facts.elements(atom.site))
+            return self.scope.box(node, self.facts.contents.elements(atom.site))
         if isinstance(atom, (Derived, Scripted)):
             return value(Derived(root(atom)))
         return value(Part(root(atom))) if atom.is_object else OPAQUE
@@ -241,7 +242,7 @@ class Members:
         """What a value's parts are read of: of a parameter, what callers pass for it, unless that is many things."""
         if not any(type(atom) is Parameter for atom in held):
             return held
-        meant = ((atom, self.scope.stands_for(atom)) for atom in held)
+        meant = ((atom, self.scope.kinds.stands_for(atom)) for atom in held)
         return [each for atom, things in meant for each in (things if len(things) <= _MAX_THINGS else [atom])]
 
     def elements(self, held: Value) -> Value:
@@ -251,7 +252,7 @@ class Members:
             if isinstance(atom, Pack):
                 found.extend(atom.items)
             elif isinstance(atom, Box):
-                found.append(self.facts.elements(atom.site))
+                found.append(self.facts.contents.elements(atom.site))
             elif isinstance(atom, (Derived, Scripted)):
                 found.append(value(Derived(root(atom))))
             elif atom.is_object:
@@ -267,8 +268,8 @@ class Members:
             if isinstance(atom, Pack):
                 found.append(atom.items[position] if len(atom.items) == count else join(atom.items))
             elif isinstance(atom, Box):
-                found.append(self.facts.elements(atom.site, repr(position)))
-            elif isinstance(atom, Made) and self.scope.nature(atom) is Nature.UNKNOWN:
+                found.append(self.facts.contents.elements(atom.site, repr(position)))
+            elif isinstance(atom, Made) and self.scope.kinds.nature(atom) is Nature.UNKNOWN:
                 found.append(value(self.scope.element_site(atom, position)))
             else:
                 found.append(self.elements(value(atom)))

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
 from instrumentor.analysis.blocks import statement_of
+from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.dropped import note_overwritten
 from instrumentor.analysis.entries import Binding, Event, Site, scope_key
 from instrumentor.analysis.environment import PARAMETER
-from instrumentor.analysis.facts import ANY_KEY, Facts
-from instrumentor.analysis.touched import ANYTHING, ELEMENTS, steps_among
+from instrumentor.analysis.kinds import Kinds
+from instrumentor.analysis.touched import ELEMENTS
 from instrumentor.analysis.values import (
     MAX_TUPLE_DEPTH,
     NOTHING,
     OPAQUE,
-    PLAIN,
     Atom,
     Box,
     ClassRef,
-    Derived,
     FunctionRef,
     Made,
     Named,
     Opaque,
     Pack,
     Parameter,
-    Part,
-    Scripted,
     SiteKey,
     UnitRef,
     Value,
     join,
     replace,
-    root,
     tuple_depth,
     value,
 )
@@ -49,10 +44,12 @@ from instrumentor.resolve.units import SCRIPT, Class, Function, Unit
 _FIXED = (Opaque, FunctionRef, ClassRef, Named, UnitRef)
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Callable, Iterator, Sequence
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.environment import Environment, Number, Path
+    from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import FunctionNode
 
@@ -65,6 +62,7 @@ class Scope:
     """One function, or the top of one file, while it is visited.
 
     Attributes:
+        kinds: says what things are.
         key: under which the facts keep this scope's names.
         globals: the names that `global` and `nonlocal` declare, with the key of the scope that has them.
         class_body: the class whose body is visited; None outside of one.
@@ -85,6 +83,7 @@ class Scope:
     ) -> None:
         self.facts = facts
         self.hierarchy = hierarchy
+        self.kinds = Kinds(facts, hierarchy, function)
         self.unit = unit
         self.function = function
         self.env = env
@@ -280,20 +279,10 @@ class Scope:
         def from_any_call(atom: Atom) -> Value | None:
             if not isinstance(atom, Parameter) or atom.function not in ending:
                 return None
-            passed = self.facts.passed_for(atom)
+            passed = self.facts.passed.to(atom)
             return join((passed, OPAQUE)) if atom.function in self.facts.called_unseen else passed
 
         return join((held, replace(held, from_any_call)))
-
-    def put(self, site: SiteKey, key: str, held: Value) -> None:
-        """Let the container made at `site` hold one thing more under `key`."""
-        node = None if self.function is None else self.function.node
-        is_own = node is not None and site.unit == self.unit.name and _is_within(node, site)
-        self.facts.put(site, key, held if is_own else self.outliving(held))
-
-    def keep_attribute(self, base: Atom, name: str, held: Value) -> None:
-        """Let an attribute of an object hold one thing more."""
-        self.facts.grow(self.facts.attributes, (base, name), self.outliving(held))
 
     @contextmanager
     def putting_off(self) -> Iterator[None]:
@@ -302,71 +291,15 @@ class Scope:
         yield
         self.is_put_off = outer
 
-    def let_run(self, function: Function) -> None:
-        """A function of the project runs here: what it may store to may hold something else from now on."""
-        touched = self.facts.touched.by(function.key)
-        self.facts.touched.note(self.key, touched)
-        if self.is_put_off:
-            self.facts.touched.note_running_unseen(function.key)
-        if ANYTHING in touched:
-            self.let_anything_run()
-        else:
-            self.env.forget_steps(steps_among(touched))
-            for scope, name in touched:
-                if scope in (self.key, self.globals.get(name), self.outside.get(name)):
-                    self._join_stored_in(scope, name)
+    def put(self, site: SiteKey, key: str, held: Value) -> None:
+        """Let the container made at `site` hold one thing more under `key`."""
+        node = None if self.function is None else self.function.node
+        is_own = node is not None and site.unit == self.unit.name and _is_within(node, site)
+        self.facts.contents.put(site, key, held if is_own else self.outliving(held))
 
-    def let_anything_run(self) -> None:
-        """Code runs here that may change whatever can be reached."""
-        self.facts.touched.note(self.key, {ANYTHING})
-        self.env.forget_objects()
-        self._join_stored()
-
-    def let_others_run(self) -> None:
-        """Functions run here of which nothing is known: whatever any stores to may hold something else from now on."""
-        self.facts.touched.note(self.key, {ANYTHING})
-        self._let_others_change()
-
-    def _let_others_change(self) -> None:
-        self.let_unseen_run()
-        self._join_stored()
-
-    def let_unseen_run(self) -> None:
-        """Functions may run here that no call shows: callbacks, hooks, generators, operators, other threads."""
-        # It has run before each statement: what one asks about here, for the next visit, are only paths of its own.
-        is_unseen = self.facts.touched.is_unseen
-        if self.env.objects:
-            self.env.forget_steps({step for step in self.env.steps() if is_unseen(("", step))})
-        for scope, name in self._shared():
-            if is_unseen((scope, name)):
-                self._join_stored_in(scope, name)
-
-    def let_all_run(self) -> None:
-        """The function is left for a while: the scopes around it may go on as well."""
-        self._let_others_change()
-        for name, owner in self.globals.items():
-            ever = self.facts.scopes.get((owner, name))
-            if ever and self.env.held(name) is not None:
-                self.env.may_hold(name, ever)
-
-    def _join_stored(self) -> None:
-        """Let all names hold what other functions store to them."""
-        for scope, name in self._shared():
-            self._join_stored_in(scope, name)
-
-    def _shared(self) -> list[tuple[str, str]]:
-        """The names that others may store to, with their scopes."""
-        inside = self.facts.shared.get(self.key)
-        shared = [(self.key, name) for name in inside] if inside else []
-        if self.outside or self.globals:
-            shared += [(scope, name) for name, scope in {**self.outside, **self.globals}.items()]
-        return shared
-
-    def _join_stored_in(self, scope: str, name: str) -> None:
-        held = self.facts.stored_outside.get((scope, name))
-        if held and self.env.held(name) is not None:
-            note_overwritten(self.facts, self.key, self.env, (name,), held)
-            self.env.may_hold(name, held)
+    def keep_attribute(self, base: Atom, name: str, held: Value) -> None:
+        """Let an attribute of an object hold one thing more."""
+        self.facts.grow(self.facts.attributes, (base, name), self.outliving(held))
 
     def bind(
         self,
@@ -407,88 +340,6 @@ class Scope:
         # Where only one branch stores it, it holds behind them what it held before.
         self.env.rebind(name, self._held_in(scope, name))
 
-    # ---- definitions ----
-
-    def class_of(self, key: str) -> Class | None:
-        """The class with a key."""
-        unit = self.hierarchy.project.units.get(key.partition(":")[0])
-        return None if unit is None else unit.class_by_key.get(key)
-
-    def function_at(self, key: str) -> Function | None:
-        """The function with a key."""
-        unit = self.hierarchy.project.units.get(key.partition(":")[0])
-        return None if unit is None else unit.function_by_key.get(key)
-
-    def demand(self, function: Function) -> None:
-        """See to it that a function is analysed."""
-        self.facts.demanded_functions.setdefault(function.key, function)
-
-    def descendants(self, cls: Class) -> list[Class]:
-        """The classes below a class in the files read so far."""
-        found = self.hierarchy.descendants(cls)
-        self.facts.descendants.kept(cls, lambda: found)
-        self.facts.descendants.note_read(cls)
-        return found
-
-    def method_of(self, base: Atom, name: str) -> Function | None:
-        """The project's method that `base.name` is, where `base` is a project's module."""
-        for cls in self.module_classes(base):
-            method = self.hierarchy.method(cls, name)
-            if method is not None:
-                return method
-        return None
-
-    def module_classes(self, base: Atom) -> list[Class]:
-        """The project's classes that a module may have."""
-        if isinstance(base, Made):
-            site = self.facts.sites.get(base.site)
-            keys = site.class_keys if site is not None else set()
-            return [cls for key in sorted(keys) if (cls := self.class_of(key)) is not None]
-        if isinstance(base, Parameter) and self.is_self(base) and self.function is not None:
-            owner = self.function.owner
-            return [owner] if owner is not None else []
-        return []
-
-    def is_self(self, base: Parameter) -> bool:
-        """Whether a parameter is the `self` of a method."""
-        function = self.facts.demanded_functions.get(base.function)
-        if function is None or function.owner is None or isinstance(function.node, ast.Lambda):
-            return False
-        arguments = [*function.node.args.posonlyargs, *function.node.args.args]
-        return bool(arguments) and arguments[0].arg == base.name and function.node.name in function.owner.methods
-
-    def is_adopting(self, base: Atom) -> bool:
-        """Whether `append` and its like put their arguments into an object as its submodules."""
-        if isinstance(base, Parameter) and not self.is_self(base):
-            return any(isinstance(atom, Made) and self.is_module(atom) for atom in self.facts.passed_for(base))
-        return self.is_module(base)
-
-    def is_module(self, base: Atom) -> bool:
-        """Whether what is stored into an object becomes its submodule."""
-        if isinstance(base, Part):
-            return True
-        if isinstance(base, Made):
-            return self.nature(base) in (Nature.MODULE, Nature.NO_PARAMS)
-        if isinstance(base, Parameter) and self.is_self(base) and self.function is not None:
-            owner = self.function.owner
-            return owner is not None and self.hierarchy.is_module(owner)
-        return False
-
-    def stands_for(self, atom: Atom) -> list[Atom]:
-        """The things that reading or calling `atom` reaches.
-
-        A parameter stands for the containers, instances and functions that callers pass, and for itself as long as
-        any of them may pass a module. One that is only ever None, or a number, is no code that could run.
-        """
-        if not isinstance(atom, Parameter):
-            return [atom]
-        passed = self.facts.passed_for(atom)
-        if passed and passed <= PLAIN:
-            return [*passed]
-        others = [each for each in passed if not each.is_object and not isinstance(each, (Opaque, Derived, Scripted))]
-        is_other = others and not any(each.is_object or type(each) is Opaque for each in passed)
-        return others if is_other else [*others, atom]
-
     # ---- sites ----
 
     def locate(self, node: ast.AST, path: tuple[int, ...] = ()) -> SiteKey:
@@ -516,11 +367,6 @@ class Scope:
         self.facts.grow_site(site, nature=Nature.UNKNOWN, labels=whole.labels, arguments=self.facts.arguments_of(whole))
         return Made(key)
 
-    def nature(self, made: Made) -> Nature:
-        """What a site is known to make, before its use is looked at."""
-        site = self.facts.sites.get(made.site)
-        return Nature.UNKNOWN if site is None else site.nature
-
     def event(self, node: ast.AST, text: str = "") -> Event:
         """Something that happens at `node`."""
         return Event(self.unit, self.function, node, self.facts.conditions_of(self.unit, node), text)
@@ -533,7 +379,7 @@ class Scope:
         """The container that an expression makes, with elements under keys that are not known."""
         site = self.locate(node)
         for each in held:
-            self.facts.put(site, ANY_KEY, each)
+            self.facts.contents.put(site, ANY_KEY, each)
         return value(Box(site))
 
     def pack(self, node: ast.AST, items: Sequence[Value]) -> Value:
@@ -541,21 +387,10 @@ class Scope:
         elements = (*items,)
         return self.box(node, *elements) if tuple_depth(elements) > MAX_TUPLE_DEPTH else value(Pack(elements))
 
-    def is_nothing_known(self, held: Value) -> bool:
-        """Whether a value is only what cannot be seen: no object of this program and nothing computed from one."""
-        return all(
-            isinstance(atom, Opaque)
-            or (isinstance(atom, Part) and isinstance(root(atom), Made) and self._is_unknown(root(atom)))
-            for atom in held
-        )
-
-    def _is_unknown(self, atom: Atom) -> bool:
-        return isinstance(atom, Made) and self.nature(atom) in (Nature.UNKNOWN, Nature.NOT_MODULE)
-
     def scatter(self, site: SiteKey) -> None:
         """The elements of a container may lie under other keys from now on."""
         self.facts.touched.note(self.key, {ELEMENTS})
-        self.facts.scattered.add([site])
+        self.facts.contents.scattered.add([site])
         self.env.forget_elements()
 
 

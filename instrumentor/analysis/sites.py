@@ -55,7 +55,7 @@ class SiteIndex:
         self.own_sites = [site for site in facts.sites.values() if site.unit is script]
         self._site_at = {id(site.node): site for site in self.own_sites if not site.key.path}
         self._words = self._evidence()
-        self._captured = facts.captured.objects(facts.reach, facts.passed.get)
+        self._captured = facts.captured.objects(facts.contents.reach, facts.passed.get)
         self._natures: dict[SiteKey, Nature] = {}
         self._unsettled: list[Site] = []
         self._confidences: dict[SiteKey, Confidence] = {}
@@ -70,7 +70,7 @@ class SiteIndex:
         """How each site's object is used, under its own names and as a parameter of the functions it is passed to."""
         found: dict[SiteKey, set[str]] = {}
         for atom, words in self.facts.evidence.items():
-            for source in self.facts.sources(value(atom)):
+            for source in self.facts.passed.sources(value(atom)):
                 made = root(source) if isinstance(atom, Parameter) and strip(source) == root(source) else source
                 if isinstance(made, Made):
                     found.setdefault(made.site, set()).update(words)
@@ -81,9 +81,9 @@ class SiteIndex:
         """Where a backward pass starts from what an object gave: a loss if it was given outputs, a model if data."""
         for key in [key for key, words in found.items() if catalogue.BACKWARD in words]:
             site = self.facts.sites[key]
-            inputs = self.facts.sources(site.arguments)
+            inputs = self.facts.passed.sources(site.arguments)
             is_loss = any(isinstance(atom, Derived) or self._is_output(atom) for atom in inputs - site.callee)
-            for atom in self.facts.sources(site.callee):
+            for atom in self.facts.passed.sources(site.callee):
                 if isinstance(atom, Made):
                     found.setdefault(atom.site, set()).add(catalogue.AS_LOSS if is_loss else catalogue.TRAINED)
 
@@ -131,7 +131,7 @@ class SiteIndex:
         return Nature.NO_PARAMS if catalogue.AS_LOSS in self._words.get(site.key, set()) else Nature.NOT_MODULE
 
     def _copied(self, site: Site) -> Value:
-        return self.facts.sources(frozenset(atom for atom in site.arguments if atom.is_object))
+        return self.facts.passed.sources(frozenset(atom for atom in site.arguments if atom.is_object))
 
     def confidence(self, site: Site) -> Confidence:
         """How sure it is that a site that makes a module by what is known of it does make one."""
@@ -297,7 +297,7 @@ class SiteIndex:
             # A function that was called may put it into anything, and give something else.
             return [] if site.origins or site.nature is Nature.UNKNOWN else [site]
         receivers = [each.receiver for each in self.facts.bindings.values() if each.target is event.node]
-        atoms = self.facts.sources(frozenset(atom for each in receivers for atom in each))
+        atoms = self.facts.passed.sources(frozenset(atom for each in receivers for atom in each))
         return [self.facts.sites[base.site] for atom in atoms if isinstance(base := root(atom), Made)]
 
     def is_made_elsewhere(self, event: Event) -> bool:
@@ -327,13 +327,13 @@ class SiteIndex:
 
     def modules_passed(self, site: Site) -> Value:
         """The modules among what was passed to a site's call."""
-        sources = self.facts.sources(frozenset(atom for atom in site.arguments if atom.is_object))
+        sources = self.facts.passed.sources(frozenset(atom for atom in site.arguments if atom.is_object))
         return frozenset(atom for atom in sources if self.is_module(root(atom)) and root(atom) != Made(site.key))
 
     def _held_by(self, site: Site) -> Value:
         """The modules that an object from which another is fetched is, or was given."""
         found: set[Atom] = set()
-        for atom in self.facts.sources(site.arguments):
+        for atom in self.facts.passed.sources(site.arguments):
             base = root(atom)
             found.add(base)
             if isinstance(base, Made) and base.site in self.facts.sites:

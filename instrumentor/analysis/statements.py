@@ -6,24 +6,25 @@ import ast
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from instrumentor.analysis.arguments import Arguments, decorator_names, parameter_names
+from instrumentor.analysis.arguments import Arguments, decorator_names
+from instrumentor.analysis.contexts import Contexts
 from instrumentor.analysis.dropped import note_left_behind
 from instrumentor.analysis.environment import (
     BEHIND,
     LAST,
     PARAMETER,
     Environment,
-    is_parameter,
     join_environments,
     leave_loop,
 )
 from instrumentor.analysis.expressions import Evaluator
+from instrumentor.analysis.parameters import note_initial, parameters_of
 from instrumentor.analysis.remembering import is_remembering
+from instrumentor.analysis.running import let_unseen_run
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
 from instrumentor.analysis.values import (
     OPAQUE,
-    Atom,
     Box,
     ClassRef,
     FunctionRef,
@@ -32,16 +33,13 @@ from instrumentor.analysis.values import (
     Method,
     Named,
     Pack,
-    Parameter,
     Partial,
     Value,
     join,
     value,
 )
-from instrumentor.resolve.catalogue import is_transparent_decorator, never_suppresses
-from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.catalogue import is_transparent_decorator
 from instrumentor.resolve.units import SCRIPT, is_main_guard
-from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,6 +89,7 @@ class Pass:
         self.scope = Scope(facts, hierarchy, unit, function, Environment(), begin)
         self.evaluator = Evaluator(self.scope)
         self.stores = Stores(self.evaluator)
+        self._contexts = Contexts(self.evaluator)
         self._breaks: list[list[Environment]] = []
         self._continues: list[list[Environment]] = []
         self._raises: list[list[Environment]] = []
@@ -101,7 +100,7 @@ class Pass:
             self._block(self.unit.tree.body, Environment())
             return
         env = self.scope.env
-        for name, held in self._parameters(self.function).items():
+        for name, held in parameters_of(self.scope, self.function).items():
             self.scope.assign((name,), held, (PARAMETER, name))
         self.scope.enter(self.function)
         node = self.function.node
@@ -112,47 +111,7 @@ class Pass:
             if after is not None:
                 self.scope.env = after
                 self._note_return(None)
-            self._note_initial(after)
-
-    def _note_initial(self, after: Environment | None) -> None:
-        """Remember which parameters of an initialiser are in which attributes when it is done."""
-        function = self.function
-        if function is None or function.owner is None or function.name != "__init__" or after is None:
-            return
-        receiver = next(iter(parameter_names(function)), None)
-        is_early = decorator_names(function) or any(isinstance(node, ast.Return) for node in walk(function.node))
-        kept = {
-            path[1]: number[1]
-            for path, number in after.numbers.items()
-            if len(path) == 2 and path[0] == receiver and is_parameter(number) and not is_early
-        }
-        if self.facts.initial.peek(function.key) != kept:
-            self.facts.initial[function.key] = kept
-
-    def _parameters(self, function: Function) -> dict[str, Value]:
-        declared = function.node.args
-        positional = [each.arg for each in (*declared.posonlyargs, *declared.args)]
-        names = [*positional, *(each.arg for each in declared.kwonlyargs)]
-        held: dict[str, Value] = {name: value(Parameter(function.key, name)) for name in names}
-        for several in (declared.vararg, declared.kwarg):
-            if several is not None:
-                held[several.arg] = self.scope.box(several, value(Parameter(function.key, several.arg)))
-        receiver = self._receiver(function)
-        if positional and receiver is not None:
-            held[positional[0]] = receiver
-        return held
-
-    def _receiver(self, function: Function) -> Value | None:
-        """What a method's first parameter holds; None where it is a parameter like others."""
-        owner = function.owner
-        if owner is None or all(method is not function for method in owner.methods.values()):
-            return None
-        decorators = decorator_names(function)
-        if "staticmethod" in decorators:
-            return None
-        if "classmethod" in decorators:
-            return value(ClassRef(owner.key))
-        return value(Instance(owner.key)) if self.scope.hierarchy.nature(owner) is Nature.NOT_MODULE else None
+                note_initial(self.scope, after)
 
     # ---- blocks ----
 
@@ -162,7 +121,7 @@ class Pass:
             if env is None:
                 return None
             self.scope.env = env
-            self.scope.let_unseen_run()
+            let_unseen_run(self.scope)
             for way in self._raises:
                 way.append(env.copy())
             handler = self._HANDLERS.get(type(statement))
@@ -190,30 +149,10 @@ class Pass:
     def _for(self, node: ast.For | ast.AsyncFor) -> Environment | None:
         def head() -> None:
             held = self.evaluator.evaluate(node.iter)
-            self._let_run(node.iter, held)
+            self._contexts.go_over(node.iter, held)
             self.stores.store_element(node.target, self.evaluator.members.elements(held), node)
 
         return self._loop(lambda: self._once(node.iter, head), node, is_endless=False)
-
-    def _let_run(self, node: ast.expr, held: Value) -> None:
-        """Going over what an expression gave, or through a block over it, runs the generator that it is."""
-        makers = self.evaluator.evaluate(node.func) if isinstance(node, ast.Call) else frozenset()
-        functions = [self.scope.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
-        if makers and len(functions) == len(makers):
-            for function in functions:
-                if function is not None:
-                    self.scope.let_run(function)
-        elif isinstance(node, (ast.Tuple, ast.List)) or makers == {Named("builtins.range")}:
-            return
-        elif not held or not all(isinstance(atom, (Box, Pack)) or self._is_library_context(atom) for atom in held):
-            self.scope.let_others_run()  # what a generator runs, as which containers count, is run unseen anyway
-
-    def _is_library_context(self, atom: Atom) -> bool:
-        """Whether a context is a library's that runs nobody else's code."""
-        if not isinstance(atom, Made) or self.scope.nature(atom) is not Nature.NOT_MODULE:
-            return False
-        labels = self.facts.site_of(atom).labels
-        return bool(labels) and all(each == "contextlib.suppress" or never_suppresses(each) for each in labels)
 
     def _while(self, node: ast.While) -> Environment | None:
         is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
@@ -231,7 +170,7 @@ class Pass:
             self._breaks.append([])
             self._continues.append([])
             self.scope.env = before.copy()
-            self.scope.let_unseen_run()
+            let_unseen_run(self.scope)
             head()
             entered = self.scope.env.copy()
             after = self._block(node.body, self.scope.env)
@@ -266,13 +205,13 @@ class Pass:
         for item in node.items:
             held = self.evaluator.evaluate(item.context_expr)
             contexts.append((item.context_expr, held))
-            may_suppress |= not self._is_plain_generator(item.context_expr) and self._may_suppress(held)
+            may_suppress |= self._contexts.may_suppress(item.context_expr, held)
             if item.optional_vars is not None:
-                entered, number = self.evaluator.entered(item.context_expr, held) or (self._entered(held), None)
+                entered, number = self._contexts.enter(item.context_expr, held)
                 numbers = {} if number is None else {id(item.optional_vars): number}
                 self.stores.store(item.optional_vars, entered, node, None, numbers)
         for expression, held in contexts:
-            self._let_run(expression, held)
+            self._contexts.go_over(expression, held)
         if may_suppress:
             self._raises.append([self.scope.env.copy()])
         after = self._block(node.body, self.scope.env)
@@ -281,50 +220,8 @@ class Pass:
         if after is not None:
             self.scope.env = after
             for expression, held in contexts:
-                self._let_run(expression, held)
+                self._contexts.go_over(expression, held)
         return after
-
-    def _is_plain_generator(self, node: ast.expr) -> bool:
-        """Whether a context comes from a project's generator that catches nothing."""
-        if not isinstance(node, ast.Call):
-            return False
-        makers = self.evaluator.evaluate(node.func)
-        functions = [self.scope.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
-        return bool(functions) and all(
-            function is not None and not any(isinstance(each, ast.Try) for each in walk(function.node))
-            for function in functions
-        )
-
-    def _may_suppress(self, held: Value) -> bool:
-        """Whether leaving the context may end an exception, so that what follows runs after half of the block."""
-        for atom in held:
-            if isinstance(atom, Made) and self.scope.nature(atom) is Nature.NOT_MODULE:
-                labels = self.facts.sites[atom.site].labels if atom.site in self.facts.sites else []
-                if labels and all(never_suppresses(label) for label in labels):
-                    continue
-            elif isinstance(atom, Instance):
-                cls = self.scope.class_of(atom.key)
-                leave = None if cls is None else self.scope.hierarchy.method(cls, "__exit__")
-                if leave is not None and not any(isinstance(each, ast.Return) for each in walk(leave.node)):
-                    continue
-            return True
-        return False
-
-    def _entered(self, held: Value) -> Value:
-        """What `with ... as` binds: what a generator yields, what `__enter__` returns, else the object itself."""
-        entered: list[Value] = []
-        for atom in held:
-            if isinstance(atom, Instance):
-                cls = self.scope.class_of(atom.key)
-                enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
-                entered.append(
-                    value(atom) if enter is None else self.evaluator.members.property_value(enter, value(atom))
-                )
-            elif atom.is_object:
-                entered.append(value(atom))
-            else:
-                entered.append(self.evaluator.members.elements(value(atom)))
-        return join(entered)
 
     def _try(self, node: ast.Try) -> Environment | None:
         if not node.finalbody:
@@ -414,10 +311,10 @@ class Pass:
         held = self.evaluator.evaluate(node)
         if self.function is not None:
             parts = node.elts if isinstance(node, ast.Tuple) else [node]
-            numbers = [self.evaluator.number_of(part) for part in parts if part is not None]
+            numbers = [self.evaluator.numbering.of(part) for part in parts if part is not None]
             note_left_behind(self.facts, self.scope.key, self.scope.env, held, numbers)
             if node is not None:
-                number = self.evaluator.number_of(node)
+                number = self.evaluator.numbering.of(node)
                 self.facts.note_given(self.facts.returned_numbers, self.function.key, node, number)
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
@@ -465,7 +362,7 @@ class Pass:
         for decorator in reversed(node.decorator_list):
             held = self._decorated(decorator, held)
         if self.unit.name in self.facts.whole_units:
-            self.scope.demand(function)  # Those of other files matter when they are called, or handed to unseen code.
+            self.facts.demand(function)  # Those of other files matter when they are called, or handed to unseen code.
         if is_remembering(function, self.evaluator.evaluate):
             self.facts.remembering.add(function.key)
         if self.scope.class_body is None:
@@ -513,7 +410,7 @@ class Pass:
                 self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
                 if self.scope.hierarchy.is_module(cls):
                     containers = frozenset(atom for atom in held if isinstance(atom, (Box, Pack)))
-                    self.facts.hidden.update(self.facts.reach(containers))
+                    self.facts.hidden.update(self.facts.contents.reach(containers))
 
     _HANDLERS: ClassVar[dict[type[ast.stmt], Callable[..., Environment | None]]] = {
         ast.Assign: _assign,

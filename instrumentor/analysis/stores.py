@@ -6,8 +6,8 @@ import ast
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import ANY_ELEMENT, LAST_ELEMENT, constant_key, join_environments, path_of
-from instrumentor.analysis.facts import ANY_KEY
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.touched import ATTRIBUTES, ELEMENTS, attribute
 from instrumentor.analysis.values import (
@@ -61,7 +61,7 @@ class Stores:
         return join((held, site.value))
 
     def _is_fetched(self, node: ast.expr, held: Value) -> bool:
-        if not held or held <= PLAIN or not self.scope.is_nothing_known(held):
+        if not held or held <= PLAIN or not self.scope.kinds.is_nothing_known(held):
             return False
         base = node
         while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
@@ -96,20 +96,20 @@ class Stores:
                     item = self.members.unpacked(held, position, 0) if position >= 0 else self.members.elements(held)
                     self.scope.env.begin((target.id, f"[{position}]"), item, element)
             elif isinstance(target, ast.Name):
-                for attribute, (initial, number) in self.evaluator.initial_of(node).items():
+                for attribute, (initial, number) in self.evaluator.numbering.initial_of(node).items():
                     self.scope.env.begin((target.id, attribute), initial, number)
 
     def _new_elements(self, node: ast.expr, held: Value) -> Mapping[int, Number]:
         """Which objects the elements of a new list are, by position."""
         is_new = isinstance(node, (ast.List, ast.IfExp)) and all(isinstance(atom, Box) for atom in held)
-        return self.evaluator.elements_of(node) if is_new else {}
+        return self.evaluator.numbering.elements_of(node) if is_new else {}
 
     def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
         """Remember which objects the elements of a displayed tuple are, that a name holds."""
         if any(isinstance(each, ast.Starred) for each in display.elts):
             return
         for position, element in enumerate(display.elts):
-            number = self.evaluator.number_of_operand(element)
+            number = self.evaluator.numbering.of_operand(element)
             if number is not None:
                 item = self.members.unpacked(held, position, len(display.elts))
                 self.scope.env.begin((name, f"[{position}]"), item, number)
@@ -127,7 +127,7 @@ class Stores:
                     {id(each): kept[path] for each, path in zip(target.elts, paths, strict=True) if path in kept}
                 )
         else:
-            numbers[id(target)] = self.evaluator.number_of(node)
+            numbers[id(target)] = self.evaluator.numbering.of(node)
 
     def store(
         self,
@@ -201,19 +201,19 @@ class Stores:
         return is_initialiser and isinstance(receiver, ast.Name) and receiver.id == "self"
 
     def _resolved(self, receiver: Value) -> Value:
-        return frozenset(each for atom in receiver for each in self.scope.stands_for(atom))
+        return frozenset(each for atom in receiver for each in self.scope.kinds.stands_for(atom))
 
     def _is_intercepted(self, target: ast.Attribute | ast.Subscript, receiver: Value) -> bool:
         """Whether reading what was stored may give something else: a property, `__setattr__`, `__setitem__`."""
         hierarchy = self.scope.hierarchy
         names = {"__setitem__"} if isinstance(target, ast.Subscript) else {"__setattr__", target.attr}
         for atom in receiver:
-            cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
+            cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
             if cls is not None:
-                related = [cls, *self.scope.descendants(cls)]
+                related = [cls, *self.scope.kinds.descendants(cls)]
                 methods = [method for each in related for name in names if (method := hierarchy.method(each, name))]
                 for method in methods:
-                    self.scope.demand(method)
+                    self.facts.demand(method)
                     self.facts.note_unseen_calls(method.key)
                 if methods:
                     return True
@@ -222,12 +222,12 @@ class Stores:
     def _store_into(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value) -> None:
         name = target.attr if isinstance(target, ast.Attribute) else None
         self.facts.captured.keep(held)
-        if any(self.scope.is_module(strip(atom)) for atom in receiver):
+        if any(self.scope.kinds.is_module(strip(atom)) for atom in receiver):
             event = self.scope.event(target, text_of(target.value))
             stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
             # Only modules themselves are registered; a plain list keeps its elements out of sight.
             self.evaluator.calls.effects.note(self.facts.absorbed, stored, event)
-            self.facts.hidden.update(self.facts.reach(held - stored))
+            self.facts.hidden.update(self.facts.contents.reach(held - stored))
         if not all(isinstance(strip(atom), (Instance, ClassRef, Box, Parameter)) for atom in receiver):
             self.evaluator.calls.effects.escape_callables([held])  # a library that is given it may call it
         for atom in receiver:
@@ -245,7 +245,7 @@ class Stores:
         """Let all methods of a project's module know of a plain container in an attribute, or of what else is there."""
         others = held - PLAIN
         kept = frozenset(each if isinstance(each, (Box, Pack)) else Opaque() for each in others)
-        for cls in self.scope.module_classes(module) if kept else ():
+        for cls in self.scope.kinds.module_classes(module) if kept else ():
             self.scope.keep_attribute(Instance(cls.key), name, kept)
 
     def _store_element_of(self, box: Box, target: ast.Subscript, held: Value) -> None:
@@ -256,10 +256,10 @@ class Stores:
             self.scope.put(box.site, constant_key(target.slice) or ANY_KEY, held)
 
     def _call_setter(self, atom: Atom, name: str, held: Value) -> None:
-        cls = self.scope.class_of(atom.key) if isinstance(atom, Instance) else None
+        cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
         setter = None if cls is None else self.scope.hierarchy.method(cls, f"{name}.setter")
         if setter is not None:
-            self.scope.demand(setter)
+            self.facts.demand(setter)
             names = [each.arg for each in setter.node.args.args]
             if len(names) == 2:
                 self.facts.grow(self.facts.passed, (setter.key, names[1]), held)
@@ -287,7 +287,7 @@ class Stores:
         """Carry out `+=` and its like: lists grow in place, other objects are computed anew."""
         added = self.evaluator.evaluate(node.value)
         before = self._resolved(self.evaluator.evaluate(node.target))
-        if any(self.scope.is_module(strip(atom)) for atom in before):
+        if any(self.scope.kinds.is_module(strip(atom)) for atom in before):
             self.evaluator.calls.effects.absorb([added], node, text_of(node.target))
         result: list[Value] = []
         for atom in before:
@@ -298,7 +298,7 @@ class Stores:
                 result.append(value(atom))
             elif isinstance(atom, Pack):
                 result.append(self.scope.box(node, *atom.items, self.members.elements(added)))
-            elif self.scope.is_module(strip(atom)):
+            elif self.scope.kinds.is_module(strip(atom)):
                 result.append(value(atom))
             elif isinstance(atom, Instance):
                 result.append(join((value(atom), OPAQUE)))
@@ -365,7 +365,8 @@ class Stores:
         for key, each in zip(pattern.keys, pattern.patterns, strict=True):
             known = self._resolved(held) - PLAIN
             found = [
-                self.facts.elements(atom.site, constant_key(key)) if isinstance(atom, Box) else OPAQUE for atom in known
+                self.facts.contents.elements(atom.site, constant_key(key)) if isinstance(atom, Box) else OPAQUE
+                for atom in known
             ]
             self.match(each, join(found))
         if pattern.rest is not None:

@@ -282,13 +282,6 @@ def member(library: str, name: str) -> Value:
     return OPAQUE if is_far else value(Named(f"{library}.{name}"))
 
 
-def bounded_pack(items: tuple[Value, ...]) -> Pack:
-    """A tuple of these elements; what lies too deep in it, as where a function calls itself, is not known."""
-    if tuple_depth(items) <= MAX_TUPLE_DEPTH:
-        return Pack(items)
-    return Pack(tuple(frozenset(atom for atom in item if not isinstance(atom, Pack)) | OPAQUE for item in items))
-
-
 def wrap(atom: Atom) -> Atom:
     """What holds `atom`; a wrapper of a wrapper stands for the same object."""
     return atom if isinstance(atom, Wrapper) else Wrapper(strip(atom))

@@ -58,7 +58,7 @@ class Identities:
         """What a binding may hold, as far as it may be a module."""
         held = (
             atom.inner if isinstance(atom, Unwrapped) and atom.is_sure else atom
-            for atom in self._facts.sources(binding.value)
+            for atom in self._facts.passed.sources(binding.value)
         )
         return [atom for atom in dict.fromkeys(held) if not isinstance(atom, _NO_OBJECTS)]
 

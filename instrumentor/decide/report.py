@@ -159,7 +159,7 @@ class Report:
         """The script's bindings whose objects are all known, with the sites that make these."""
         found: list[tuple[Binding, set[SiteKey]]] = []
         for binding in self._index.facts.bindings.values():
-            held = [strip(atom) for atom in self._index.facts.sources(binding.value) if atom.is_object]
+            held = [strip(atom) for atom in self._index.facts.passed.sources(binding.value) if atom.is_object]
             sites = {atom.site for atom in held if isinstance(atom, Made)}
             if binding.unit is self._index.script and sites and all(isinstance(atom, Made) for atom in held):
                 found.append((binding, sites))
@@ -231,7 +231,7 @@ class Report:
 
     def _add_binding(self, binding: Binding) -> None:
         facts = self._index.facts
-        held = facts.sources(binding.value)
+        held = facts.passed.sources(binding.value)
         objects = [atom for atom in held if atom.is_object and self._index.is_module(root(atom))]
         in_module = self._is_in_module_class(binding)
         if objects:
@@ -345,7 +345,7 @@ class Report:
 
     def _is_data_of_model(self, binding: Binding) -> bool:
         """Whether a value holds what methods of a module gave, such as a state dict, or what a dropped one computed."""
-        derived = [atom for atom in self._index.facts.reach(binding.value) if isinstance(atom, Derived)]
+        derived = [atom for atom in self._index.facts.contents.reach(binding.value) if isinstance(atom, Derived)]
         bases = [base for atom in derived if isinstance(base := root(atom), Made) and self._index.is_module(base)]
         if not bases or binding.source is None:
             return False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from instrumentor.analysis.captured import Captured
-from instrumentor.analysis.facts import ANY_KEY, Facts
+from instrumentor.analysis.contents import ANY_KEY
+from instrumentor.analysis.facts import Facts
 from instrumentor.analysis.values import Box, Made, Parameter, Part, SiteKey, value
 
 NET, LIST = (SiteKey("", line, 0, line, 9) for line in (1, 2))
@@ -12,8 +13,8 @@ NET, LIST = (SiteKey("", line, 0, line, 9) for line in (1, 2))
 def test_what_is_in_a_container_is_kept_with_it_whenever_it_was_put_there() -> None:
     facts, captured = Facts(), Captured()
     captured.keep(value(Box(LIST)))
-    facts.put(LIST, ANY_KEY, value(Made(NET)))
-    assert captured.objects(facts.reach, facts.passed.get) == {Made(NET)}
+    facts.contents.put(LIST, ANY_KEY, value(Made(NET)))
+    assert captured.objects(facts.contents.reach, facts.passed.get) == {Made(NET)}
 
 
 def test_what_is_passed_to_a_function_that_keeps_it_is_kept() -> None:
@@ -21,7 +22,7 @@ def test_what_is_passed_to_a_function_that_keeps_it_is_kept() -> None:
     captured.keep(value(Parameter("inner", "x")))
     facts.grow(facts.passed, ("inner", "x"), value(Parameter("outer", "model")))
     facts.grow(facts.passed, ("outer", "model"), value(Made(NET)))
-    assert Made(NET) in captured.objects(facts.reach, facts.passed.get)
+    assert Made(NET) in captured.objects(facts.contents.reach, facts.passed.get)
 
 
 def test_code_that_cannot_be_seen_gets_to_the_whole_of_which_it_is_handed_a_part() -> None:
@@ -29,5 +30,5 @@ def test_code_that_cannot_be_seen_gets_to_the_whole_of_which_it_is_handed_a_part
     part = value(Part(Made(NET)))
     kept.keep(part)
     handed_over.hand_over(part)
-    assert kept.objects(facts.reach, facts.passed.get) == part
-    assert handed_over.objects(facts.reach, facts.passed.get) == {Made(NET)}
+    assert kept.objects(facts.contents.reach, facts.passed.get) == part
+    assert handed_over.objects(facts.contents.reach, facts.passed.get) == {Made(NET)}

@@ -1,0 +1,99 @@
+"""Contexts and iterators: what `with` and `for` run that the statement itself does not show."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.running import let_others_run, let_run
+from instrumentor.analysis.values import Atom, Box, FunctionRef, Instance, Made, Named, Pack, Value, join, value
+from instrumentor.resolve.catalogue import never_suppresses
+from instrumentor.resolve.nature import Nature
+from instrumentor.source.nodes import walk
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.environment import Number
+    from instrumentor.analysis.expressions import Evaluator
+
+
+class Contexts:
+    """The contexts and iterators of one scope."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._scope = evaluator.scope
+
+    def enter(self, node: ast.expr, held: Value) -> tuple[Value, Number]:
+        """What `with ... as` binds, and which object, where that is known.
+
+        Args:
+            node: the context, evaluated just now.
+            held: what it gave.
+        """
+        return self._evaluator.numbering.entered(node, held) or (self._entered(held), None)
+
+    def may_suppress(self, node: ast.expr, held: Value) -> bool:
+        """Whether leaving a context may end an exception, so that what follows runs after half of the block."""
+        return not self._is_plain_generator(node) and self._may_suppress(held)
+
+    def go_over(self, node: ast.expr, held: Value) -> None:
+        """Going over what an expression gave, or through a block over it, runs the generator that it is."""
+        makers = self._evaluator.evaluate(node.func) if isinstance(node, ast.Call) else frozenset()
+        functions = [self._scope.kinds.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
+        if makers and len(functions) == len(makers):
+            for function in functions:
+                if function is not None:
+                    let_run(self._scope, function)
+        elif isinstance(node, (ast.Tuple, ast.List)) or makers == {Named("builtins.range")}:
+            return
+        elif not held or not all(isinstance(atom, (Box, Pack)) or self._is_library_context(atom) for atom in held):
+            let_others_run(self._scope)  # what a generator runs, as which containers count, is run unseen anyway
+
+    def _is_library_context(self, atom: Atom) -> bool:
+        """Whether a context is a library's that runs nobody else's code."""
+        if not isinstance(atom, Made) or self._scope.kinds.nature(atom) is not Nature.NOT_MODULE:
+            return False
+        labels = self._scope.facts.site_of(atom).labels
+        return bool(labels) and all(each == "contextlib.suppress" or never_suppresses(each) for each in labels)
+
+    def _is_plain_generator(self, node: ast.expr) -> bool:
+        """Whether a context comes from a project's generator that catches nothing."""
+        if not isinstance(node, ast.Call):
+            return False
+        makers = self._evaluator.evaluate(node.func)
+        functions = [self._scope.kinds.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
+        return bool(functions) and all(
+            function is not None and not any(isinstance(each, ast.Try) for each in walk(function.node))
+            for function in functions
+        )
+
+    def _may_suppress(self, held: Value) -> bool:
+        """Whether leaving the context may end an exception, so that what follows runs after half of the block."""
+        for atom in held:
+            if isinstance(atom, Made) and self._scope.kinds.nature(atom) is Nature.NOT_MODULE:
+                labels = self._scope.facts.sites[atom.site].labels if atom.site in self._scope.facts.sites else []
+                if labels and all(never_suppresses(label) for label in labels):
+                    continue
+            elif isinstance(atom, Instance):
+                cls = self._scope.kinds.class_of(atom.key)
+                leave = None if cls is None else self._scope.hierarchy.method(cls, "__exit__")
+                if leave is not None and not any(isinstance(each, ast.Return) for each in walk(leave.node)):
+                    continue
+            return True
+        return False
+
+    def _entered(self, held: Value) -> Value:
+        """What `with ... as` binds: what a generator yields, what `__enter__` returns, else the object itself."""
+        entered: list[Value] = []
+        for atom in held:
+            if isinstance(atom, Instance):
+                cls = self._scope.kinds.class_of(atom.key)
+                enter = None if cls is None else self._scope.hierarchy.method(cls, "__enter__")
+                entered.append(
+                    value(atom) if enter is None else self._evaluator.members.property_value(enter, value(atom))
+                )
+            elif atom.is_object:
+                entered.append(value(atom))
+            else:
+                entered.append(self._evaluator.members.elements(value(atom)))
+        return join(entered)

@@ -1,0 +1,126 @@
+"""What things are: of which of the project's classes, which of its functions, modules or not."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.values import (
+    PLAIN,
+    Atom,
+    Derived,
+    Made,
+    Opaque,
+    Parameter,
+    Part,
+    Scripted,
+    Value,
+    root,
+)
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import Class, Function
+
+
+class Kinds:
+    """Says what things are as one function, or for None the top of a file, meets them."""
+
+    def __init__(self, facts: Facts, hierarchy: Hierarchy, function: Function | None) -> None:
+        self.facts = facts
+        self.hierarchy = hierarchy
+        self.function = function
+
+    def class_of(self, key: str) -> Class | None:
+        """The class with a key."""
+        unit = self.hierarchy.project.units.get(key.partition(":")[0])
+        return None if unit is None else unit.class_by_key.get(key)
+
+    def function_at(self, key: str) -> Function | None:
+        """The function with a key."""
+        unit = self.hierarchy.project.units.get(key.partition(":")[0])
+        return None if unit is None else unit.function_by_key.get(key)
+
+    def descendants(self, cls: Class) -> list[Class]:
+        """The classes below a class in the files read so far."""
+        found = self.hierarchy.descendants(cls)
+        self.facts.descendants.kept(cls, lambda: found)
+        self.facts.descendants.note_read(cls)
+        return found
+
+    def method_of(self, base: Atom, name: str) -> Function | None:
+        """The project's method that `base.name` is, where `base` is a project's module."""
+        for cls in self.module_classes(base):
+            method = self.hierarchy.method(cls, name)
+            if method is not None:
+                return method
+        return None
+
+    def module_classes(self, base: Atom) -> list[Class]:
+        """The project's classes that a module may have."""
+        if isinstance(base, Made):
+            site = self.facts.sites.get(base.site)
+            keys = site.class_keys if site is not None else set()
+            return [cls for key in sorted(keys) if (cls := self.class_of(key)) is not None]
+        if isinstance(base, Parameter) and self.is_self(base) and self.function is not None:
+            owner = self.function.owner
+            return [owner] if owner is not None else []
+        return []
+
+    def is_self(self, base: Parameter) -> bool:
+        """Whether a parameter is the `self` of a method."""
+        function = self.facts.demanded_functions.get(base.function)
+        if function is None or function.owner is None or isinstance(function.node, ast.Lambda):
+            return False
+        arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+        return bool(arguments) and arguments[0].arg == base.name and function.node.name in function.owner.methods
+
+    def is_adopting(self, base: Atom) -> bool:
+        """Whether `append` and its like put their arguments into an object as its submodules."""
+        if isinstance(base, Parameter) and not self.is_self(base):
+            return any(isinstance(atom, Made) and self.is_module(atom) for atom in self.facts.passed.to(base))
+        return self.is_module(base)
+
+    def is_module(self, base: Atom) -> bool:
+        """Whether what is stored into an object becomes its submodule."""
+        if isinstance(base, Part):
+            return True
+        if isinstance(base, Made):
+            return self.nature(base) in (Nature.MODULE, Nature.NO_PARAMS)
+        if isinstance(base, Parameter) and self.is_self(base) and self.function is not None:
+            owner = self.function.owner
+            return owner is not None and self.hierarchy.is_module(owner)
+        return False
+
+    def stands_for(self, atom: Atom) -> list[Atom]:
+        """The things that reading or calling `atom` reaches.
+
+        A parameter stands for the containers, instances and functions that callers pass, and for itself as long as
+        any of them may pass a module. One that is only ever None, or a number, is no code that could run.
+        """
+        if not isinstance(atom, Parameter):
+            return [atom]
+        passed = self.facts.passed.to(atom)
+        if passed and passed <= PLAIN:
+            return [*passed]
+        others = [each for each in passed if not each.is_object and not isinstance(each, (Opaque, Derived, Scripted))]
+        is_other = others and not any(each.is_object or type(each) is Opaque for each in passed)
+        return others if is_other else [*others, atom]
+
+    def nature(self, made: Made) -> Nature:
+        """What a site is known to make, before its use is looked at."""
+        site = self.facts.sites.get(made.site)
+        return Nature.UNKNOWN if site is None else site.nature
+
+    def is_nothing_known(self, held: Value) -> bool:
+        """Whether a value is only what cannot be seen: no object of this program and nothing computed from one."""
+        return all(
+            isinstance(atom, Opaque)
+            or (isinstance(atom, Part) and isinstance(root(atom), Made) and self._is_unknown(root(atom)))
+            for atom in held
+        )
+
+    def _is_unknown(self, atom: Atom) -> bool:
+        return isinstance(atom, Made) and self.nature(atom) in (Nature.UNKNOWN, Nature.NOT_MODULE)

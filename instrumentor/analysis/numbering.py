@@ -1,0 +1,284 @@
+"""Which object the expressions gave that were evaluated last, by number."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.arguments import match_parameters, returned_attribute
+from instrumentor.analysis.environment import is_parameter, path_of
+from instrumentor.analysis.handed_back import handed_back
+from instrumentor.analysis.members import constant_position
+from instrumentor.analysis.values import (
+    Atom,
+    Box,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Named,
+    Pack,
+    Parameter,
+    Partial,
+    Value,
+    strip,
+    value,
+)
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.nature import Nature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from instrumentor.analysis.arguments import Arguments
+    from instrumentor.analysis.certainty import Certainty
+    from instrumentor.analysis.environment import Number, Path
+    from instrumentor.analysis.members import Members
+    from instrumentor.analysis.scope import Scope
+    from instrumentor.resolve.units import Class
+
+_ITERATION = {Named("builtins.next"), Named("builtins.iter")}
+
+
+class Numbering:
+    """The numbers of one scope's expressions: equal for those that gave the very same object."""
+
+    def __init__(self, scope: Scope, members: Members, certainty: Certainty) -> None:
+        self.scope = scope
+        self.facts = scope.facts
+        self.members = members
+        self.certainty = certainty
+        # The numbers of operands, and of what calls hand back.
+        self._operands: dict[int, Number] = {}
+        # The numbers of what generators yield first and last, and what new instances hold, by the calls that make them.
+        self._yielded: dict[int, Number] = {}
+        self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
+        # The numbers of what is wrapped by the calls that do nothing else.
+        self._wrapped: dict[int, Number] = {}
+        # The numbers of elements, by position, of the lists and tuples that expressions gave which surely have these.
+        self._elements: dict[int, dict[int, Number]] = {}
+
+    def forget(self, node: ast.expr) -> None:
+        """Forget what an expression gave before, which is evaluated anew."""
+        for kept in (self._operands, self._yielded, self._initial, self._wrapped, self._elements):
+            kept.pop(id(node), None)
+
+    def note_operand(self, node: ast.expr) -> None:
+        """Remember which object an operand gave just now, which what is evaluated after it may change."""
+        self._operands[id(node)] = self.of(node)
+
+    def of_operand(self, node: ast.expr) -> Number:
+        """The number of the object that an operand gave; None where it gave none, or that is not known."""
+        return self._operands.get(id(node))
+
+    def of(self, node: ast.expr) -> Number:
+        """The number of the object that an expression gave that was evaluated just now."""
+        if id(node) in self._operands:
+            return self._operands[id(node)]
+        if isinstance(node, ast.NamedExpr):
+            return self.scope.number_at((node.target.id,), node)
+        if isinstance(node, ast.Constant):
+            return None
+        if isinstance(node, ast.Subscript) and (number := self._number_of_element(node)) is not None:
+            return number
+        if (first := self._first_of(node)) is not None:
+            return self.scope.number_at(first, node)
+        if isinstance(node, ast.IfExp):
+            number = self.of(node.body)
+            return number if self.of(node.orelse) == number else ("made", self.scope.locate(node))
+        path = path_of(node)
+        if path is not None:
+            return self.scope.number_at(path, node)
+        if isinstance(node, ast.Attribute) and node.attr == "module" and id(node.value) in self._wrapped:
+            return self._wrapped[id(node.value)]
+        function = node.func if isinstance(node, ast.Call) else None
+        if isinstance(function, ast.Attribute) and function.attr in self.scope.hierarchy.knowledge.identity_methods:
+            receiver = path_of(function.value)
+            held = self.scope.env.get(receiver) if receiver is not None else None
+            if held and all(self._gives_itself(strip(atom), function.attr) for atom in held):
+                return self.of(function.value)
+        return ("made", self.scope.locate(node))
+
+    def _number_of_element(self, node: ast.Subscript) -> Number:
+        """The number of an element, where it is known which of the elements of which object it is."""
+        if isinstance(node.value, (ast.List, ast.Tuple)):
+            element = displayed_element(node.value, node.slice)
+            return ("made", self.scope.locate(node)) if element is None else self._operands.get(id(element))
+        position = constant_position(node.slice)
+        return None if position is None else self.elements_of(node.value).get(position)
+
+    def elements_of(self, node: ast.expr) -> Mapping[int, Number]:
+        """The numbers of elements that a list or tuple surely has which an expression gave that was evaluated just now.
+
+        By position, the last one's also as -1.
+        """
+        if isinstance(node, ast.Name):
+            paths = {position: (node.id, f"[{position}]") for position in (0, -1)}
+            found = {each: self.scope.env.number(path) for each, path in paths.items() if self.scope.env.get(path)}
+            return {position: number for position, number in found.items() if number is not None}
+        return self._elements.get(id(node), {})
+
+    def is_sequence(self, node: ast.expr) -> bool:
+        """Whether an expression gave a list or tuple some of whose elements are known: of others the last never is."""
+        return -1 in self.elements_of(node)
+
+    def _first_of(self, node: ast.expr) -> Path | None:
+        """The path of the first element of a list that surely has one, where `next` asks an iterator over it for it."""
+        if not isinstance(node, ast.Call) or not node.args or not _is_builtin_call(node, "next"):
+            return None
+        iterator = node.args[0]
+        if not isinstance(iterator, ast.Call) or len(iterator.args) != 1 or not _is_builtin_call(iterator, "iter"):
+            return None
+        called = {*self.scope.lookup("next"), *self.scope.lookup("iter")}
+        name = iterator.args[0]
+        is_known = isinstance(name, ast.Name) and self.is_sequence(name) and 0 in self.elements_of(name)
+        return (name.id, "[0]") if is_known and called == _ITERATION else None  # type: ignore[attr-defined]
+
+    def _gives_itself(self, atom: Atom, method: str) -> bool:
+        """Whether an identity method of an object is that of nn.Module: for a parameter, whatever callers may pass."""
+        if isinstance(atom, Parameter) and not self.scope.kinds.is_self(atom):
+            passed = self.facts.passed.to(atom)
+            return all(not isinstance(each, Parameter) and self._gives_itself(strip(each), method) for each in passed)
+        return self.scope.kinds.is_module(atom) and self.scope.kinds.method_of(atom, method) is None
+
+    def note_list(self, node: ast.List, held: Value) -> None:
+        """Remember the elements of a list that is displayed, unless it is changed somewhere: then they may move."""
+        is_lasting = not any(isinstance(atom, Box) and atom.site in self.facts.contents.scattered for atom in held)
+        if node.elts and is_lasting and not any(isinstance(each, ast.Starred) for each in node.elts):
+            numbers = [self.of_operand(each) for each in node.elts]
+            found = {**dict(enumerate(numbers)), -1: numbers[-1]}
+            self._elements[id(node)] = {position: each for position, each in found.items() if each is not None}
+
+    def note_choice(self, node: ast.IfExp, chosen: ast.expr) -> None:
+        """Remember the elements of the branch that a conditional expression always takes."""
+        self._elements[id(node)] = dict(self.elements_of(chosen))
+
+    def note_bool_operation(self, node: ast.BoolOp, held: Value) -> None:
+        """Remember that `or` gives its first operand, which has given `held` just now, where that is always true."""
+        first = node.values[0]
+        self._operands[id(node)] = ("made", self.scope.locate(node))
+        if isinstance(node.op, ast.Or):
+            path = self._first_of(first)
+            certain = held if path is None else self.scope.env.get(path)
+            if id(first) in self._operands and certain and self.certainty.is_true(certain):
+                self._operands[id(node)] = self._operands[id(first)]
+            if all(isinstance(atom, (Box, Pack)) for atom in held):
+                self._elements[id(node)] = dict(self.elements_of(first))
+
+    def note_call(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
+        """Remember which of its arguments a call hands back, where a function of the project does nothing else."""
+        atom = next(iter(called)) if len(called) == 1 else None
+        if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
+            arguments = self._behind_bound(atom, node.func, arguments)
+            atom = atom.callee
+        self._keep_initial(node, atom, arguments)
+        function = self.scope.kinds.function_at(atom.key) if isinstance(atom, FunctionRef) else None
+        self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
+        if function is None:
+            return
+        given = self.scope.numbers_given(function, None, arguments)
+
+        def given_as(numbers: Iterable[Number]) -> Number:
+            """The number of the object that a call gives of which the function says that it is one of its own."""
+            found = {
+                given.get(number[1]) or self.facts.number_passed(function.key, number[1], node, self.scope.key)
+                if is_parameter(number)
+                else None
+                for number in set(numbers)
+            }
+            return found.pop() if len(found) == 1 else None
+
+        if function.key in self.facts.remembering and function.key not in self.facts.called_unseen:
+            remembered = self._operands[id(node)] = ("made", self.scope.locate(function.node))
+            self.facts.note_sole_callee(self.scope.key, remembered, function)
+            return
+        number = given_as(self.facts.returned_numbers.get(function.key, {}).values())
+        if number is None and (key := handed_back(function, arguments, self.certainty.is_object)) is not None:
+            number = arguments.numbers.get(key)
+        if number is not None and function.key not in self.facts.yields:
+            self._operands[id(node)] = number
+        yielded = given_as(self.facts.yielded_numbers.get(function.key, {}).values())
+        if yielded is not None:
+            self._yielded[id(node)] = yielded
+
+    def note_wrapped(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
+        """Remember which object a wrapper is made for; `called` is the wrapper's class, or what has it as a member."""
+        if 0 not in arguments.numbers:
+            return
+        names = {atom.name if isinstance(atom, Named) else None for atom in called}
+        if isinstance(node.func, ast.Attribute):
+            names = {None if name is None else f"{name}.{node.func.attr}" for name in names}
+        if names and all(name is not None and catalogue.is_bare_wrapper(name) for name in names):
+            self._wrapped[id(node)] = arguments.numbers[0]
+
+    def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
+        """Remember what the attributes of a new instance hold, as far as its class leaves there what it is passed."""
+        cls = self.scope.kinds.class_of(made.key) if isinstance(made, ClassRef) else None
+        if cls is None or arguments.rest or not self._is_transparent(cls):
+            return
+        initialiser = self.scope.hierarchy.method(cls, "__init__")
+        kept = None if initialiser is None else self.facts.initial.get(initialiser.key)
+        if initialiser is None or not kept:
+            return
+        receiver = value(Instance(cls.key))
+        numbers = self.scope.numbers_given(initialiser, receiver, arguments)
+        held = match_parameters(initialiser, receiver, arguments)
+        self._initial[id(node)] = {
+            attribute: (held[name], numbers[name])
+            for attribute, name in kept.items()
+            if name in held and numbers.get(name) is not None
+        }
+
+    def _is_transparent(self, cls: Class) -> bool:
+        """Whether an instance of a class is no module and gives back what was stored into its attributes."""
+        hierarchy = self.scope.hierarchy
+        bases = hierarchy.library_bases(cls)
+        return (
+            hierarchy.nature(cls) is Nature.NOT_MODULE
+            and all(base is not None and base.startswith("builtins.object") for base in bases)
+            and not any(hierarchy.method(cls, name) for name in ("__new__", "__setattr__", "__getattribute__"))
+            and not any(each.node.decorator_list or each.node.keywords for each in hierarchy.ancestors(cls))
+        )
+
+    def initial_of(self, node: ast.expr) -> Mapping[str, tuple[Value, Number]]:
+        """What the attributes hold of the instance that an expression has just made, as far as that is known."""
+        return self._initial.get(id(node), {})
+
+    def entered(self, node: ast.expr, held: Value) -> tuple[Value, Number] | None:
+        """What `with` binds for a context that is made by a call, and which object; None where that is not known.
+
+        Args:
+            node: the context, evaluated just now.
+            held: what it gave.
+        """
+        if id(node) in self._yielded:
+            return self.members.elements(held), self._yielded[id(node)]
+        atom = next(iter(held)) if len(held) == 1 else None
+        cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
+        enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
+        return None if enter is None else self.initial_of(node).get(f".{returned_attribute(enter)}")
+
+    def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
+        """What a partial application that is called where it is made passes, with the numbers of what it has bound."""
+        given = arguments.behind(self.facts.bound_arguments[partial.site])
+        if given.rest:
+            return given
+        numbers: dict[int | str, Number] = {
+            **dict(enumerate(map(self.of_operand, node.args[1:]))),
+            **{each.arg: self.of_operand(each.value) for each in node.keywords if each.arg is not None},
+        }
+        for key, number in arguments.numbers.items():
+            numbers[key + len(node.args) - 1 if isinstance(key, int) else key] = number
+        return replace(given, numbers={key: number for key, number in numbers.items() if number is not None})
+
+
+def _is_builtin_call(node: ast.Call, name: str) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:
+    """The element of a display that a constant index finds; None where that is not sure."""
+    position = constant_position(index)
+    if position is None or any(isinstance(each, ast.Starred) for each in display.elts):
+        return None
+    return display.elts[position] if -len(display.elts) <= position < len(display.elts) else None

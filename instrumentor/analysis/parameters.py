@@ -1,0 +1,61 @@
+"""What a function's parameters hold when it begins, and which of them an initialiser leaves in attributes."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.arguments import decorator_names, parameter_names
+from instrumentor.analysis.environment import is_parameter
+from instrumentor.analysis.values import ClassRef, Instance, Parameter, Value, value
+from instrumentor.resolve.nature import Nature
+from instrumentor.source.nodes import walk
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.environment import Environment
+    from instrumentor.analysis.scope import Scope
+    from instrumentor.resolve.units import Function
+
+
+def parameters_of(scope: Scope, function: Function) -> dict[str, Value]:
+    """What the parameters of a function hold when it begins."""
+    declared = function.node.args
+    positional = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+    names = [*positional, *(each.arg for each in declared.kwonlyargs)]
+    held: dict[str, Value] = {name: value(Parameter(function.key, name)) for name in names}
+    for several in (declared.vararg, declared.kwarg):
+        if several is not None:
+            held[several.arg] = scope.box(several, value(Parameter(function.key, several.arg)))
+    receiver = _receiver(scope, function)
+    if positional and receiver is not None:
+        held[positional[0]] = receiver
+    return held
+
+
+def _receiver(scope: Scope, function: Function) -> Value | None:
+    """What a method's first parameter holds; None where it is a parameter like others."""
+    owner = function.owner
+    if owner is None or all(method is not function for method in owner.methods.values()):
+        return None
+    decorators = decorator_names(function)
+    if "staticmethod" in decorators:
+        return None
+    if "classmethod" in decorators:
+        return value(ClassRef(owner.key))
+    return value(Instance(owner.key)) if scope.hierarchy.nature(owner) is Nature.NOT_MODULE else None
+
+
+def note_initial(scope: Scope, after: Environment) -> None:
+    """Remember which parameters of an initialiser are in which attributes when it is done."""
+    function = scope.function
+    if function is None or function.owner is None or function.name != "__init__":
+        return
+    receiver = next(iter(parameter_names(function)), None)
+    is_early = decorator_names(function) or any(isinstance(node, ast.Return) for node in walk(function.node))
+    kept = {
+        path[1]: number[1]
+        for path, number in after.numbers.items()
+        if len(path) == 2 and path[0] == receiver and is_parameter(number) and not is_early
+    }
+    if scope.facts.initial.peek(function.key) != kept:
+        scope.facts.initial[function.key] = kept
