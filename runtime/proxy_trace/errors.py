@@ -142,13 +142,13 @@ class UnknownNameError(TraceError):
 class UnknownPlaceError(TraceError):
     """A place at which nothing was recorded."""
 
-    def __init__(self, what: str, near: str, there: Sequence[str]) -> None:
+    def __init__(self, what: str, near: str, there: Sequence[str], *, has_calls: bool) -> None:
         if not there:
             hint = "This trace holds no places."
         elif near == "line":
             hint = f"Near to it are {', '.join(there)}."
         else:
             hint = f"Files are {', '.join(there)}."
-        super().__init__(
-            f"nothing was recorded at '{what}'. {hint} Calls of torch functions are recorded at level DEBUG only."
-        )
+        if not has_calls:
+            hint += " Calls of torch functions are recorded at level DEBUG only."
+        super().__init__(f"nothing was recorded at '{what}'. {hint}")

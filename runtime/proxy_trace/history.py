@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proxy_trace.given_back import how_given_back
 from proxy_trace.identity import Subject, find_subjects
 from proxy_trace.origins import Origins
 from proxy_trace.selection import kind_of
@@ -70,7 +71,8 @@ class HistoryEntry(msgspec.Struct):
         inputs: what went in: names, places of making, or else types.
         types: of the tensors made ("float32[64, 10]"), of the parameter or buffer, or of what was read.
         statistics: of the new values, or of the gradient.
-        cause: why a parameter or buffer changed, as in `Update.cause`.
+        cause: why a parameter or buffer changed, as in `Update.cause`; of a call, whether it raised an exception or gave
+            back what it was given, changed ("in place") or not ("itself").
         value: what Python read.
         uses: what took the tensors that were made, up to a limit.
         more_uses: how many uses there were beyond it.
@@ -255,7 +257,7 @@ class _Follower:
                 name = next(each for each in event.inputs if each in self._state_names)
             origins = self._inputs(event.inputs, inputs)
             entry = self._add(event, name, made, target=event.target, inputs=origins, types=event.outputs)
-            entry.cause = "raised" if event.raised else "in-place" if event.in_place else ""
+            entry.cause = "raised" if event.raised else how_given_back(event)
         self._origins.note_call(f"{self._names.place(event.location)}:{event.target}", inputs, made)
 
     def _get_attr(self, event: events.GetAttr) -> None:

@@ -80,7 +80,8 @@ def find_subjects(what: str, names: Sequence[Names]) -> list[Subject]:
         )
     if not any(subject.locations for subject in found):
         every = [location for of_file in names for location in of_file.locations.values()]
-        raise UnknownPlaceError(what, *_near(place["file"], int(place["line"]), every))
+        has_calls = any(module.level == "DEBUG" for of_file in names for module in of_file.modules.values())
+        raise UnknownPlaceError(what, *_near(place["file"], int(place["line"]), every), has_calls=has_calls)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from proxy_trace.given_back import how_given_back
 from proxy_trace.selection import kind_of, module_of
 from proxy_trace.units import format_count, format_duration, format_number
 from proxy_wrapper import events
@@ -219,8 +220,8 @@ def _non_finite(event: events.NonFinite, names: Names) -> str:
 def _call_function(event: events.CallFunction, _: Names) -> str:
     if event.raised:
         return f"{event.target}({', '.join(event.inputs)}) raised an exception"
-    in_place = "  (in place)" if event.in_place else ""
-    return f"{event.target}({', '.join(event.inputs)}) -> {_tensors(event.outputs)}{in_place}"
+    how = how_given_back(event)
+    return f"{event.target}({', '.join(event.inputs)}) -> {_tensors(event.outputs)}{f'  ({how})' if how else ''}"
 
 
 def _read_value(event: events.ReadValue, _: Names) -> str:

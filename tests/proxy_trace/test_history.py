@@ -186,7 +186,7 @@ def test_a_tensor_changed_in_place_is_still_the_one_that_was_made(tmp_path: Path
     (made,) = trace.history("net.py:5")
     assert [use.by for use in made.uses] == ["add_", "sum"]
     changed, _ = trace.history("net.py:6")
-    assert changed.cause == "in-place"
+    assert changed.cause == "in place"
     assert changed.inputs == ["net.py:5:torch.zeros"]
 
 
@@ -236,6 +236,17 @@ def test_what_is_not_there_is_told_with_what_is_near(
 ) -> None:
     with pytest.raises(error, match=message):
         open_trace(trace_path).history(what)
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_the_level_is_named_where_a_higher_one_would_show_more(
+    level: str, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    run = [events.Location(1, "net.py", 5, "forward"), events.Module(1, "model", "Net", 1, level=level)]
+    trace = open_trace(write_trace(tmp_path / "r" / "rank0-1.jsonl", *run))
+    with pytest.raises(UnknownPlaceError) as caught:
+        trace.history("net.py:6")
+    assert ("level DEBUG only" in str(caught.value)) == (level == "INFO")
 
 
 def test_the_command_prints_text_and_json(trace_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

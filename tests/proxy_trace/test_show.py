@@ -55,6 +55,11 @@ DETAILS: list[tuple[events.Event, str]] = [
         events.CallMethod(1, target="mul_", inputs=["a", "b"], outputs=["a"], in_place=True),
         "mul_(a, b) -> a  (in place)",
     ),
+    (
+        events.CallMethod(1, target="__iadd__", inputs=["a", "b"], outputs=["a"], in_place=True),
+        "__iadd__(a, b) -> a  (in place)",
+    ),
+    (events.CallMethod(1, target="to", inputs=["a"], outputs=["a"], in_place=True), "to(a) -> a  (itself)"),
     (events.CallMethod(1, target="view", inputs=["a"], raised=True), "view(a) raised an exception"),
     (events.ReadValue(1, target="__bool__", inputs=["bool[]"], value=False), "__bool__(bool[]) = False"),
     (events.ReadValue(1, target="tolist", inputs=["bool[1]"]), "tolist(bool[1])"),
