@@ -71,8 +71,8 @@ class HistoryEntry(msgspec.Struct):
         inputs: what went in: names, places of making, or else types.
         types: of the tensors made ("float32[64, 10]"), of the parameter or buffer, or of what was read.
         statistics: of the new values, or of the gradient.
-        cause: why a parameter or buffer changed, as in `Update.cause`; of a call, whether it raised an exception or gave
-            back what it was given, changed ("in place") or not ("itself").
+        cause: why a parameter or buffer changed, as in `Update.cause`; of a call, whether it raised an exception or
+            gave back what it was given, changed ("in place") or not ("itself").
         value: what Python read.
         uses: what took the tensors that were made, up to a limit.
         more_uses: how many uses there were beyond it.
