@@ -140,6 +140,18 @@ class ProxiedTree:
         self._definitions.define_state(self._registry.add_state(entry))
         return entry
 
+    def take_up_new(self) -> bool:
+        """Proxy what was put into roots that recurse since they were looked at last; whether there was anything."""
+        registry = self._registry
+        found_any = False
+        for root in [entry for entry in registry if entry.parent is None and entry.recurses]:
+            module = root.module()
+            tree = named_modules(module, root.plain_name) if module is not None else []
+            if any(registry.module_entry(found.module) is None for found in tree):
+                self.add_tree(tree, settings_of(root), None, 0)
+                found_any = True
+        return found_any
+
     def change_settings(
         self, entry: ModuleEntry, *, logdir: str | None, level: int | None, watch: Mapping[str, Any], recurse: bool
     ) -> None:

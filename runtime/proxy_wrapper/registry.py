@@ -333,3 +333,9 @@ def is_wrapper(module: nn.Module) -> bool:
         and next(iter(children)) in _WRAPPED_ATTRIBUTES
         and type(module).__module__.startswith("torch.")
     )
+
+
+def has_state(module: nn.Module) -> bool:
+    """Whether `module` holds parameters, buffers or submodules: most loss functions hold none."""
+    registered = module.__dict__
+    return bool(registered.get("_parameters") or registered.get("_buffers") or registered.get("_modules"))

@@ -22,7 +22,7 @@ from proxy_wrapper.levels import DEBUG, WARNING
 from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
 from proxy_wrapper.proxied_tree import ProxiedTree, settings_of
-from proxy_wrapper.registry import ModuleEntry, Registry, named_modules
+from proxy_wrapper.registry import ModuleEntry, Registry, has_state, named_modules
 from proxy_wrapper.sinks.open_sink import open_sink
 from proxy_wrapper.thread_state import ThreadStates
 
@@ -234,7 +234,7 @@ class Tracer:
         self._note_levels()
 
     def adopt(self, module: nn.Module) -> ModuleEntry | None:
-        """Proxy a module that is being called: if it is called by a proxied one, or holds one.
+        """Proxy a module that is being called: if it is called by a proxied one, holds one, or was put into one.
 
         Returns:
             Its entry; None for a module that has nothing to do with any proxied one.
@@ -256,8 +256,22 @@ class Tracer:
                 )
                 self._note_levels()
                 return self.registry.module_entry(module)
+        if has_state(module) and self.take_up_new():
+            entry = self.registry.module_entry(module)
+            if entry is not None:
+                return entry
         self.registry.note_stranger(module)
         return None
+
+    def take_up_new(self) -> bool:
+        """Proxy what was put into proxied modules after they were proxied; whether there was anything.
+
+        A program that calls methods of its model, and not the model, gives no other occasion to.
+        """
+        found_any = self._tree.take_up_new()
+        if found_any:
+            self._note_levels()
+        return found_any
 
     def install_interceptors(self) -> None:
         """See what the levels in use call for."""

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import CallFunction, CallModule, Module, ReturnModule
+from proxy_wrapper.events import CallFunction, CallModule, Module, ReturnModule, Update
 from tests.proxy_wrapper.programs import Plain, images, labels, train
 
 if TYPE_CHECKING:
@@ -116,6 +116,32 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         model(images())
         assert isinstance(new, Proxy.Proxy)
         assert called(seen)[-1] == {"setitem": "net.0", "append": "net.1", "dict": "net.new.in"}.get(how, "net.new")
+
+    @pytest.mark.parametrize("tried_before", [False, True])
+    def test_what_is_put_into_a_model_that_is_never_called_itself(
+        self, tried_before: bool, level: str, logdir: str, seen: MemoryObserver
+    ) -> None:
+        def run(model: nn.Module) -> list[torch.Tensor]:
+            torch.manual_seed(0)
+            net = Plain()
+            if tried_before:  # As a dry run that materialises lazy layers: it is a stranger then.
+                net(images())
+            model.net = net  # As `LightningModule.configure_model` does; what trains is a method.
+            _, state = train(net)
+            return list(state)
+
+        plain = run(nn.Module())
+        traced = run(Proxy.Proxy(nn.Module(), recurse=True, name="model", logdir=logdir, log_level=level))
+        assert all(map(torch.equal, plain, traced))
+        updates = [event for event in seen.events if isinstance(event, Update) and event.cause == "step"]
+        assert len(updates) == 3 * len(plain)
+        assert "model.net.rest.0" in called(seen)
+
+    def test_what_is_put_in_is_not_where_nothing_below_is(self, logdir: str, seen: MemoryObserver) -> None:
+        model = Proxy.Proxy(nn.Module(), name="model", logdir=logdir)
+        model.net = Plain()
+        train(model.net)
+        assert called(seen) == []
 
     def test_above_whatever_calls_it(self, logdir: str, seen: MemoryObserver) -> None:
         class Wraps(nn.Module):

@@ -43,6 +43,8 @@ class Updates:
         # Once it has updated a proxied model, an optimizer that no longer does is worth a record: the parameters were
         # replaced, and it goes on with the old ones.
         self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        # How many of its parameters belong to no proxied module, as of the last look for new modules.
+        self._unknown: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._handles: list[RemovableHandle] = []
 
     def install(self) -> None:
@@ -96,6 +98,11 @@ class Updates:
     def _begin(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         self._tracer.thread.leave_optimizer()
         states = self._states(optimizer)
+        unknown = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
+        if unknown and unknown != self._unknown.get(optimizer):
+            if self._tracer.take_up_new():
+                states = self._states(optimizer)
+            self._unknown[optimizer] = unknown
         if states:
             self._known.add(optimizer)
         elif optimizer not in self._known:
