@@ -103,8 +103,12 @@ def _never_updated(collector: ProcessCollector) -> list[Finding]:
     unrecorded = {module.id for module in process.modules if not is_recorded(module)}
     sampled = {module.id for module in process.modules if is_sampled(module)}
     parameters = [tensor for tensor in process.tensors if not tensor.is_buffer]
+    roots = _roots(process.modules)
+    trained = {roots.get(tensor.module, 0) for tensor in parameters if _was_trained(tensor)}
     names_by_reason: dict[str, list[str]] = {}
     for tensor in parameters:
+        if tensor.changes and roots.get(tensor.module, 0) not in trained:
+            continue  # A target network, an average: it is given the weights of another model, whenever that may be.
         if tensor.module not in unrecorded and tensor.watched:
             reason = _reason_not_updated(tensor, tensor.module in sampled, has_optimizer=bool(process.steps))
             if reason:
@@ -115,6 +119,23 @@ def _never_updated(collector: ProcessCollector) -> list[Finding]:
         for reason, names in names_by_reason.items()
         for name, count in fold_names(names, all_names)
     ]
+
+
+def _was_trained(tensor: TensorSummary) -> bool:
+    """Whether a parameter was in an optimizer's step, or had a gradient."""
+    return bool(tensor.gradients) or not tensor.updates.keys().isdisjoint(("step", "unchanged"))
+
+
+def _roots(modules: Iterable[ModuleSummary]) -> dict[int, int]:
+    """The id of the module at the top of each module's tree."""
+    parents = {module.id: module.parent for module in modules}
+    roots = {}
+    for id_ in parents:
+        top = id_
+        while parents.get(top):
+            top = parents[top]
+        roots[id_] = top
+    return roots
 
 
 def _reason_not_updated(tensor: TensorSummary, is_sampled: bool, *, has_optimizer: bool) -> str:

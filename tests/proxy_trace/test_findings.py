@@ -112,8 +112,25 @@ def test_a_change_in_evaluation_is_no_training(tmp_path: Path, write_trace: Writ
     """The best weights so far are loaded for validation: that is not what an optimizer did."""
     weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES)
     loaded = events.Update(200, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place", stage="validation")
-    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), weight, STEP, loaded)
+    other = events.Parameter(2, "model.v", 1, "float32[1]", requires_grad=True, statistics=VALUES)
+    trained = events.Update(90, tensor=2, statistics=OTHER_VALUES)
+    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), weight, other, trained, STEP, loaded)
     assert of_kind(path, "never_updated") == [("model.w", "in no optimizer's step")]
+
+
+def test_a_model_that_is_only_given_weights_is_not_missing_from_an_optimizer(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    """Averages of what others trained, loaded in each round, and seen when the model is next called: for evaluation."""
+    weights = [
+        events.Parameter(number, f"{name}.w", number, "float32[1]", requires_grad=True, statistics=VALUES)
+        for number, name in ((1, "model"), (2, "average"), (3, "idle"))
+    ]
+    modules = [events.Module(number, name, "Net", 1) for number, name in ((1, "model"), (2, "average"), (3, "idle"))]
+    trained = events.Update(90, tensor=1, statistics=OTHER_VALUES)
+    loaded = events.Update(200, 1, tensor=2, statistics=OTHER_VALUES, cause="in-place", stage="eval")
+    path = write_trace(tmp_path / "a.jsonl", *modules, *weights, trained, STEP, loaded)
+    assert of_kind(path, "never_updated") == [("idle.w", "in no optimizer's step")]
 
 
 def test_a_model_may_be_trained_in_evaluation_mode(tmp_path: Path, write_trace: WriteTrace) -> None:
