@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy_trace.process_summary import ModuleSummary, ProcessCollector, TensorSummary
+    from proxy_trace.process_summary import ModuleSummary, ProcessCollector, ProcessSummary, TensorSummary
     from proxy_trace.trace import DamagedFile
 
 _KINDS: Final = ("never_updated", "never_called", "problem", "incomplete", "frozen")
@@ -58,11 +58,14 @@ def collect_findings(collectors: Sequence[ProcessCollector], damaged: Sequence[D
     others: list[Finding] = []
     any_called = any(collector.process.module_calls for collector in collectors)
     first_us = min((collector.started_us for collector in collectors), default=0)
+    of_rank: dict[int, list[ProcessSummary]] = {}
+    for collector in collectors:
+        of_rank.setdefault(collector.process.rank, []).append(collector.process)
     for collector in collectors:
         non_finite += _non_finite(collector, collector.started_us - first_us)
         others += _never_updated(collector)
         if collector.process.module_calls or not any_called:
-            others += _never_called(collector)
+            others += _never_called(collector, of_rank[collector.process.rank])
         others += _problems(collector)
         others += _incomplete(collector)
     others += [Finding("incomplete", str(path), reason, []) for path, reason in damaged]
@@ -190,8 +193,11 @@ def _prefixes(name: str) -> list[str]:
     return [".".join(parts[:length]) for length in range(1, len(parts))]
 
 
-def _never_called(collector: ProcessCollector) -> list[Finding]:
-    """The topmost modules of which neither they nor anything below them was called."""
+def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]) -> list[Finding]:
+    """The topmost modules of which neither they nor anything below them was called, in any process of their rank.
+
+    Workers inherit models that another of them calls, or that only their parent shares out.
+    """
     process = collector.process
     children: dict[int, list[ModuleSummary]] = {}
     for module in process.modules:
@@ -204,14 +210,10 @@ def _never_called(collector: ProcessCollector) -> list[Finding]:
             Finding("never_called", root.name, reason, [process.rank], size)
             for root, size in zip(roots, sizes, strict=True)
         ]
-    trained = {tensor.module for tensor in process.tensors if tensor.has_changed and not tensor.is_buffer}
-    called: set[int] = set()
-    parents = {module.id: module.parent for module in process.modules}
-    for module in process.modules:
-        id_ = module.id if module.calls else 0
-        while id_ and id_ not in called:
-            called.add(id_)
-            id_ = parents.get(id_, 0)
+    calling = {module.name for each in of_rank for module in each.modules if module.calls}
+    updated = {name for each in of_rank for name in _names_of_updated(each)}
+    called = _with_those_above(calling, process.modules)
+    trained = _with_those_above(updated, process.modules)
     found = []
     pending = list(reversed(children.get(0, [])))
     while pending:
@@ -222,9 +224,28 @@ def _never_called(collector: ProcessCollector) -> list[Finding]:
         elif below or module.type not in _CONTAINERS:
             reason = "never called"
             if module.id in trained:
-                reason = "never called, though its own parameters were updated (another module uses them)"
+                reason = "never called, though its parameters were updated (another module uses them, or gives them)"
             size = _size(module, children)
             found.append(Finding("never_called", module.name, reason, [process.rank], size))
+    return found
+
+
+def _names_of_updated(process: ProcessSummary) -> set[str]:
+    """The modules that have parameters of their own which training has changed."""
+    updated = {tensor.module for tensor in process.tensors if tensor.has_changed and not tensor.is_buffer}
+    return {module.name for module in process.modules if module.id in updated}
+
+
+def _with_those_above(names: set[str], modules: Iterable[ModuleSummary]) -> set[int]:
+    """The ids of the modules of some names, and of all that they are part of."""
+    modules = list(modules)
+    parents = {module.id: module.parent for module in modules}
+    found: set[int] = set()
+    for module in modules:
+        id_ = module.id if module.name in names else 0
+        while id_ and id_ not in found:
+            found.add(id_)
+            id_ = parents.get(id_, 0)
     return found
 
 

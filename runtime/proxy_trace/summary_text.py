@@ -36,13 +36,14 @@ def summary_lines(summary: Summary, palette: Palette, *, tables_of_all: bool = F
     Args:
         summary: what to report.
         palette: for a terminal.
-        tables_of_all: show the tables of every process; otherwise those of the first that saw most modules.
+        tables_of_all: show the tables of every process; otherwise those of the first that tell most: of one that called
+            modules, that trained, that saw most of them.
     """
     yield from _header_lines(summary, palette)
     yield from _finding_lines(summary, palette)
     processes = summary.processes
     if not tables_of_all:
-        processes = [max(processes, key=lambda process: (process.module_calls > 0, len(process.modules)))]
+        processes = [max(processes, key=_telling)]
     for process in processes:
         of = f" of rank {process.rank}, process {process.pid}" if len(summary.processes) > 1 else ""
         yield from _module_lines(process, of, palette)
@@ -52,7 +53,20 @@ def summary_lines(summary: Summary, palette: Palette, *, tables_of_all: bool = F
     if left_out:
         yield ""
         words = "1 more process has tables" if left_out == 1 else f"{left_out} more processes have tables"
-        yield palette.paint(f"{words} too; --rank N shows those of a rank.", "dim")
+        yield palette.paint(f"{words} too; {_how_to_see_another(summary, processes[0])}.", "dim")
+
+
+def _telling(process: ProcessSummary) -> tuple[bool, bool, int]:
+    """How much of a run the tables of a process tell: the more, the greater."""
+    return process.module_calls > 0, process.steps > 0, len(process.modules)
+
+
+def _how_to_see_another(summary: Summary, shown: ProcessSummary) -> str:
+    """A rank may have several processes, such as workers that share a model."""
+    if len({process.rank for process in summary.processes}) == len(summary.processes):
+        return "--rank N shows those of a rank"
+    another = max((process for process in summary.processes if process is not shown), key=_telling)
+    return f"`proxy-trace summary {shlex.quote(another.file)}` shows those of another"
 
 
 def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:

@@ -236,7 +236,7 @@ def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path
         events.Update(3, tensor=1, statistics=OTHER_VALUES),
         STEP,
     )
-    reason = "never called, though its own parameters were updated (another module uses them)"
+    reason = "never called, though its parameters were updated (another module uses them, or gives them)"
     assert of_kind(path, "never_called") == [("model.out_proj", reason)]
 
 
@@ -256,6 +256,37 @@ def test_a_process_that_only_holds_the_model_is_not_judged(tmp_path: Path, write
     called = [events.CallModule(1, module=1), events.ReturnModule(2, module=1)]
     write_trace(tmp_path / "rank0-2.jsonl", model, *called, pid=2, parent_pid=1)
     assert find(tmp_path) == []
+
+
+def shared_model(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """A process that shares a model out, a worker that trains it with the gradients of a copy, one that evaluates."""
+    shared = [
+        events.Module(1, "shared", "Net", 1),
+        events.Module(2, "shared.fc", "Linear", 1, 1),
+        events.Parameter(1, "shared.fc.w", 2, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.Module(3, "model", "Net", 1),
+    ]
+    called = [events.CallModule(1, module=3), events.ReturnModule(2, module=3)]
+    update = events.Update(90, tensor=1, statistics=OTHER_VALUES)
+    write_trace(tmp_path / "rank0-1.jsonl", *shared[:3])
+    write_trace(tmp_path / "rank0-2.jsonl", *shared, *called, pid=2, parent_pid=1)
+    write_trace(tmp_path / "rank0-3.jsonl", *shared, *called, update, STEP, pid=3, parent_pid=1)
+
+
+def test_a_model_that_workers_train_and_only_share_is_told_once(tmp_path: Path, write_trace: WriteTrace) -> None:
+    shared_model(tmp_path, write_trace)
+    reason = "never called, though its parameters were updated (another module uses them, or gives them)"
+    assert of_kind(tmp_path, "never_called") == [("shared", reason)]
+    assert of_kind(tmp_path, "never_updated") == []
+
+
+def test_what_another_process_of_the_rank_calls_is_called(tmp_path: Path, write_trace: WriteTrace) -> None:
+    shared_model(tmp_path, write_trace)
+    called = [events.CallModule(1, module=1), events.ReturnModule(2, module=1)]
+    called += [events.CallModule(3, module=2), events.ReturnModule(4, module=2)]
+    modules = [events.Module(1, "shared", "Net", 1), events.Module(2, "shared.fc", "Linear", 1, 1)]
+    write_trace(tmp_path / "rank0-4.jsonl", *modules, *called, pid=4, parent_pid=1)
+    assert of_kind(tmp_path, "never_called") == []
 
 
 def test_non_finite_values_come_by_time_over_all_ranks(tmp_path: Path, write_trace: WriteTrace) -> None:

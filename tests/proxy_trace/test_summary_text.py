@@ -193,6 +193,19 @@ def test_several_processes_share_one_report_with_the_tables_of_one(
     assert "Parameters of rank 2, process 2" in report(tmp_path, tables_of_all=True)
 
 
+def test_of_several_processes_of_a_rank_the_one_that_trained_is_shown(
+    tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
+) -> None:
+    idle = [event for event in small_run if not isinstance(event, events.OptimizerStepEnd)]
+    for pid, run in ((1, idle), (2, idle), (3, small_run)):
+        write_trace(tmp_path / f"rank0-{pid}.jsonl", *run, pid=pid, parent_pid=0)
+    text = report(tmp_path)
+    assert "Modules of rank 0, process 3\n" in text
+    assert text.endswith(
+        f"2 more processes have tables too; `proxy-trace summary {tmp_path / 'rank0-1.jsonl'}` shows those of another."
+    )
+
+
 def test_buffers_aliases_and_exceptions_have_their_place(tmp_path: Path, write_trace: WriteTrace) -> None:
     values = events.Statistics(0.0, 1.0, 1.0)
     path = write_trace(
