@@ -9,7 +9,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit conformance soundness fuzz zoo bench clean
+.PHONY: help demo test lint types unit conformance compose soundness fuzz zoo bench clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -40,6 +40,9 @@ unit: $(VENV)/.installed-dev ## Run the tests
 
 conformance: $(VENV)/.installed-dev ## Run all of PyTorch's test databases, plain against traced (tens of minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/conformance --conformance-full -n 2 $(TEST_ARGS)
+
+compose: $(VENV)/.installed-dev ## Run 1,000 random rows of programs, plain against traced (half an hour)
+	PROXY_EXAMPLES=1000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/proxy_wrapper/test_compositions.py $(TEST_ARGS)
 
 soundness: $(VENV)/.installed-dev ## Judge the analysis by 2,000 random programs (a quarter of an hour)
 	INSTRUMENT_PROGRAMS=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/instrumentor/test_soundness.py -rA

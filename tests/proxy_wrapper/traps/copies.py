@@ -76,8 +76,8 @@ def moved(model: nn.Module) -> Any:
     meta = copy.deepcopy(model).to("meta")
     empty = meta.to_empty(device="cpu")
     with torch.no_grad():
-        for parameter in empty.parameters():
-            parameter.fill_(0.01)
+        for tensor in (*empty.parameters(), *empty.buffers()):
+            tensor.fill_(0.01)
     return first, before == after, train(empty), model.half().float()(images())
 
 
