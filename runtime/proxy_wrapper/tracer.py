@@ -239,8 +239,6 @@ class Tracer:
         Returns:
             Its entry; None for a module that has nothing to do with any proxied one.
         """
-        if self.registry.is_stranger(module):
-            return None
         stack = self.thread.stack
         if stack:
             caller = stack[-1].entry
@@ -248,7 +246,10 @@ class Tracer:
             if self.is_sampling:
                 self._note_levels()
             return entry
-        for found in named_modules(module, "")[1:]:
+        if self.registry.is_stranger(module):
+            return None
+        tree = named_modules(module, "")
+        for found in tree[1:]:
             inner = self.registry.module_entry(found.module)
             if inner is not None:
                 self._tree.add_tree(
@@ -260,7 +261,8 @@ class Tracer:
             entry = self.registry.module_entry(module)
             if entry is not None:
                 return entry
-        self.registry.note_stranger(module)
+        for found in tree:  # Which this one is about to call, each of them.
+            self.registry.note_stranger(found.module)
         return None
 
     def take_up_new(self) -> bool:

@@ -137,6 +137,14 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         assert len(updates) == 3 * len(plain)
         assert "model.net.rest.0" in called(seen)
 
+    def test_what_was_called_before_it_was_put_in(self, level: str, logdir: str, seen: MemoryObserver) -> None:
+        model = Proxy.Proxy(nn.Sequential(nn.Flatten()), recurse=True, name="model", logdir=logdir, log_level=level)
+        head = nn.Sequential(nn.Linear(64, 8), nn.Linear(8, 10))
+        head(images().flatten(1))  # As one does to see which shape comes out.
+        model.append(head)
+        model(images())
+        assert called(seen) == ["model", "model.0", "model.1", "model.1.0", "model.1.1"]
+
     def test_what_is_put_in_is_not_where_nothing_below_is(self, logdir: str, seen: MemoryObserver) -> None:
         model = Proxy.Proxy(nn.Module(), name="model", logdir=logdir)
         model.net = Plain()
