@@ -190,7 +190,14 @@ class Scope:
             return NOTHING
         if name in self.unit.imports and self.hierarchy.project.member(self.unit, name) is None:
             return self._imported_variable(self.unit, self.unit.imports[name])
-        return self._static(self.unit, name)
+        return self._starred_variable(self.unit, name) or self._static(self.unit, name)
+
+    def _starred_variable(self, unit: Unit, name: str, depth: int = MAX_HANDED_ON) -> Value:
+        project = self.hierarchy.project
+        if not unit.stars or name in unit.imports or project.member(unit, name) is not None:
+            return NOTHING
+        held = (self.unit_variable(source, name, depth) for source in project.starred(unit, name))
+        return next(filter(None, held), NOTHING)
 
     def _static(self, unit: Unit, name: str) -> Value:
         """What a name stands for that no statement seen so far has bound: an import, a definition, a builtin."""
@@ -241,6 +248,8 @@ class Scope:
         held = self.facts.scopes.get((unit.name, name))
         if held is None and name in unit.imports and depth:
             return self._imported_variable(unit, unit.imports[name], depth - 1)
+        if held is None and depth:
+            return self._starred_variable(unit, name, depth - 1)
         return held or NOTHING
 
     def assign(self, path: Path, held: Value, number: Number = None) -> None:

@@ -241,6 +241,7 @@ class Project:
         self.root_of: dict[str, str] = {}
         self._lookups: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
         self._members: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
+        self._starred: dict[tuple[str, str], list[Unit]] = {}
 
     def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
         """What an imported dotted name stands for.
@@ -260,6 +261,21 @@ class Project:
         if key not in self._members:
             self._members[key] = self._member(unit, name, depth=12)
         return self._members[key]
+
+    def starred(self, unit: Unit, name: str) -> list[Unit]:
+        """The files whose variable a name may be by `from it import *`, directly or handed on; the likeliest first."""
+        key = (unit.name, name)
+        if key not in self._starred:
+            self._starred[key] = [] if name.startswith("_") else self._find_starred(unit, name, depth=12)
+        return self._starred[key]
+
+    def _find_starred(self, unit: Unit, name: str, depth: int) -> list[Unit]:
+        found: list[Unit] = []
+        for star in reversed(unit.stars if depth else ()):
+            source = self._lookup(unit, star, depth - 1)
+            if isinstance(source, Unit):
+                found += [source] if name in source.stored else self._find_starred(source, name, depth - 1)
+        return found
 
     def imported_units(self) -> list[Unit]:
         """The project's files that are run when the script is: all that its imports lead to, itself aside."""

@@ -975,3 +975,21 @@ def test_what_becomes_part_of_a_module_is_told_with_its_class() -> None:
         for each in decide("import trainer\nnet = Net()\nt = trainer.Trainer(net)\n", None, **HIDDEN_MAKERS)
     }
     assert reasons["net"] == f"becomes part of the module made of it (Head, line {FIRST + 3}), which recursion covers"
+
+
+@pytest.mark.parametrize(
+    "imported",
+    [
+        "from package import *",
+        "from package import Alias",
+        "from nets import *",
+        "import package; Alias = package.Alias",
+    ],
+)
+def test_another_name_of_a_class_is_known_behind_star_imports(imported: str) -> None:
+    files = {
+        "package": "from nets import *\nfrom tools import *\n",
+        "nets": "from torch import nn\nclass Wide(nn.Module):\n    pass\nAlias = Wide\n",
+        "tools": "def unrelated():\n    Alias = 1\n    return Alias\n",
+    }
+    assert wraps(f"{imported}\nmodel = Alias()\n", None, **files) == [(2, "model")]
