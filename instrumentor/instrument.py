@@ -10,6 +10,7 @@ from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
 from instrumentor.decide.program import decide_program
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
+from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
 from instrumentor.rewrite import rewrite
 from instrumentor.screening.screen import may_wrap
@@ -99,15 +100,16 @@ def instrument_source(
     tree = parse(text, source_name=source_name)
     suppressions = read_suppressions(text)
     try:
-        script = index_unit(SCRIPT, "", tree)
-        if outlines is not None and not may_wrap(script, settings, replace(sources or Sources(), parsed=outlines)):
-            return Result(source, source, (), already_instrumented=False)
-        project = Project(script, settings, sources)
-        facts, hierarchy = analyse(project)
-        plan = decide(
-            SiteIndex(facts, hierarchy, project.script), settings, text, suppressions, is_alone=looks_elsewhere
-        )
-        elsewhere = _models_elsewhere(project, sources, facts, hierarchy, settings, text) if looks_elsewhere else ()
+        with room_for_nesting():
+            script = index_unit(SCRIPT, "", tree)
+            if outlines is not None and not may_wrap(script, settings, replace(sources or Sources(), parsed=outlines)):
+                return Result(source, source, (), already_instrumented=False)
+            project = Project(script, settings, sources)
+            facts, hierarchy = analyse(project)
+            plan = decide(
+                SiteIndex(facts, hierarchy, project.script), settings, text, suppressions, is_alone=looks_elsewhere
+            )
+            elsewhere = _models_elsewhere(project, sources, facts, hierarchy, settings, text) if looks_elsewhere else ()
     except RecursionError:
         raise SourceSyntaxError(
             "nested too deeply to be analysed; split its longest expression, or exclude the file", path=source_name

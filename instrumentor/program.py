@@ -10,6 +10,7 @@ from instrumentor.analysis.fixpoint import analyse
 from instrumentor.decide.program import decide_program, recorded_path
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSyntaxError
 from instrumentor.instrument import Result
+from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 from instrumentor.rewrite import rewrite
 from instrumentor.source.source_text import decode, parse
@@ -73,20 +74,21 @@ def instrument_program(
         index_unit(SCRIPT, "", parse(text, source_name=source_name)), settings, replace(sources, read=read)
     )
     try:
-        imported = project.imported_units()
-        facts, hierarchy = analyse(project, imported)
-        with_sites = {site.unit.name for site in facts.sites.values()}
-        everything = [project.script, *imported, *(unit for unit in project.units.values() if unit is not None)]
-        units = [unit for unit in dict.fromkeys(everything) if unit.name in with_sites | {SCRIPT}]
-        # Importers come first.
-        plans = decide_program(
-            units,
-            facts,
-            hierarchy,
-            settings,
-            source_name=source_name,
-            text_of=lambda unit: decode(read.originals[unit.name], source_name=unit.name or source_name),
-        )
+        with room_for_nesting():
+            imported = project.imported_units()
+            facts, hierarchy = analyse(project, imported)
+            with_sites = {site.unit.name for site in facts.sites.values()}
+            everything = [project.script, *imported, *(unit for unit in project.units.values() if unit is not None)]
+            units = [unit for unit in dict.fromkeys(everything) if unit.name in with_sites | {SCRIPT}]
+            # Importers come first.
+            plans = decide_program(
+                units,
+                facts,
+                hierarchy,
+                settings,
+                source_name=source_name,
+                text_of=lambda unit: decode(read.originals[unit.name], source_name=unit.name or source_name),
+            )
     except RecursionError:
         raise SourceSyntaxError(
             "or a file that it imports is nested too deeply to be analysed; instrument the files one by one",

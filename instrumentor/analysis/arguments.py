@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Function
 
+# The decorators of methods that are called where an attribute is read.
+PROPERTIES = frozenset({"property", "cached_property"})
 _MODULE_KEYWORDS = ("model", "module", "models", "val")
 
 

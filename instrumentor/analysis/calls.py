@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments
@@ -9,6 +10,7 @@ from instrumentor.analysis.container_methods import ContainerMethods
 from instrumentor.analysis.effects import Effects
 from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
+from instrumentor.analysis.object_stores import ObjectStores
 from instrumentor.analysis.running import let_anything_run, let_others_run
 from instrumentor.analysis.values import (
     NOTHING,
@@ -18,6 +20,7 @@ from instrumentor.analysis.values import (
     Box,
     ClassRef,
     Derived,
+    Foreign,
     FunctionRef,
     Instance,
     Made,
@@ -50,6 +53,16 @@ if TYPE_CHECKING:
     from instrumentor.analysis.scope import Scope
 
 
+# `list.append(models, model)`.
+_UNBOUND_METHODS = (
+    "builtins.list.",
+    "builtins.dict.",
+    "builtins.set.",
+    "collections.deque.",
+    "collections.OrderedDict.",
+)
+
+
 class Calls:
     """The calls of one scope."""
 
@@ -60,7 +73,8 @@ class Calls:
         self.effects = Effects(scope)
         self._invocation = Invocation(scope, self.effects)
         self._containers = ContainerMethods(scope, members, self.effects)
-        self._library = LibraryCalls(scope, members, self.effects)
+        self.object_stores = ObjectStores(scope, members, self.effects)
+        self._library = LibraryCalls(scope, members, self.effects, self.object_stores)
         # What a call is coming to, and what it has come to: the object, the method's name and the id of the call.
         self._active: set[tuple[Atom, str, int]] = set()
         self._given: dict[tuple[Atom, str, int], tuple[Arguments, Value]] = {}
@@ -111,6 +125,8 @@ class Calls:
             return value(Derived(root(atom)))
         if isinstance(atom, Plain):
             return NOTHING
+        if isinstance(atom, Foreign):
+            return value(atom)
         if atom.is_object:
             return self._call_object(atom, node, arguments)
         let_anything_run(self.scope)  # it may be any function of the script
@@ -126,8 +142,15 @@ class Calls:
                 if isinstance(each, FunctionRef):  # no proxy can stand where the call is, which gives them all
                     self.facts.captured.keep(self.facts.returns.get(each.key, NOTHING))
             return self.scope.box(node, *made)
-        if atom.name == "builtins.type" and len(arguments.positional) == 1:
-            return join([self.members.type_of(each) for each in arguments.at(0)])
+        if atom.name == "builtins.type":
+            if len(arguments.positional) == 1:
+                return join([self.members.type_of(each) for each in arguments.at(0)])
+            return self.effects.make_unknown(node, arguments, label="type")
+        if atom.name.startswith(_UNBOUND_METHODS) and not atom.name.endswith(".fromkeys") and arguments.positional:
+            receiver, *passed = arguments.positional
+            rest = replace(arguments, positional=tuple(passed), numbers={})
+            name = atom.name.rpartition(".")[2]
+            return join([self.call_method(each, name, node, rest) for each in receiver])
         return self._library.call(atom.name, node, arguments)
 
     def _call_object(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
@@ -173,6 +196,8 @@ class Calls:
             return value(Derived(root(atom)))
         if isinstance(atom, Plain):
             return PLAIN
+        if isinstance(atom, Foreign):
+            return value(atom)
         if atom.is_object:
             return self._object_method(atom, name, node, arguments)
         return self.effects.make_unknown(node, arguments)
@@ -206,20 +231,29 @@ class Calls:
 
     def _super_method(self, atom: Super, name: str, node: ast.expr, arguments: Arguments) -> Value:
         cls = self.scope.kinds.class_of(atom.key)
-        receiver = self.scope.lookup("self")
         if cls is None:
             return OPAQUE
+        receiver = self._own_receiver()
         for above in self.scope.hierarchy.ancestors(cls)[1:]:
             if name in above.methods:
                 return self._invocation.invoke(above.methods[name], receiver, node, arguments)
         if name == "__init__" and self.scope.hierarchy.is_module(cls):
             self.effects.absorb(arguments.each(), node, cls.node.name)
             return PLAIN
-        return (
-            receiver
-            if name in self.scope.hierarchy.knowledge.identity_methods
-            else self.effects.make_unknown(node, arguments)
-        )
+        if name == "__setattr__" and len(arguments.positional) == len(("name", "value")):
+            self.object_stores.set_attribute(receiver, None, arguments.positional[1], node, "self")
+            return PLAIN
+        if name in self.scope.hierarchy.knowledge.identity_methods:
+            return receiver
+        return self.effects.make_unknown(node, arguments)
+
+    def _own_receiver(self) -> Value:
+        """What the method that is visited, or that the function visited stands in, has as its first parameter."""
+        function = self.scope.function
+        while function is not None and function.owner is None:
+            function = function.parent
+        first = [] if function is None else [*function.node.args.posonlyargs, *function.node.args.args]
+        return self.scope.lookup(first[0].arg) if first else OPAQUE
 
     def _object_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         scope = self.scope

@@ -9,7 +9,7 @@ from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key
 from instrumentor.analysis.spelling import receiver_text
 from instrumentor.analysis.touched import ELEMENTS
-from instrumentor.analysis.values import NOTHING, PLAIN, Box, Pack, Value, join, strip, value
+from instrumentor.analysis.values import FOREIGN, NOTHING, PLAIN, Box, Pack, Value, join, strip, value
 
 if TYPE_CHECKING:
     import ast
@@ -19,12 +19,33 @@ if TYPE_CHECKING:
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
 
-_FINDING_METHODS = frozenset({"get", "pop", "setdefault", "popitem", "popleft", "__getitem__"})
+# What gives one element; of generators, which count as containers of what they yield, what goes on with them.
+_FINDING_METHODS = frozenset(
+    {"get", "pop", "setdefault", "popitem", "popleft", "__getitem__", "__next__", "send", "throw", "__missing__"}
+)
 _STORING_METHODS = frozenset({"append", "add", "insert", "appendleft", "__setitem__"})
-_EXTENDING_METHODS = frozenset({"extend", "extendleft", "update"})
+_EXTENDING_METHODS = frozenset({"extend", "extendleft", "update", "__init__", "__iadd__", "__ior__"})
+# What is one more container of the same elements, and of those that are passed.
+_COPYING_METHODS = frozenset(
+    {"copy", "union", "intersection", "difference", "symmetric_difference", "__add__", "__or__"}
+)
 # After these an element may lie under another key.
 _SCATTERING_METHODS = frozenset(
-    {"insert", "pop", "popleft", "popitem", "appendleft", "extendleft", "remove", "reverse", "sort", "rotate", "clear"}
+    {
+        "insert", "pop", "popleft", "popitem", "appendleft", "extendleft", "remove", "reverse", "sort", "rotate",
+        "clear", "__delitem__", "__init__",
+    }
+)  # fmt: skip
+# What changes nothing, or takes away what has no place of its own.
+_READING_METHODS = frozenset(
+    {
+        "count", "index", "keys", "values", "items", "discard", "close", "move_to_end", "most_common", "issubset",
+        "issuperset", "isdisjoint", "intersection_update", "difference_update", "__len__", "__contains__", "__iter__",
+        "__eq__", "__ne__", "__repr__", "__str__", "__reversed__",
+    }
+)  # fmt: skip
+_KNOWN_METHODS = (
+    _FINDING_METHODS | _STORING_METHODS | _EXTENDING_METHODS | _COPYING_METHODS | _SCATTERING_METHODS | _READING_METHODS
 )
 
 
@@ -38,8 +59,12 @@ class ContainerMethods:
         self.effects = effects
 
     def call(self, atom: Box | Pack, name: str, node: ast.expr, arguments: Arguments) -> Value:
+        """What a method of a container gives; what it changes in it is noted."""
         if isinstance(atom, Pack):
-            return PLAIN  # `count` and `index`
+            return join(atom.items) if name == "__getitem__" else PLAIN
+        if name not in _KNOWN_METHODS:
+            self.effects.open_container(atom)
+            return FOREIGN
         if name in _SCATTERING_METHODS:
             self.scope.scatter(atom.site)
         if name == "sort":
@@ -51,22 +76,31 @@ class ContainerMethods:
             held = arguments.positional[-1] if arguments.positional else arguments.rest
             self.scope.put(atom.site, ANY_KEY, held)
             self._note_conditions(atom, node, held)
-            self._bind_stored(node, held)
+            self._bind_stored(node, held, arguments)
         elif name in _EXTENDING_METHODS:
-            added = [self.members.elements(arguments.all()), *arguments.keywords.values()]
-            self.scope.put(atom.site, ANY_KEY, join(added))
+            added = self.members.elements(arguments.all())
+            # A dict takes pairs apart; whether it is one is not known here.
+            is_paired = any(isinstance(each, Pack) and len(each.items) == len(("key", "value")) for each in added)
+            self.scope.put(
+                atom.site, ANY_KEY, join([added, *arguments.keywords.values(), FOREIGN if is_paired else added])
+            )
+            return value(atom) if name.startswith("__") else PLAIN
         elif name in _FINDING_METHODS:
             return self._found_in(atom, name, node, arguments)
-        elif name == "copy":
-            return self.scope.box(node, self.facts.contents.elements(atom.site))
-        elif name == "values":
+        elif name in _COPYING_METHODS:
+            held = self.facts.contents.elements(atom.site)
+            return self.scope.box(node, held, *map(self.members.elements, arguments.each()))
+        elif name in {"values", "__iter__", "__reversed__"}:
             return value(atom)
         elif name == "items":
             return self.scope.box(node, self.scope.pack(node, [PLAIN, self.facts.contents.elements(atom.site)]))
         return PLAIN
 
     def _found_in(self, atom: Box, name: str, node: ast.expr, arguments: Arguments) -> Value:
-        key = next((constant_key(index) for index in written_arguments(node)[:1]), None)
+        written = written_arguments(node)
+        # Where a partial application has bound some arguments, the first that is written is another one.
+        is_all = written and len(written) == len(arguments.positional)
+        key = constant_key(written[0]) if is_all else None
         found = self.facts.contents.elements(atom.site, key)
         if name == "popitem":
             return self.scope.pack(node, [PLAIN, found])
@@ -82,8 +116,9 @@ class ContainerMethods:
         for atom in held:
             self.facts.contents.note_conditions(box.site, strip(atom), event.conditions)
 
-    def _bind_stored(self, node: ast.expr, held: Value) -> None:
+    def _bind_stored(self, node: ast.expr, held: Value, arguments: Arguments) -> None:
+        """Tell of what is stored by a call that spells the container and all that it passes."""
         written = written_arguments(node)
-        if written and any(atom.is_object for atom in held):
-            text = f"{receiver_text(node)}[-1]"
-            self.scope.bind(self.scope.statement(node), written[-1], text, held, source=written[-1])
+        text = receiver_text(node)
+        if text and len(written) == len(arguments.positional) > 0 and any(atom.is_object for atom in held):
+            self.scope.bind(self.scope.statement(node), written[-1], f"{text}[-1]", held, source=written[-1])

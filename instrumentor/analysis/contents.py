@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # The key of what lies under a key that is not known.
 ANY_KEY = "*"
+_NO_BOXES: frozenset[SiteKey] = frozenset()
 
 
 class Contents(Table[SiteKey, dict[str, Value]]):
@@ -61,18 +62,24 @@ class Contents(Table[SiteKey, dict[str, Value]]):
 
     def reach(self, value: Value) -> Value:
         """The objects in a value and in the tuples and containers it holds; containers' own atoms aside."""
+        return self._look_into(value)[0]
+
+    def boxes(self, value: Value) -> frozenset[SiteKey]:
+        """The containers that a value is, and those in them and in tuples."""
+        return self._look_into(value)[1]
+
+    def _look_into(self, value: Value) -> tuple[Value, frozenset[SiteKey]]:
         for atom in value:
             if isinstance(atom, (Box, Pack)):
                 break
         else:
-            return value  # the usual case, in which there is nothing to look into
+            return value, _NO_BOXES  # the usual case, in which there is nothing to look into
         known = self._reached.get(value)
         if known is None:
             known = self._reached[value] = self._reach(value)
-        found, boxes = known
-        for site in boxes:
+        for site in known[1]:
             self.note_read(site)
-        return found
+        return known
 
     def _reach(self, value: Value) -> tuple[Value, frozenset[SiteKey]]:
         """The objects, with the containers that they were found in."""

@@ -6,9 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import always_follows
+from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.running import let_others_run
 from instrumentor.analysis.spelling import one_line, receiver_text
 from instrumentor.analysis.values import (
+    FOREIGN,
     NOTHING,
     PLAIN,
     Atom,
@@ -80,9 +82,13 @@ class Effects:
         """Functions, objects and containers handed to code that cannot be seen may be called and changed there."""
         for atom in self.facts.contents.reach(held):
             self._escape(atom)
-        for atom in held:
-            if isinstance(atom, Box):
-                self.scope.scatter(atom.site)
+        for site in self.facts.contents.boxes(held):
+            self.open_container(Box(site))
+
+    def open_container(self, box: Box) -> None:
+        """Code that cannot be seen may move what is in a container, and add to it."""
+        self.scope.scatter(box.site)
+        self.scope.put(box.site, ANY_KEY, FOREIGN)
 
     def escape_callables(self, given: Iterable[Value]) -> None:
         """Functions and methods among what a library is given may be called by it, now or later."""
@@ -118,6 +124,8 @@ class Effects:
 
     def _open_methods(self, atom: Instance | Method) -> None:
         receiver = atom.receiver if isinstance(atom, Method) else atom
+        if isinstance(receiver, Box):
+            self.open_container(receiver)
         cls = self.scope.kinds.class_of(receiver.key) if isinstance(receiver, Instance) else None
         if cls is None:
             return

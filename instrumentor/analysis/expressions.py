@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.calls import Calls
@@ -16,12 +16,14 @@ from instrumentor.analysis.running import let_all_run, let_others_run, let_unsee
 from instrumentor.analysis.scope import default_name
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
+    NOTHING,
     OPAQUE,
     PLAIN,
-    Atom,
     Box,
     FunctionRef,
     Instance,
+    Named,
+    Parameter,
     Value,
     derive,
     join,
@@ -38,6 +40,24 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Function
 
 _RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
+
+
+_FILE_NAMESPACES = value(Named("builtins.globals"), Named("builtins.locals"), Named("builtins.vars"))
+_VARS = value(Named("builtins.vars"))
+# Methods by which a namespace is changed.
+_NAMESPACE_STORES = frozenset({"update", "setdefault", "__setitem__"})
+
+
+class Stored(NamedTuple):
+    """What a store did.
+
+    Attributes:
+        receiver: the objects that the value may have been stored into.
+        is_kept: whether the target, when it is read, gives what was stored.
+    """
+
+    receiver: Value = NOTHING
+    is_kept: bool = True
 
 
 class Evaluator:
@@ -99,7 +119,7 @@ class Evaluator:
         held = self.scope.env.get(path) if path is not None else None
         if held is not None:
             return held
-        return join([self.members.attribute(each, node.attr) for each in self._things(receiver)])
+        return join([self.members.attribute(each, node.attr) for each in self.things(receiver)])
 
     def _subscript(self, node: ast.Subscript) -> Value:
         receiver = self.evaluate(node.value)
@@ -108,11 +128,46 @@ class Evaluator:
         held = self.scope.env.get(path) if path is not None else None
         if held is not None:
             return held
-        return join([self.members.element(node, each) for each in self._things(receiver)])
+        return join([self.members.element(node, each) for each in self.things(receiver)])
 
-    def _things(self, held: Value) -> list[Atom]:
+    def things(self, held: Value) -> Value:
         """The things that reading something of a value reaches."""
-        return [each for atom in held for each in self.scope.kinds.stands_for(atom)]
+        if not any(type(atom) is Parameter for atom in held):
+            return held  # the usual case
+        return frozenset(each for atom in held for each in self.scope.kinds.stands_for(atom))
+
+    def store(self, target: ast.expr, held: Value, number: Number = None) -> Stored:
+        """Let a name, an attribute or an element hold a value."""
+        if isinstance(target, ast.Name):
+            self.scope.assign((target.id,), held, number)
+            return Stored()
+        assert isinstance(target, (ast.Attribute, ast.Subscript))
+        stores = self.calls.object_stores
+        receiver = self.things(self.evaluate(target.value))
+        if isinstance(target, ast.Subscript):
+            self.evaluate(target.slice)
+            key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            name = key if isinstance(key, str) else None
+            if self._is_file_namespace(target.value):
+                stores.set_global(name, held)
+                return Stored(is_kept=False)
+            holder = self._namespace_holder(target.value)
+            if holder is not None:
+                stores.set_attribute(self.things(self.evaluate(holder)), name, held, target, text_of(holder))
+                return Stored(is_kept=False)
+        return Stored(receiver, stores.store(target, receiver, held, number))
+
+    def _is_file_namespace(self, node: ast.expr) -> bool:
+        """Whether an expression is `globals()`, or likewise gives the names of the file."""
+        maker = node.func if isinstance(node, ast.Call) and not node.args else None
+        return maker is not None and self.evaluate(maker) <= _FILE_NAMESPACES
+
+    def _namespace_holder(self, node: ast.expr) -> ast.expr | None:
+        """The object whose attributes an expression gives by name: `model.__dict__`, `vars(model)`."""
+        if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+            return node.value
+        is_vars = isinstance(node, ast.Call) and len(node.args) == 1 and self.evaluate(node.func) == _VARS
+        return node.args[0] if is_vars else None  # type: ignore[attr-defined]
 
     # ---- calls ----
 
@@ -122,6 +177,8 @@ class Evaluator:
         if isinstance(function, ast.Attribute):
             receiver = self.evaluate(function.value)
             arguments = self._arguments(node)
+            if function.attr in _NAMESPACE_STORES:
+                self._change_namespace(node, function.value, arguments)
             path = path_of(function)
             held = self.scope.env.get(path) if path is not None else None
             if held is None:
@@ -141,6 +198,15 @@ class Evaluator:
             self.facts.note_given_by_call(self.scope.key, self.scope.locate(node), found)
         let_unseen_run(self.scope)
         return found
+
+    def _change_namespace(self, node: ast.Call, namespace: ast.expr, arguments: Arguments) -> None:
+        """Carry out `model.__dict__.update(...)`, `globals().update(...)` and their like."""
+        given = join([arguments.all(), self.members.elements(arguments.all())])
+        if self._is_file_namespace(namespace):
+            self.calls.object_stores.set_global(None, given)
+        elif (holder := self._namespace_holder(namespace)) is not None:
+            things = self.things(self.evaluate(holder))
+            self.calls.object_stores.set_attribute(things, None, given, node, text_of(holder))
 
     def _arguments(self, node: ast.Call) -> Arguments:
         positional: list[Value] = []
@@ -197,15 +263,22 @@ class Evaluator:
 
     def _dict(self, node: ast.Dict) -> Value:
         box = Box(self.scope.locate(node))
-        for key, element in zip(node.keys, node.values, strict=True):
+        for position, (key, element) in enumerate(zip(node.keys, node.values, strict=True)):
             if key is None:
                 self._merge_dict(box, self.evaluate(element))
                 continue
             self.evaluate(key)
             held = self.evaluate(element)
             self.facts.contents.put(box.site, constant_key(key) or ANY_KEY, held)
-            self._bind_element(node, key, element, held)
+            if not self._is_replaced(node, position):
+                self._bind_element(node, key, element, held)
         return value(box)
+
+    def _is_replaced(self, node: ast.Dict, position: int) -> bool:
+        """Whether what stands behind an element of a dict may lie under the same key."""
+        key = node.keys[position]
+        own = None if key is None else constant_key(key)
+        return any(later is None or constant_key(later) in (None, own) for later in node.keys[position + 1 :])
 
     def _merge_dict(self, box: Box, held: Value) -> None:
         for atom in held:
@@ -233,7 +306,7 @@ class Evaluator:
         hidden = _target_names(node)
         self.scope.env, self.scope.is_apart = outer.copy(), True
         for generator in node.generators:
-            self._bind_names(generator.target, self.members.elements(self.evaluate(generator.iter)))
+            self._bind_target(generator.target, self.members.elements(self.evaluate(generator.iter)))
             for condition in generator.ifs:
                 self.evaluate(condition)
         if isinstance(node, ast.DictComp):
@@ -250,17 +323,15 @@ class Evaluator:
         self.scope.env, self.scope.is_apart = join_environments([outer, inner]) or outer, is_apart
         return self.scope.box(node, held)
 
-    def _bind_names(self, target: ast.expr, held: Value) -> None:
-        """Let the names in a comprehension's target hold a value."""
+    def _bind_target(self, target: ast.expr, held: Value) -> None:
+        """Let a comprehension's target hold a value."""
         if isinstance(target, (ast.Tuple, ast.List)):
             for position, element in enumerate(target.elts):
-                self._bind_names(element, self.members.unpacked(held, position, len(target.elts)))
+                self._bind_target(element, self.members.unpacked(held, position, len(target.elts)))
         elif isinstance(target, ast.Starred):
-            self._bind_names(target.value, self.scope.box(target, self.members.elements(held)))
-        elif isinstance(target, ast.Name):
-            self.scope.assign((target.id,), held)
+            self._bind_target(target.value, self.scope.box(target, self.members.elements(held)))
         else:
-            self._operands(target)
+            self.store(target, held)
 
     # ---- operators ----
 
@@ -399,4 +470,5 @@ class Evaluator:
 
 def _target_names(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> set[str]:
     targets: Sequence[ast.expr] = [generator.target for generator in node.generators]
-    return {each.id for target in targets for each in walk(target) if isinstance(each, ast.Name)}
+    names = (each for target in targets for each in walk(target) if isinstance(each, ast.Name))
+    return {each.id for each in names if isinstance(each.ctx, ast.Store)}

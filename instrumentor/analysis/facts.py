@@ -78,6 +78,7 @@ class Facts:
         calls: where each function is called.
         repeating: the ids of the calls that call what they are given again and again.
         escaped: the functions that unseen code gets as values.
+        constructed: the classes of other files of which there are instances.
         opened: the classes whose methods unseen code may call, with how many classes were below them then.
         called_unseen: the functions whose parameters may be given more than `passed` says.
         demanded_functions: the functions to analyse, by key.
@@ -127,6 +128,7 @@ class Facts:
         self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()
         self.escaped: set[str] = set()
+        self.constructed: set[str] = set()
         self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
         self.passed = Passed(visits, self.contents, self.calls, self.called_unseen)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import decorator_names
 from instrumentor.analysis.entries import scope_key
 from instrumentor.analysis.facts import Facts
-from instrumentor.analysis.members import PROPERTIES
 from instrumentor.analysis.replay import Records
 from instrumentor.analysis.statements import Pass
+from instrumentor.analysis.unseen_methods import is_called_unseen
 from instrumentor.resolve.classes import Hierarchy
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class _Analysis:
     def _visit(self, unit: Unit, function: Function | None) -> None:
         scope = scope_key(unit, function)
         self._begun.add(scope)
-        if function is not None and _is_called_unseen(self.hierarchy, function):
+        if function is not None and is_called_unseen(self.hierarchy, function):
             self.facts.note_unseen_calls(function.key)
         elif function is not None and isinstance(function.node, ast.AsyncFunctionDef):
             self.facts.touched.note_running_unseen(function.key)
@@ -101,15 +100,3 @@ class _Analysis:
             found = self.hierarchy.descendants(cls)
             if found is not known and found != known:
                 self.facts.descendants[cls] = found
-
-
-def _is_called_unseen(hierarchy: Hierarchy, function: Function) -> bool:
-    """Whether Python itself calls a method, for an operator or the like, or a base class outside the project may."""
-    name = function.node.name if isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
-    if function.owner is None or name == "__init__":
-        return False
-    bases = hierarchy.library_bases(function.owner)
-    if any(base is None or not base.startswith("builtins.") or base == "builtins.type" for base in bases):
-        return True
-    is_special = name.startswith("__") and name.endswith("__") and name != "__call__"  # whose calls are followed
-    return is_special or not PROPERTIES.isdisjoint(decorator_names(function))

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_parameters, parameter_names
 from instrumentor.analysis.blocks import always_follows
+from instrumentor.analysis.environment import ANY_ELEMENT
 from instrumentor.analysis.running import let_run
 from instrumentor.analysis.spelling import receiver_text
+from instrumentor.analysis.unseen_methods import changed_unseen
 from instrumentor.analysis.values import (
+    FOREIGN,
     NOTHING,
     OPAQUE,
     Atom,
@@ -26,6 +29,7 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import Class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.effects import Effects
     from instrumentor.analysis.entries import Event
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.units import Function
 
 
 class Invocation:
@@ -51,6 +55,7 @@ class Invocation:
         cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
+        self._note_unseen_changes(cls)
         nature = hierarchy.nature(cls)
         initialiser = hierarchy.method(cls, "__init__")
         if nature is Nature.NOT_MODULE:
@@ -58,7 +63,7 @@ class Invocation:
                 self._pass(initialiser, value(Instance(cls.key)), node, arguments)
             else:
                 self._fill_fields(cls, arguments)
-            return value(Instance(cls.key))
+            return value(Instance(cls.key)) | self._made_by_metaclass(cls)
         made = self.effects.make(node, nature, cls.node.name, arguments)
         site = self.scope.site(node, nature, cls.node.name)
         self.facts.grow_site(site, class_keys=[cls.key])
@@ -67,6 +72,32 @@ class Invocation:
         else:
             self.effects.absorb(arguments.each(), node, cls.node.name)
         return made
+
+    def _note_unseen_changes(self, cls: Class) -> None:
+        """Note what the methods change that run unseen once there is an instance of another file's class.
+
+        They are visited when something calls them; an attribute may hold what they store before.
+        """
+        if cls.unit.name in self.facts.whole_units or cls.key in self.facts.constructed:
+            return
+        self.facts.constructed.add(cls.key)
+        for method, steps in changed_unseen(self.scope.hierarchy, cls).items():
+            self.facts.touched.note(method, {("", step) for step in steps})
+            self.facts.touched.note_running_unseen(method)
+            for step in steps - {ANY_ELEMENT}:
+                self.facts.grow(self.facts.attributes, (Instance(cls.key), step.removeprefix(".")), FOREIGN)
+
+    def _made_by_metaclass(self, cls: Class) -> Value:
+        """What else calling a class gives, or does to the instance, where its metaclass says what a call does."""
+        hierarchy = self.scope.hierarchy
+        written = ((above.unit, each.value) for above in hierarchy.ancestors(cls) for each in above.node.keywords)
+        makers = (hierarchy.resolve(unit, each) for unit, each in written)
+        calls = [hierarchy.method(each, "__call__") for each in makers if isinstance(each, Class)]
+        for method in calls:
+            if method is not None:
+                self.facts.demand(method)
+                self.facts.note_unseen_calls(method.key)
+        return OPAQUE if any(calls) else NOTHING
 
     def _fill_fields(self, cls: Class, arguments: Arguments) -> None:
         """A class without an initialiser of its own, such as a dataclass: its fields are what it is given."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.arguments import Arguments, written_arguments
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.running import let_anything_run
-from instrumentor.analysis.touched import ATTRIBUTES, attribute
+from instrumentor.analysis.spelling import text_of
+from instrumentor.analysis.touched import ATTRIBUTES
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
     PLAIN,
     Atom,
     Box,
-    ClassRef,
     FunctionRef,
     Instance,
     Made,
@@ -23,7 +23,6 @@ from instrumentor.analysis.values import (
     Named,
     Pack,
     Parameter,
-    Part,
     Partial,
     Scripted,
     Super,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.effects import Effects
     from instrumentor.analysis.members import Members
+    from instrumentor.analysis.object_stores import ObjectStores
     from instrumentor.analysis.scope import Scope
 
 
@@ -58,11 +58,12 @@ _CALLING = frozenset({Effect.COLLECTS, Effect.READS, Effect.IDENTITY_TUPLE, Effe
 class LibraryCalls:
     """Calls functions that are not looked into, for one scope."""
 
-    def __init__(self, scope: Scope, members: Members, effects: Effects) -> None:
+    def __init__(self, scope: Scope, members: Members, effects: Effects, object_stores: ObjectStores) -> None:
         self.scope = scope
         self.facts = scope.facts
         self.members = members
         self.effects = effects
+        self.object_stores = object_stores
         self._effects: dict[Effect, Callable[[ast.expr, Arguments, str], Value]] = {
             Effect.IDENTITY: self._identity,
             Effect.PROXIES: self._proxies,
@@ -82,10 +83,14 @@ class LibraryCalls:
         self._builtins: dict[str, Callable[[ast.expr, Arguments], Value]] = {
             "builtins.getattr": self._getattr,
             "builtins.setattr": self._setattr,
+            "builtins.delattr": self._delattr,
+            "builtins.object.__setattr__": self._setattr,
+            "builtins.object.__delattr__": self._delattr,
             "builtins.super": self._super,
             "random.choice": lambda _, arguments: self.members.elements(arguments.at(0)),
             "random.sample": lambda node, arguments: self.scope.box(node, self.members.elements(arguments.at(0))),
             "random.choices": lambda node, arguments: self.scope.box(node, self.members.elements(arguments.at(0))),
+            "builtins.dict.fromkeys": lambda node, arguments: self.scope.box(node, arguments.at(1) or PLAIN),
             "builtins.next": lambda _, arguments: join((self.members.elements(arguments.at(0)), arguments.at(1))),
         }
 
@@ -97,6 +102,8 @@ class LibraryCalls:
             return self._builtins[name](node, arguments)
         if name in _RUNNING_TEXT:
             let_anything_run(self.scope)
+            if name == "builtins.exec":
+                self.object_stores.set_global(None, OPAQUE)
         effect = knowledge.effect_of(full_name)
         if effect is not None:
             return self.apply(effect, node, arguments, name)
@@ -267,16 +274,15 @@ class LibraryCalls:
     # ---- builtins that reach into objects ----
 
     def _getattr(self, node: ast.expr, arguments: Arguments) -> Value:
-        if len(arguments.positional) < 2:
+        if len(arguments.positional) < len(("object", "name")):
             return OPAQUE
-        written = written_arguments(node)[1]
-        name = written.value if isinstance(written, ast.Constant) else None
+        name = _written_name(node, arguments)
         found: list[Value] = [arguments.positional[2] if len(arguments.positional) > 2 else NOTHING]
         for given in arguments.positional[0]:
             for atom in self.scope.kinds.stands_for(given):
                 if isinstance(atom, Named):
-                    found.append(member(atom.name, name if isinstance(name, str) else ANY_KEY))
-                elif not isinstance(name, str):
+                    found.append(member(atom.name, ANY_KEY if name is None else name))
+                elif name is None:
                     found.append(self.members.any_of_unit(atom) if isinstance(atom, UnitRef) else OPAQUE)
                 elif name in catalogue.UNWRAPPING_ATTRIBUTES and atom.is_object:
                     found.append(value(unwrap(atom)))
@@ -285,19 +291,16 @@ class LibraryCalls:
         return join(found)
 
     def _setattr(self, node: ast.expr, arguments: Arguments) -> Value:
-        if len(arguments.positional) == 3:
+        if len(arguments.positional) == len(("object", "name", "value")):
             receiver, _, held = arguments.positional
-            holder, written = written_arguments(node)[:2]
-            if any(isinstance(strip(atom), (Made, Part)) for atom in receiver):
-                self.effects.absorb([held], node, ast.unparse(holder))
-            self.facts.captured.hand_over(held)
-            name = written.value if isinstance(written, ast.Constant) else ANY_KEY
-            for given in receiver:
-                for atom in self.scope.kinds.stands_for(given):
-                    base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
-                    self.scope.keep_attribute(base, str(name), held)
-            self.facts.touched.note(self.scope.key, {ATTRIBUTES if name == ANY_KEY else attribute(str(name))})
-            self.scope.env.forget_objects()
+            things = frozenset(each for atom in receiver for each in self.scope.kinds.stands_for(atom))
+            text = next(map(text_of, written_arguments(node)), "")
+            self.object_stores.set_attribute(things, _written_name(node, arguments), held, node, text)
+        return PLAIN
+
+    def _delattr(self, _node: ast.expr, _arguments: Arguments) -> Value:
+        self.facts.touched.note(self.scope.key, {ATTRIBUTES})
+        self.scope.env.forget_objects()
         return PLAIN
 
     def _super(self, _node: ast.expr, _arguments: Arguments) -> Value:
@@ -305,6 +308,13 @@ class LibraryCalls:
         while function is not None and function.owner is None:
             function = function.parent
         return OPAQUE if function is None or function.owner is None else value(Super(function.owner.key))
+
+
+def _written_name(node: ast.expr, arguments: Arguments) -> str | None:
+    """The attribute's name that a call writes behind an object; None where that is computed, or bound elsewhere."""
+    written = written_arguments(node)
+    name = written[1] if len(written) == len(arguments.positional) else None
+    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
 
 
 def _wrapped_if_object(held: Value) -> Value:

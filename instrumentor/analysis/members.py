@@ -5,18 +5,18 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import decorator_names, parameter_names
+from instrumentor.analysis.arguments import PROPERTIES, decorator_names, parameter_names
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key
 from instrumentor.analysis.running import let_others_run
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
-    PLAIN,
     Atom,
     Box,
     ClassRef,
     Derived,
+    Foreign,
     FunctionRef,
     Instance,
     Made,
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.scope import Scope
 
-PROPERTIES = frozenset({"property", "cached_property"})
-
 # Of a parameter that may be one of more containers than this, elements are parts of what is passed, whatever it is: in
 # the builders of model zoos, to which everything is passed, each element would be everything.
 _MAX_THINGS = 8
@@ -69,6 +67,8 @@ class Members:
         """What reading an attribute of one object gives."""
         if name == "__class__":
             return self.type_of(atom)
+        if name == "__dict__" and not isinstance(atom, (Named, UnitRef)):
+            return OPAQUE
         if isinstance(atom, Named):
             return self._library_member(atom.name, name)
         if isinstance(atom, UnitRef):
@@ -79,13 +79,15 @@ class Members:
             return self.instance_attribute(atom, name)
         if isinstance(atom, FunctionRef):
             return self._stored(atom, name) or OPAQUE
+        if isinstance(atom, (Box, Pack)):
+            return value(Method(atom, name))
         if isinstance(atom, (Wrapper, Unwrapped)) and name in catalogue.UNWRAPPING_ATTRIBUTES:
             return value(unwrap(atom))
         if isinstance(atom, (Derived, Scripted)):
             return value(Derived(root(atom)))
         if atom.is_object:
             return self._object_attribute(atom, name)
-        return PLAIN if isinstance(atom, Plain) else OPAQUE
+        return _of_unknown(atom)
 
     def type_of(self, atom: Atom) -> Value:
         """The classes that an object may have: calling one makes another object, as `type(model)(config)` does."""
@@ -153,10 +155,33 @@ class Members:
             if decorator_names(method) & PROPERTIES:
                 return self.property_value(method, value(atom))
             held.append(value(Method(atom, name)))
+        held += [self._got(each, atom) for each in join(held)]
         found = join(held)
         if not found and any(base is None or not base.startswith("builtins.") for base in hierarchy.library_bases(cls)):
             return OPAQUE  # a base outside the project may have set it
         return found
+
+    def _got(self, atom: Atom, receiver: Instance) -> Value:
+        """What a descriptor gives that a class keeps, where it is read off an instance; nothing for other things."""
+        cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
+        method = None if cls is None else self.scope.hierarchy.method(cls, "__get__")
+        if method is None:
+            return NOTHING
+        self._pass_instance(method, receiver)
+        return self.property_value(method, value(atom))
+
+    def descriptor_methods(self, cls: Class, name: str, special: str) -> list[Function]:
+        """The methods of a special name that the descriptors have which a class keeps under a name."""
+        related = [*self.scope.hierarchy.ancestors(cls), *self.scope.kinds.descendants(cls)]
+        kept = [atom for each in related for atom in self._stored(Instance(each.key), name)]
+        classes = [self.scope.kinds.class_of(atom.key) for atom in kept if isinstance(atom, Instance)]
+        methods = [self.scope.hierarchy.method(each, special) for each in classes if each is not None]
+        return [method for method in methods if method is not None]
+
+    def _pass_instance(self, method: Function, instance: Instance) -> None:
+        names = parameter_names(method)[1:2]
+        for name in names:
+            self.facts.grow(self.facts.passed, (method.key, name), value(instance))
 
     def property_value(self, function: Function, receiver: Value) -> Value:
         """What a property gives: like any attribute it hands on the object that its method returns."""
@@ -219,7 +244,7 @@ class Members:
             return value(Derived(root(atom)))
         if atom.is_object:
             return value(Part(root(atom)))
-        return PLAIN if isinstance(atom, Plain) else OPAQUE
+        return _of_unknown(atom)
 
     def _key(self, box: Box, index: ast.expr) -> str | None:
         """The key that an index finds; from the end only where the container never changes its length."""
@@ -236,7 +261,7 @@ class Members:
             return self.scope.box(node, self.facts.contents.elements(atom.site))
         if isinstance(atom, (Derived, Scripted)):
             return value(Derived(root(atom)))
-        return value(Part(root(atom))) if atom.is_object else OPAQUE
+        return value(Part(root(atom))) if atom.is_object else _of_unknown(atom)
 
     def _reached(self, held: Value) -> Iterable[Atom]:
         """What a value's parts are read of: of a parameter, what callers pass for it, unless that is many things."""
@@ -258,7 +283,7 @@ class Members:
             elif atom.is_object:
                 found.append(value(Part(root(atom))))
             else:
-                found.append(PLAIN if isinstance(atom, Plain) else OPAQUE)
+                found.append(_of_unknown(atom))
         return join(found)
 
     def unpacked(self, held: Value, position: int, count: int) -> Value:
@@ -284,6 +309,11 @@ class Members:
         if not any(isinstance(atom, (Box, Pack)) for held in operands for atom in held):
             return NOTHING
         return self.scope.box(node, *(self.elements(known(held)) for held in operands))
+
+
+def _of_unknown(atom: Atom) -> Value:
+    """What lies in something of which nothing is known, or which is sure to be no module."""
+    return value(atom) if isinstance(atom, (Plain, Foreign)) else OPAQUE
 
 
 def constant_position(index: ast.expr) -> int | None:

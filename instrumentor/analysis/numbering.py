@@ -193,8 +193,9 @@ class Numbering:
             self.facts.note_sole_callee(self.scope.key, remembered, function)
             return
         number = given_as(self.facts.returned_numbers.get(function.key, {}).values())
-        if number is None and (key := handed_back(function, arguments, self.certainty.is_object)) is not None:
-            number = arguments.numbers.get(key)
+        if number is None and function.key not in self.facts.called_unseen:
+            key = handed_back(function, arguments, self.certainty.is_object)
+            number = None if key is None else arguments.numbers.get(key)
         if number is not None and function.key not in self.facts.yields:
             self._operands[id(node)] = number
         yielded = given_as(self.facts.yielded_numbers.get(function.key, {}).values())

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import FunctionNode
 
 
+# Where a function keeps the defaults of its parameters; and under any name, for one that is computed.
+_ATTRIBUTES_WITH_DEFAULTS = frozenset({"__defaults__", "__kwdefaults__", "__code__", ANY_KEY})
 # Through how many files a variable is followed that each imports from the next.
 MAX_HANDED_ON = 12
 
@@ -270,6 +272,13 @@ class Scope:
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
 
+    def hold_anything(self, held: Value) -> None:
+        """Let all names of the scope hold a value too: something that cannot be seen stores to any of them."""
+        for path in self.env.paths():
+            if len(path) == 1:
+                self.env.may_hold(path[0], held)
+                self.facts.grow(self.facts.scopes, (self.key, path[0]), held)
+
     def outliving(self, held: Value, owner: str = "") -> Value:
         """A value as it is found later on where it is kept: a call that passed a part of it may be over then.
 
@@ -304,11 +313,23 @@ class Scope:
         """Let the container made at `site` hold one thing more under `key`."""
         node = None if self.function is None else self.function.node
         is_own = node is not None and site.unit == self.unit.name and _is_within(node, site)
+        if not is_own:
+            self.facts.captured.keep(held)
         self.facts.contents.put(site, key, held if is_own else self.outliving(held))
 
     def keep_attribute(self, base: Atom, name: str, held: Value) -> None:
         """Let an attribute of an object hold one thing more."""
-        self.facts.grow(self.facts.attributes, (base, name), self.outliving(held))
+        kept = self.outliving(held)
+        self.facts.grow(self.facts.attributes, (base, name), kept)
+        if isinstance(base, FunctionRef) and name in _ATTRIBUTES_WITH_DEFAULTS:
+            self._change_defaults(base, kept)
+
+    def _change_defaults(self, changed: FunctionRef, held: Value) -> None:
+        """Let the parameters of a function have other defaults than it is written with, which `held` contains."""
+        function = self.kinds.function_at(changed.key)
+        self.facts.note_unseen_calls(changed.key)
+        for name in () if function is None else parameter_names(function):
+            self.facts.grow(self.facts.passed.defaults, (changed.key, name), self.facts.contents.reach(held) | OPAQUE)
 
     def bind(
         self,
@@ -334,7 +355,8 @@ class Scope:
         """Which object each parameter of a function gets from a call, or from a default set in this scope."""
         given: dict[str, Number] = {}
         declared = function.node.args
-        if (declared.defaults or declared.kw_defaults) and not arguments.rest:
+        is_as_written = function.key not in self.facts.called_unseen
+        if (declared.defaults or declared.kw_defaults) and not arguments.rest and is_as_written:
             numbers = {name: self.env.number((default_name(function, name),)) for name in parameter_names(function)}
             given = {name: number for name, number in numbers.items() if number is not None}
             for name in match_parameters(function, receiver, arguments) if given else ():

@@ -318,7 +318,8 @@ class Pass:
                 self.facts.note_given(self.facts.returned_numbers, self.function.key, node, number)
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
-            kept = held if self._is_cached() else frozenset(inside)
+            is_kept = self._is_cached() or self.function.key in self.facts.yields  # which only `yield from` gives
+            kept = held if is_kept else frozenset(inside)
             self.facts.captured.keep(kept)
             self.facts.grow(self.facts.returns, self.function.key, held)
 
@@ -381,6 +382,13 @@ class Pass:
                 self.evaluator.calls.effects.escape(held)
         return join(results) or held
 
+    def _decorated_class(self, node: ast.expr, held: Value) -> Value:
+        """What a decorator makes of a class: methods, and what cannot be seen, register it or add to it."""
+        makers = self.evaluator.evaluate(node)
+        calls = self.evaluator.calls
+        made = [calls.apply(atom, node, Arguments((held,))) for atom in makers if isinstance(atom, FunctionRef)]
+        return join(made) or held
+
     def _is_transparent(self, atom: object) -> bool:
         if isinstance(atom, Named):
             return is_transparent_decorator(atom.name)
@@ -391,7 +399,7 @@ class Pass:
 
     def _class(self, node: ast.ClassDef) -> Environment:
         cls = self.unit.class_of[node]
-        for expression in (*node.decorator_list, *node.bases):
+        for expression in (*node.bases, *(keyword.value for keyword in node.keywords)):
             self.evaluator.evaluate(expression)
         outer_class, outer = self.scope.class_body, self.scope.env
         self.scope.class_body = cls
@@ -400,14 +408,20 @@ class Pass:
         if after is not None:
             self._keep_class_attributes(cls, outer, after)
         self.scope.env = outer
+        held = value(ClassRef(cls.key))
+        for decorator in reversed(node.decorator_list):
+            held = self._decorated_class(decorator, held)
         if outer_class is None:
-            self.scope.assign((node.name,), value(ClassRef(cls.key)))
-        return outer
+            self.scope.assign((node.name,), held)
+        return self.scope.env
 
     def _keep_class_attributes(self, cls: Class, outer: Environment, after: Environment) -> None:
         for name, held in after.names.items():
             if outer.names.get(name) != held:
-                self.facts.grow(self.facts.attributes, (Instance(cls.key), name), held)
+                # What a library makes may be a descriptor, or say how an instance gets what is its own.
+                is_made = any(isinstance(atom, Made) and not self.scope.kinds.is_module(atom) for atom in held)
+                kept = held | OPAQUE if is_made else held
+                self.facts.grow(self.facts.attributes, (Instance(cls.key), name), kept)
                 if self.scope.hierarchy.is_module(cls):
                     containers = frozenset(atom for atom in held if isinstance(atom, (Box, Pack)))
                     self.facts.hidden.update(self.facts.contents.reach(containers))

@@ -7,19 +7,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.contents import ANY_KEY
-from instrumentor.analysis.environment import ANY_ELEMENT, LAST_ELEMENT, constant_key, join_environments, path_of
+from instrumentor.analysis.environment import LAST_ELEMENT, constant_key, join_environments, path_of
 from instrumentor.analysis.spelling import text_of
-from instrumentor.analysis.touched import ATTRIBUTES, ELEMENTS, attribute
+from instrumentor.analysis.touched import ELEMENTS
 from instrumentor.analysis.values import (
-    NOTHING,
     OPAQUE,
     PLAIN,
-    Atom,
     Box,
-    ClassRef,
     Instance,
     Made,
-    Opaque,
     Pack,
     Parameter,
     Part,
@@ -146,8 +142,9 @@ class Stores:
             self.store(target.value, box, statement)
             return
         number = numbers.get(id(target), ("stored", self.scope.locate(target)))
-        receiver = self._store_quietly(target, held, number)
-        self.scope.bind(statement, target, text_of(target), held, receiver=receiver, source=source, number=number)
+        receiver, is_kept = self.evaluator.store(target, held, number)
+        given, number = (held, number) if is_kept else (held | OPAQUE, None)
+        self.scope.bind(statement, target, text_of(target), given, receiver=receiver, source=source, number=number)
 
     def store_element(self, target: ast.expr, held: Value, statement: ast.stmt) -> None:
         """Let the target of a loop hold an element of what it goes over."""
@@ -160,109 +157,12 @@ class Stores:
                     item = self.members.elements(held)
                 self.store_element(element, item, statement)
         elif isinstance(target, ast.Starred):
-            self._store_quietly(target.value, self.scope.box(target, held))
+            self.evaluator.store(target.value, self.scope.box(target, held))
         else:
             number = ("stored", self.scope.locate(target))
-            receiver = self._store_quietly(target, held, number)
-            if any(atom.is_object and not isinstance(strip(atom), Part) for atom in held):
+            receiver, is_kept = self.evaluator.store(target, held, number)
+            if is_kept and any(atom.is_object and not isinstance(strip(atom), Part) for atom in held):
                 self.scope.bind(statement, target, text_of(target), held, receiver=receiver, number=number)
-
-    def _store_quietly(self, target: ast.expr, held: Value, number: Number = None) -> Value:
-        """Store without telling; gives back the object stored into."""
-        if isinstance(target, ast.Name):
-            self.scope.assign((target.id,), held, number)
-            return NOTHING
-        assert isinstance(target, (ast.Attribute, ast.Subscript))
-        receiver = self._resolved(self.evaluator.evaluate(target.value))
-        if isinstance(target, ast.Subscript):
-            self.evaluator.evaluate(target.slice)
-        if not self._is_own(target.value):
-            self._note_touched(target)
-        self._store_into(target, receiver, held)
-        path = path_of(target)
-        if path is not None and not self._is_intercepted(target, receiver):
-            self.scope.assign(path, held, number)
-        else:
-            if path is not None:
-                self.scope.env.forget(path)
-            self.scope.env.may_store(_step(target), held)
-        return receiver
-
-    def _note_touched(self, target: ast.Attribute | ast.Subscript) -> None:
-        # `holder.__dict__["net"] = net` changes an attribute.
-        things = {attribute(target.attr)} if isinstance(target, ast.Attribute) else {ELEMENTS, ATTRIBUTES}
-        is_plain = isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name)
-        self.facts.touched.note(self.scope.key, things - {ATTRIBUTES} if is_plain else things)
-
-    def _is_own(self, receiver: ast.expr) -> bool:
-        """Whether a store goes into the object that is being made, which nobody else holds yet."""
-        function = self.scope.function
-        is_initialiser = function is not None and function.owner is not None and function.name == "__init__"
-        return is_initialiser and isinstance(receiver, ast.Name) and receiver.id == "self"
-
-    def _resolved(self, receiver: Value) -> Value:
-        return frozenset(each for atom in receiver for each in self.scope.kinds.stands_for(atom))
-
-    def _is_intercepted(self, target: ast.Attribute | ast.Subscript, receiver: Value) -> bool:
-        """Whether reading what was stored may give something else: a property, `__setattr__`, `__setitem__`."""
-        hierarchy = self.scope.hierarchy
-        names = {"__setitem__"} if isinstance(target, ast.Subscript) else {"__setattr__", target.attr}
-        for atom in receiver:
-            cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
-            if cls is not None:
-                related = [cls, *self.scope.kinds.descendants(cls)]
-                methods = [method for each in related for name in names if (method := hierarchy.method(each, name))]
-                for method in methods:
-                    self.facts.demand(method)
-                    self.facts.note_unseen_calls(method.key)
-                if methods:
-                    return True
-        return False
-
-    def _store_into(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value) -> None:
-        name = target.attr if isinstance(target, ast.Attribute) else None
-        self.facts.captured.keep(held)
-        if any(self.scope.kinds.is_module(strip(atom)) for atom in receiver):
-            event = self.scope.event(target, text_of(target.value))
-            stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
-            # Only modules themselves are registered; a plain list keeps its elements out of sight.
-            self.evaluator.calls.effects.note(self.facts.absorbed, stored, event)
-            self.facts.hidden.update(self.facts.contents.reach(held - stored))
-        if not all(isinstance(strip(atom), (Instance, ClassRef, Box, Parameter)) for atom in receiver):
-            self.evaluator.calls.effects.escape_callables([held])  # a library that is given it may call it
-        for atom in receiver:
-            base = strip(atom)
-            if isinstance(atom, Box) and isinstance(target, ast.Subscript):
-                self._store_element_of(atom, target, held)
-            elif name is not None and isinstance(atom, ClassRef):
-                self.scope.keep_attribute(Instance(atom.key), name, held)
-            elif name is not None:
-                self.scope.keep_attribute(base, name, held)
-                self._keep_containers(base, name, held)
-                self._call_setter(atom, name, held)
-
-    def _keep_containers(self, module: Atom, name: str, held: Value) -> None:
-        """Let all methods of a project's module know of a plain container in an attribute, or of what else is there."""
-        others = held - PLAIN
-        kept = frozenset(each if isinstance(each, (Box, Pack)) else Opaque() for each in others)
-        for cls in self.scope.kinds.module_classes(module) if kept else ():
-            self.scope.keep_attribute(Instance(cls.key), name, kept)
-
-    def _store_element_of(self, box: Box, target: ast.Subscript, held: Value) -> None:
-        if isinstance(target.slice, ast.Slice):
-            self.scope.scatter(box.site)
-            self.scope.put(box.site, ANY_KEY, self.members.elements(held))
-        else:
-            self.scope.put(box.site, constant_key(target.slice) or ANY_KEY, held)
-
-    def _call_setter(self, atom: Atom, name: str, held: Value) -> None:
-        cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
-        setter = None if cls is None else self.scope.hierarchy.method(cls, f"{name}.setter")
-        if setter is not None:
-            self.facts.demand(setter)
-            names = [each.arg for each in setter.node.args.args]
-            if len(names) == 2:
-                self.facts.grow(self.facts.passed, (setter.key, names[1]), held)
 
     def _unpack(
         self,
@@ -286,7 +186,7 @@ class Stores:
     def augment(self, node: ast.AugAssign) -> None:
         """Carry out `+=` and its like: lists grow in place, other objects are computed anew."""
         added = self.evaluator.evaluate(node.value)
-        before = self._resolved(self.evaluator.evaluate(node.target))
+        before = self.evaluator.things(self.evaluator.evaluate(node.target))
         if any(self.scope.kinds.is_module(strip(atom)) for atom in before):
             self.evaluator.calls.effects.absorb([added], node, text_of(node.target))
         result: list[Value] = []
@@ -304,7 +204,7 @@ class Stores:
                 result.append(join((value(atom), OPAQUE)))
             else:
                 result.append(derive(join((value(atom), added))))
-        self._store_quietly(node.target, join(result))
+        self.evaluator.store(node.target, join(result))
 
     def delete(self, target: ast.expr) -> None:
         """Forget a target; what is left of a list moves."""
@@ -313,11 +213,11 @@ class Stores:
                 self.delete(element)
             return
         if isinstance(target, ast.Subscript):
-            for atom in self._resolved(self.evaluator.evaluate(target.value)):
+            for atom in self.evaluator.things(self.evaluator.evaluate(target.value)):
                 if isinstance(atom, Box):
                     self.scope.scatter(atom.site)
         if isinstance(target, (ast.Attribute, ast.Subscript)):
-            self._note_touched(target)
+            self.evaluator.calls.object_stores.note_touched(target)
         path = path_of(target)
         if path is not None:
             self.scope.env.forget(path)
@@ -336,7 +236,7 @@ class Stores:
             for each in pattern.patterns:
                 self.match(each, OPAQUE)
             for name, each in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
-                self.match(each, join([self.members.attribute(atom, name) for atom in self._resolved(held)]))
+                self.match(each, join([self.members.attribute(atom, name) for atom in self.evaluator.things(held)]))
         elif isinstance(pattern, ast.MatchOr):
             before, ways = self.scope.env, []
             for each in pattern.patterns:
@@ -363,7 +263,7 @@ class Stores:
 
     def _match_mapping(self, pattern: ast.MatchMapping, held: Value) -> None:
         for key, each in zip(pattern.keys, pattern.patterns, strict=True):
-            known = self._resolved(held) - PLAIN
+            known = self.evaluator.things(held) - PLAIN
             found = [
                 self.facts.contents.elements(atom.site, constant_key(key)) if isinstance(atom, Box) else OPAQUE
                 for atom in known
@@ -388,11 +288,3 @@ def _aligned_parts(target: ast.Tuple | ast.List, source: ast.expr | None) -> lis
 def _starred(elements: Sequence[ast.expr]) -> int | None:
     """The position of the first starred element."""
     return next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)
-
-
-def _step(target: ast.Attribute | ast.Subscript) -> str:
-    """The last step of the paths under which a store may be seen."""
-    if isinstance(target, ast.Attribute):
-        return f".{target.attr}"
-    key = constant_key(target.slice)
-    return ANY_ELEMENT if key is None else f"[{key}]"

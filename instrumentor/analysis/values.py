@@ -44,6 +44,11 @@ class Plain(Opaque):
 
 
 @dataclass(frozen=True, eq=False)
+class Foreign(Opaque):
+    """Anything that code which cannot be seen may have put into a container, and what comes of it."""
+
+
+@dataclass(frozen=True, eq=False)
 class Named(Atom):
     """What a library's dotted name stands for."""
 
@@ -198,6 +203,7 @@ class Box(Atom):
 
 Value = frozenset[Atom]
 OPAQUE: Value = frozenset({Opaque()})
+FOREIGN: Value = frozenset({Foreign()})
 PLAIN: Value = frozenset({Plain()})
 NOTHING: Value = frozenset()
 # Every object of the analysed program is one of finitely many; these bounds keep what is made of others finite too.

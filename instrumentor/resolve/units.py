@@ -119,6 +119,8 @@ def is_main_guard(statement: ast.If) -> bool:
     return names == ["__name__"] and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
 
 
+# How what sets and deletes a property is decorated, after the property's name.
+ACCESSORS = frozenset({"setter", "deleter"})
 # The class and the function that a node lies in, and what names defined there start with.
 _Around = tuple["Class | None", "Function | None", str]
 
@@ -174,10 +176,23 @@ def _index_function(
     found = Function(key, node, unit, owner, parent)
     unit.function_of[node] = unit.function_by_key[key] = found
     if above is not unit.tree and isinstance(above, ast.ClassDef) and owner is not None:
-        owner.methods[name] = found
+        owner.methods[_method_name(node)] = found
     elif not isinstance(node, ast.Lambda) and (not prefix or name not in unit.functions):
         unit.functions[name] = found
     return owner, found, f"{prefix}{name}."
+
+
+def _method_name(node: FunctionNode) -> str:
+    """Under which name a class keeps a method: what sets or deletes a property besides what gets it."""
+    name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+    for decorator in getattr(node, "decorator_list", ()):
+        if isinstance(decorator, ast.Attribute) and decorator.attr in ACCESSORS and _is_name(decorator.value, name):
+            return f"{name}.{decorator.attr}"
+    return name
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _index_exit(unit: Unit, node: ast.Return | ast.Break | ast.Continue) -> None:

@@ -361,6 +361,204 @@ def prepare(module):
 first = prepare(Net())
 second = prepare(Changing())
 """,
+    "a function is given other defaults": """
+one, two = Net(), Net()
+def keep(module=one, *, other=None):
+    return other if other is not None else module
+first = keep()
+keep.__defaults__ = (two,)
+second = keep()
+keep.__kwdefaults__ = {"other": one}
+third = keep()
+setattr(keep, "__def" + "aults__", (one,))
+keep.__kwdefaults__ = None
+fourth = keep()
+""",
+    "lists change without a call of their methods by name": """
+import operator
+one, two = Net(), Net()
+xs = [one]
+put = xs.append
+put(two)
+first = xs[-1]
+list.insert(xs, 0, Net())
+second = xs[0]
+operator.setitem(xs, 0, two)
+third = xs[0]
+operator.methodcaller("insert", 0, one)(xs)
+fourth = xs[0]
+xs.__delitem__(0)
+fifth = xs[0]
+xs.__init__([one])
+sixth = xs[0]
+xs.__iadd__([two])
+seventh = xs[-1]
+list(map(xs.append, [Net()]))
+eighth = xs[-1]
+nets = {"a": one}
+nets.update([("a", two)])
+ninth = nets["a"]
+get = nets.get
+nets["a"] = one
+tenth = get("a")
+holders = {"nets": [one]}
+operator.setitem(holders["nets"], 0, two)
+eleventh = holders["nets"][0]
+twelfth = dict.fromkeys("ab", two)["b"]
+""",
+    "a comprehension goes over elements and attributes": """
+class Holder:
+    pass
+one, two = Net(), Net()
+xs, holder = [one], Holder()
+holder.net = one
+first, second = xs[0], holder.net
+[0 for xs[0] in [two]]
+[0 for holder.net in [two]]
+third, fourth = xs[0], holder.net
+""",
+    "a generator is sent modules": """
+def trade(module):
+    while True:
+        given = yield module
+        module = given or module
+one, two = Net(), Net()
+trader = trade(one)
+first = next(trader)
+second = trader.send(two)
+third = trader.__next__()
+""",
+    "attributes that give something else than what was stored": """
+class Fresh:
+    def __get__(self, instance, owner=None):
+        return Net()
+class Kept:
+    def __set__(self, instance, net):
+        instance.kept = Net()
+    def __get__(self, instance, owner=None):
+        return instance.kept
+class Holder:
+    fresh, kept_one = Fresh(), Kept()
+    def __init__(self, net):
+        self._net = net
+    @property
+    def net(self):
+        return self._net
+    @net.setter
+    def net(self, net):
+        self._net = copy.deepcopy(net)
+    @net.deleter
+    def net(self):
+        self._net = Net()
+class Other:
+    def __setattr__(self, name, net):
+        object.__setattr__(self, name, Net())
+one = Net()
+holder, other = Holder(one), Other()
+first, second = holder.fresh, holder.fresh
+holder.kept_one = one
+third = holder.kept_one
+fourth = holder.net
+holder.net = one
+fifth = holder.net
+del holder.net
+sixth = holder.net
+other.net = one
+seventh = other.net
+""",
+    "classes are not what their bodies say": """
+one = Net()
+def replace(cls):
+    class Other(cls):
+        def make(self):
+            return Net()
+    return Other
+@replace
+class Maker:
+    def make(self):
+        return one
+class Meta(type):
+    def __call__(cls, net):
+        made = super().__call__(net)
+        made.net = Net()
+        return made
+class Holder(metaclass=Meta):
+    def __init__(self, net):
+        self.net = net
+maker, holder = Maker(), Holder(one)
+first = maker.make()
+second = holder.net
+""",
+    "names and attributes change under computed names": """
+import functools
+class Holder:
+    pass
+one, two, holder = Net(), Net(), Holder()
+setattr(holder, "net", one)
+first = holder.net
+setattr(holder, "n" + "et", two)
+second = holder.net
+vars(holder)["net"] = one
+third = holder.net
+holder.__dict__.update(net=two)
+fourth = holder.net
+holder.__dict__["n" + "et"] = one
+fifth = holder.net
+functools.partial(setattr, holder, "net")(two)
+sixth = holder.net
+functools.partial(getattr, holder)("net")
+Holder.net = one
+delattr(holder, "net")
+seventh = holder.net
+kept = one
+globals()["kept"] = two
+eighth = kept
+def change():
+    globals()["kept"] = one
+change()
+ninth = kept
+exec("kept = two")
+tenth = kept
+globals().update(kept=one)
+eleventh = kept
+""",
+    "displays with one key twice": """
+one, two = Net(), Net()
+nets = {"a": one, **{"a": two}}
+first = nets["a"]
+others = {"a": one, "a": two}
+second = others["a"]
+""",
+    "objects are handed on in a container, or at a generator's end": """
+def collect(found, depth):
+    found.append(Net())
+    if depth:
+        return collect(found, depth - 1)
+    return found[-1]
+found = []
+one = collect(found, 2)
+two = found[0]
+def make():
+    yield 1
+    return Net()
+def wait():
+    result = yield from make()
+    yield result
+_, three = wait()
+""",
+    "super() in methods whose first parameter has another name": """
+class Base:
+    def keep(this, net):
+        this.net = net
+        return this.net
+class Derived(Base):
+    def keep(this, net):
+        return super().keep(net)
+one, two = Net(), Net()
+derived = Derived()
+first = derived.keep(one)
+second = derived.keep(two)
+""",
     "a function that is passed on before its name changes": """
 kept = Net()
 def read():

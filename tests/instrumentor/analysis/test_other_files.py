@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.fixpoint import analyse
+from instrumentor.analysis.touched import attribute
 from instrumentor.analysis.values import Made
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
 from instrumentor.settings import Settings
@@ -100,3 +101,15 @@ def test_a_mixin_handed_out_does_not_open_the_modules_that_have_it() -> None:
     opened = {function.name for function in facts.demanded_functions.values()}
     assert "load" not in opened
     assert "share" in opened
+
+
+def test_what_methods_behind_operators_change_is_noted_once_there_is_an_instance() -> None:
+    package = (
+        b"class Turning:\n"
+        b"    def __iter__(self):\n        self.net = None\n        return iter(())\n"
+        b"    def stop(self):\n        self.last = None\n"
+        b"class Unused:\n    def __iter__(self):\n        self.other = None\n        return iter(())\n"
+    )
+    facts, _ = analysed(b"from package import Turning, Unused\nmodel = Turning()\n", package=package)
+    assert [name for name in ("net", "last", "other") if facts.touched.is_unseen(attribute(name))] == ["net"]
+    assert not facts.demanded_functions
