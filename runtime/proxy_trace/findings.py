@@ -150,6 +150,8 @@ def _reason_not_updated(tensor: TensorSummary, is_sampled: bool, *, has_optimize
         return ""
     if is_sampled and tensor.requires_grad:
         return "its values never changed; of its gradients and steps only a sample is recorded"
+    if not tensor.requires_grad and not tensor.gradients:
+        return _FROZEN
     was_stepped = "step" in tensor.updates or "unchanged" in tensor.updates
     if was_stepped and not tensor.gradients:
         return "in an optimizer, but it never had a gradient"
@@ -158,8 +160,6 @@ def _reason_not_updated(tensor: TensorSummary, is_sampled: bool, *, has_optimize
         return f"in an optimizer, but its values never changed{zero}"
     if tensor.gradients:
         return f"had gradients, but {_NO_STEP if has_optimizer else 'nothing changed it'}"
-    if not tensor.requires_grad:
-        return _FROZEN
     return "in no optimizer's step" if has_optimizer else "it never had a gradient, and nothing changed it"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.distributed_tensors import placements_of
 from proxy_wrapper.events import Buffer, Module, Parameter
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.describe import Describer
     from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry
+
+_MOST_FREEZINGS: Final = 2
+"""How often a parameter is defined again because it was frozen or thawed."""
 
 
 class Definitions:
@@ -70,6 +73,7 @@ class Definitions:
     def define_tensor(self, state: StateEntry, tensor: torch.Tensor) -> None:
         """Send the definition of one parameter or buffer, with the statistics that it had last."""
         state.placements = placements_of(tensor)
+        state.requires_grad = tensor.requires_grad
         kind = Buffer if state.is_buffer else Parameter
         state.holder.channel.emit(
             kind(
@@ -78,7 +82,7 @@ class Definitions:
                 module=state.holder.id,
                 type=self._describer.describe(tensor),
                 device=str(tensor.device),
-                requires_grad=tensor.requires_grad,
+                requires_grad=state.requires_grad,
                 aliases=list(state.aliases),
                 statistics=state.statistics,  # type: ignore[arg-type]
                 time_us=self._now_us(),
@@ -91,6 +95,14 @@ class Definitions:
         """Define a tensor again if it lies over the processes in another way than the one that had the name before."""
         if placements_of(tensor) != state.placements:
             self.define_tensor(state, tensor)
+
+    def define_freezing(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Define a parameter again if it was frozen or thawed; not each time, where that is part of each iteration."""
+        if tensor.requires_grad is not state.requires_grad:
+            state.requires_grad = tensor.requires_grad
+            state.freezings += 1
+            if state.freezings <= _MOST_FREEZINGS:
+                self.define_tensor(state, tensor)
 
     def define_state(self, states: Sequence[tuple[StateEntry, torch.Tensor]]) -> None:
         """Send the definitions of parameters and buffers, with their statistics."""

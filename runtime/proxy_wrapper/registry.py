@@ -29,6 +29,7 @@ class StateEntry:
         "aliases",
         "bypasses_version",
         "data_ptr",
+        "freezings",
         "has_been_nonfinite",
         "holder",
         "id",
@@ -38,6 +39,7 @@ class StateEntry:
         "name",
         "placements",
         "read",
+        "requires_grad",
         "statistics",
         "suspected",
         "unrecorded_step",
@@ -53,6 +55,9 @@ class StateEntry:
         self.name = f"{holder.name}.{key}"
         self.aliases: list[str] = []
         self.placements = ""
+        # Whether it had a gradient coming when it was last defined; how often it was defined again for that.
+        self.requires_grad = False
+        self.freezings = 0
         self.identity = 0
         self.version = -1
         self.data_ptr = 0

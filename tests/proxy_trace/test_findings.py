@@ -133,6 +133,27 @@ def test_a_model_that_is_only_given_weights_is_not_missing_from_an_optimizer(
     assert of_kind(path, "never_updated") == [("idle.w", "in no optimizer's step")]
 
 
+@pytest.mark.parametrize("is_in_optimizer", [True, False])
+def test_what_was_frozen_later_on_is_told_as_frozen(
+    is_in_optimizer: bool, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    proxied, frozen = (
+        events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=requires_grad, statistics=VALUES)
+        for requires_grad in (True, False)
+    )
+    records = [events.Gradient(80, tensor=1), events.Update(90, tensor=1, statistics=VALUES, cause="unchanged")]
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        proxied,
+        frozen,
+        *(records if is_in_optimizer else []),
+        STEP,
+    )
+    assert of_kind(path, "never_updated") == []
+    assert of_kind(path, "frozen") == [("model.w", "frozen (requires_grad is False)")]
+
+
 def test_a_model_may_be_trained_in_evaluation_mode(tmp_path: Path, write_trace: WriteTrace) -> None:
     weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES)
     update = events.Update(90, tensor=1, statistics=OTHER_VALUES, stage="eval")

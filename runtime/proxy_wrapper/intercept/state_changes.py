@@ -68,6 +68,7 @@ class StateChanges:
                 tensor = state.tensor()
                 if tensor is None:
                     continue
+                tracer.definitions.define_freezing(state, tensor)
                 cause = self._cause(state, tensor)
                 if not state.watched or (state.unrecorded_step >= 0 and not is_last):
                     continue

@@ -154,3 +154,36 @@ def test_looking_at_values_changes_no_result(logdir: str, level: str) -> None:
 
     for plain, traced in zip(run(trace=False), run(trace=True), strict=True):
         assert torch.equal(plain, traced) if isinstance(plain, torch.Tensor) else plain == traced
+
+
+def definitions_of(observer: MemoryObserver, name: str) -> list[bool]:
+    return [event.requires_grad for event in observer.events if isinstance(event, Parameter) and event.name == name]
+
+
+class TestFreezing:
+    """What is frozen behind the line that puts the model under its proxy, as is usual in fine-tuning."""
+
+    @staticmethod
+    def train(model: nn.Module, steps: int, *, toggles: bool) -> None:
+        optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+        layer = next(module for module in model.modules() if isinstance(module, nn.Linear))
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+            if toggles:
+                layer.requires_grad_(not layer.weight.requires_grad)
+
+    def test_is_known_from_the_first_step_on(self, level: str, logdir: str, seen: MemoryObserver) -> None:
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+        model = Proxy.Proxy(model, recurse=True, name="model", logdir=logdir, log_level=level)
+        model[0].requires_grad_(False)
+        self.train(model, 2, toggles=False)
+        assert definitions_of(seen, "model.0.weight") == [True, False]
+        assert definitions_of(seen, "model.1.weight") == [True]
+
+    def test_is_not_told_each_time_where_it_is_part_of_each_iteration(self, logdir: str, seen: MemoryObserver) -> None:
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+        model = Proxy.Proxy(model, recurse=True, name="model", logdir=logdir)
+        self.train(model, 9, toggles=True)
+        assert definitions_of(seen, "model.0.weight") == [True, False, True]
