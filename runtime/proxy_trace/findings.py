@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from proxy_trace.process_summary import ModuleSummary, ProcessCollector, ProcessSummary, TensorSummary
     from proxy_trace.trace import DamagedFile
 
-_KINDS: Final = ("never_updated", "never_called", "problem", "incomplete", "frozen")
+_KINDS: Final = ("never_updated", "never_called", "problem", "incomplete", "evaluated", "frozen")
+NOTES: Final = frozenset({"evaluated", "frozen"})
+"""The kinds of findings that are worth knowing rather than wrong."""
+
+OF_PARAMETERS: Final = frozenset({"never_updated", *NOTES})
+"""The kinds whose names are those of parameters."""
+
 _FROZEN: Final = "frozen (requires_grad is False)"
+_NOT_STEPPED: Final = "in no optimizer's step"
+_EVALUATED: Final = f"{_NOT_STEPPED}; the model was called for evaluation only"
 _NO_STEP: Final = "no optimizer's step updated it"
 _RECORDED_LEVELS: Final = frozenset({"INFO", "DEBUG"})
 _CONTAINERS: Final = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict"})
@@ -24,8 +32,8 @@ class Finding(msgspec.Struct):
     """One thing that looks wrong.
 
     Attributes:
-        kind: "non_finite", "never_updated", "never_called", "problem" or "incomplete"; or "frozen", which is
-            worth knowing rather than wrong.
+        kind: "non_finite", "never_updated", "never_called", "problem" or "incomplete"; or "evaluated" or "frozen",
+            which are worth knowing rather than wrong.
         name: the module, parameter or file; "prefix.*" stands for everything below a module.
         reason: why this is reported, the same words for all findings of one sort.
         ranks: the ranks it was found in.
@@ -108,17 +116,21 @@ def _never_updated(collector: ProcessCollector) -> list[Finding]:
     parameters = [tensor for tensor in process.tensors if not tensor.is_buffer]
     roots = _roots(process.modules)
     trained = {roots.get(tensor.module, 0) for tensor in parameters if _was_trained(tensor)}
+    evaluated = _only_evaluated(collector, roots)
     names_by_reason: dict[str, list[str]] = {}
     for tensor in parameters:
         if tensor.changes and roots.get(tensor.module, 0) not in trained:
             continue  # A target network, an average: it is given the weights of another model, whenever that may be.
         if tensor.module not in unrecorded and tensor.watched:
             reason = _reason_not_updated(tensor, tensor.module in sampled, has_optimizer=bool(process.steps))
+            if reason == _NOT_STEPPED and roots.get(tensor.module, 0) in evaluated:
+                reason = _EVALUATED
             if reason:
                 names_by_reason.setdefault(reason, []).append(tensor.name)
     all_names = [tensor.name for tensor in parameters]
+    kinds = {_FROZEN: "frozen", _EVALUATED: "evaluated"}
     return [
-        Finding("frozen" if reason == _FROZEN else "never_updated", name, reason, [process.rank], count)
+        Finding(kinds.get(reason, "never_updated"), name, reason, [process.rank], count)
         for reason, names in names_by_reason.items()
         for name, count in fold_names(names, all_names)
     ]
@@ -127,6 +139,14 @@ def _never_updated(collector: ProcessCollector) -> list[Finding]:
 def _was_trained(tensor: TensorSummary) -> bool:
     """Whether a parameter was in an optimizer's step, or had a gradient."""
     return bool(tensor.gradients) or not tensor.updates.keys().isdisjoint(("step", "unchanged"))
+
+
+def _only_evaluated(collector: ProcessCollector, roots: dict[int, int]) -> set[int]:
+    """The roots that were called, but in no stage with optimizer steps: as a checkpoint is that is tried out."""
+    stages: dict[int, set[str]] = {}
+    for module in collector.process.modules:
+        stages.setdefault(roots[module.id], set()).update(module.stages)
+    return {root for root, called_in in stages.items() if called_in and not called_in & collector.trained_stages}
 
 
 def _roots(modules: Iterable[ModuleSummary]) -> dict[int, int]:
@@ -160,7 +180,7 @@ def _reason_not_updated(tensor: TensorSummary, is_sampled: bool, *, has_optimize
         return f"in an optimizer, but its values never changed{zero}"
     if tensor.gradients:
         return f"had gradients, but {_NO_STEP if has_optimizer else 'nothing changed it'}"
-    return "in no optimizer's step" if has_optimizer else "it never had a gradient, and nothing changed it"
+    return _NOT_STEPPED if has_optimizer else "it never had a gradient, and nothing changed it"
 
 
 def fold_names(names: Iterable[str], all_names: Iterable[str]) -> list[tuple[str, int]]:

@@ -27,7 +27,8 @@ _TRAIL: Final = 5
 class ModuleSummary(msgspec.Struct):
     """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root.
 
-    Of the steps, the `first` ones and then each `every`-th are recorded.
+    `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
+    `every`-th are recorded.
     """
 
     id: int
@@ -42,6 +43,7 @@ class ModuleSummary(msgspec.Struct):
     total_us: int = 0
     first: int = 0
     every: int = 1
+    stages: dict[str, int] = {}
 
     @property
     def mean_us(self) -> float:
@@ -244,9 +246,14 @@ class ProcessCollector:
         """Whether there were optimizer steps, or steps of training that the program made by hand."""
         return bool(self.process.steps or (self.process.steps_made and not self._has_other_steps))
 
+    @property
+    def trained_stages(self) -> set[str]:
+        """The stages that have optimizer steps."""
+        return {stage for stage, summary in self.process.stages.items() if summary.steps}
+
     def _judge_changes(self) -> None:
         """Changes count as training in the stages that have optimizer steps; without any, outside of evaluation."""
-        trained = {stage for stage, summary in self.process.stages.items() if summary.steps}
+        trained = self.trained_stages
         for tensor in self.process.tensors:
             tensor.has_changed = any(stage in trained if trained else stage != events.EVAL for stage in tensor.changes)
 
@@ -294,6 +301,8 @@ class ProcessCollector:
             # A root that is being called is called again: what was left by a KeyboardInterrupt never ends.
             again = next((depth for depth, call in enumerate(stack) if call.module == event.module), len(stack))
             del stack[again:]
+        if not stack:
+            module.stages[event.stage] = module.stages.get(event.stage, 0) + 1
         stack.append(event)
 
     def _return_module(self, event: events.ReturnModule) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from proxy_trace.findings import is_recorded, is_sampled
+from proxy_trace.findings import NOTES, OF_PARAMETERS, is_recorded, is_sampled
 from proxy_trace.table import format_table
 from proxy_trace.units import format_count, format_duration, format_number, format_ranks, format_size
 from proxy_wrapper.events import TRAIN
@@ -26,6 +26,7 @@ _TITLES: Final = {
     "never_called": ("Modules never called", "yellow"),
     "problem": ("Problems of tracing", "yellow"),
     "incomplete": ("Incomplete trace files", "yellow"),
+    "evaluated": ("Parameters of models that were only evaluated", "cyan"),
     "frozen": ("Frozen parameters", "cyan"),
 }
 
@@ -142,7 +143,7 @@ def _training_words(summary: Summary) -> str:
 
 
 def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
-    if all(finding.kind == "frozen" for finding in summary.findings):
+    if all(finding.kind in NOTES for finding in summary.findings):
         yield ""
         yield palette.paint(_all_is_well(summary), "green")
     show_ranks = len(summary.processes) > 1
@@ -150,7 +151,7 @@ def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
         findings = [finding for finding in summary.findings if finding.kind == kind]
         if not findings:
             continue
-        count = sum(finding.names if kind in ("never_updated", "frozen") else 1 for finding in findings)
+        count = sum(finding.names if kind in OF_PARAMETERS else 1 for finding in findings)
         yield ""
         yield palette.paint(f"{title} ({count:,})", colour)
         shown = findings[:_SHOWN_FINDINGS]
@@ -168,7 +169,7 @@ def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
 
 def _finding_cells(finding: Finding, show_ranks: bool) -> list[str]:
     name = finding.name
-    if finding.names > 1 and finding.kind in ("never_updated", "frozen"):
+    if finding.names > 1 and finding.kind in OF_PARAMETERS:
         name += f" ({finding.names:,} parameters)"
     elif finding.names > 1:
         name += f" ({finding.names - 1:,} below)"
@@ -190,9 +191,10 @@ def _all_is_well(summary: Summary) -> str:
     if is_all_recorded and not any(map(is_sampled, modules)) and any(p.module_calls for p in summary.processes):
         checked.insert(1, "every module was called")
     if is_all_recorded and summary.steps:
-        parameters = (
-            "trainable parameter" if any(finding.kind == "frozen" for finding in summary.findings) else "parameter"
-        )
+        kinds = {finding.kind for finding in summary.findings}
+        parameters = "trainable parameter" if "frozen" in kinds else "parameter"
+        if "evaluated" in kinds:
+            parameters += " of the models that were trained"
         if not all(tensor.watched for process in summary.processes for tensor in process.tensors):
             parameters = f"watched {parameters}"
         checked.insert(1, f"every {parameters} was updated")

@@ -26,6 +26,9 @@ _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
 _MAX_FRAMES: Final = 200
 _MAX_USER_FRAMES: Final = 12
 
+STAND_IN: Final = "<proxy_wrapper>"
+"""The name of code of ours that has the file and the line of the user's (see `intercept/call_sites.py`)."""
+
 # What a code object is to the walk.
 _PASSED_OVER: Final = 0
 _USER: Final = 1
@@ -204,6 +207,8 @@ class Locator:
 
     def _is_user_code(self, code: CodeType) -> bool:
         file = code.co_filename
+        if code.co_name == STAND_IN:
+            return False
         if file == self._main:
             return True
         if file.startswith(("<frozen", "<__array_function__")):

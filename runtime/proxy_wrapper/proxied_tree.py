@@ -95,6 +95,7 @@ class ProxiedTree:
         states: list[tuple[StateEntry, torch.Tensor]] = []
         entries = []
         renamed: set[int] = set()
+        new: list[ModuleEntry] = []
         for module, name, parent_module in tree:
             parent = registry.module_entry(parent_module) if parent_module is not None else above
             entry = registry.module_entry(module)
@@ -102,8 +103,10 @@ class ProxiedTree:
                 inherited = settings_of(parent) if parent is not None else settings
                 entry = registry.add_module(module, name, parent, *inherited)
                 self._definitions.define_module(entry, module, location)
+                new.append(entry)
             elif entry.parent is not parent or entry.name != name:
-                entry.parent, entry.name = parent, name
+                entry.parent = parent
+                registry.rename_module(entry, name)
                 renamed.add(entry.id)
                 self._definitions.define_module(entry, module, location)
             for state in entry.state:
@@ -114,6 +117,10 @@ class ProxiedTree:
                     self._definitions.define_tensor(state, tensor)
             states.extend(registry.add_state(entry))
             entries.append(entry)
+        for entry in _known_above(new, renamed):
+            holder = entry.module()
+            if holder is not None:  # It has more parameters now.
+                self._definitions.define_module(entry, holder, 0)
         self._definitions.define_state(states)
         return entries
 
@@ -184,3 +191,17 @@ class ProxiedTree:
 def settings_of(entry: ModuleEntry) -> Settings:
     """What the modules below `entry` inherit."""
     return Settings(entry.channel, entry.configured_level, entry.watch)
+
+
+def _known_above(new: Sequence[ModuleEntry], defined: set[int]) -> list[ModuleEntry]:
+    """The modules above those of `new`, themselves not new, and not those whose ids are in `defined`."""
+    passed = {entry.id for entry in new} | defined
+    found = []
+    for entry in new:
+        above = entry.parent
+        while above is not None:
+            if above.id not in passed:
+                passed.add(above.id)
+                found.append(above)
+            above = above.parent
+    return found

@@ -37,6 +37,7 @@ class StateEntry:
         "is_buffer",
         "key",
         "name",
+        "original",
         "placements",
         "read",
         "requires_grad",
@@ -58,7 +59,9 @@ class StateEntry:
         # Whether it had a gradient coming when it was last defined; how often it was defined again for that.
         self.requires_grad = False
         self.freezings = 0
+        # The `id` of the tensor that has the name, as of the last look, and of the one that had it first.
         self.identity = 0
+        self.original = 0
         self.version = -1
         self.data_ptr = 0
         self.statistics: PendingOr = None
@@ -105,6 +108,7 @@ class ModuleEntry:
         "recurses",
         "registered",
         "state",
+        "state_ids",
         "type_name",
         "watch",
     )
@@ -135,6 +139,8 @@ class ModuleEntry:
         self.recurses = True
         self.registered = -1
         self.state: list[StateEntry] = []
+        # The numbers of what the module had whose place this one has taken.
+        self.state_ids: dict[tuple[bool, str], int] = {}
         self.has_been_nonfinite = False
 
     @property
@@ -167,6 +173,7 @@ class Registry:
         self.by_identity: dict[int, StateEntry] = {}
         self._strangers: dict[int, weakref.ref[nn.Module]] = {}
         self._names: set[str] = set()
+        self._named: dict[str, ModuleEntry] = {}
         self._next_module = 1
         self._next_state = 1
 
@@ -214,7 +221,11 @@ class Registry:
     def add_module(
         self, module: nn.Module, name: str, parent: ModuleEntry | None, channel: Channel, level: int, watch: Watch
     ) -> ModuleEntry:
-        """Register a module that is not registered yet; its state is added by `add_state`."""
+        """Register a module that is not registered yet; its state is added by `add_state`.
+
+        A module in the place of one that is gone is the same to whoever reads the trace, and has its number: another
+        layer put there, the wrapper that a solver makes for each of its calls.
+        """
         key = id(module)
         self._strangers.pop(key, None)
         modules = self.modules
@@ -224,12 +235,26 @@ class Registry:
             if entry is not None and entry.module is ref:
                 del modules[key]
 
+        before = self._named.get(name)
+        if before is not None and before.name == name and before.module() is None:
+            number = before.id
+        else:
+            number, before = self._next_module, None
+            self._next_module += 1
         entry = ModuleEntry(
-            self._next_module, weakref.ref(module, forget), name, type(module).__name__, parent, channel, level, watch
+            number, weakref.ref(module, forget), name, type(module).__name__, parent, channel, level, watch
         )
-        self._next_module += 1
-        modules[key] = entry
+        if before is not None:
+            entry.state_ids = {(state.is_buffer, state.key): state.id for state in before.state}
+            for state in before.state:
+                self._forget_state(state)
+        modules[key] = self._named[name] = entry
         return entry
+
+    def rename_module(self, entry: ModuleEntry, name: str) -> None:
+        """Call a module by another name: it has been put somewhere else, or something around it."""
+        entry.name = name
+        self._named[name] = entry
 
     def remove_module(self, entry: ModuleEntry) -> None:
         """Forget a module and its state."""
@@ -237,9 +262,14 @@ class Registry:
             if other is entry:
                 del self.modules[key]
         for state in entry.state:
-            self.state.pop(state.id, None)
-            if self.by_identity.get(state.identity) is state:
-                del self.by_identity[state.identity]
+            self._forget_state(state)
+
+    def _forget_state(self, state: StateEntry) -> None:
+        if self.state.get(state.id) is state:
+            del self.state[state.id]
+        for identity in (state.identity, state.original):
+            if self.by_identity.get(identity) is state:
+                del self.by_identity[identity]
 
     def add_state(self, entry: ModuleEntry) -> list[tuple[StateEntry, torch.Tensor]]:
         """Register the parameters and buffers that `entry`'s module holds itself and that are new.
@@ -266,8 +296,11 @@ class Registry:
                         other.aliases.append(alias)
                         changed.append((other, tensor))
                     continue
-                state = StateEntry(self._next_state, entry, key, is_buffer=is_buffer)
-                self._next_state += 1
+                number = entry.state_ids.get((is_buffer, key), 0)
+                if not number or number in self.state:
+                    number = self._next_state
+                    self._next_state += 1
+                state = StateEntry(number, entry, key, is_buffer=is_buffer)
                 state.watched = entry.watch.chooses(state.name)
                 entry.state.append(state)
                 self.state[state.id] = state
@@ -276,10 +309,15 @@ class Registry:
         return changed
 
     def bind(self, state: StateEntry, tensor: torch.Tensor) -> None:
-        """Note that `tensor` has the name of `state` now."""
-        if self.by_identity.get(state.identity) is state:
+        """Note that `tensor` has the name of `state` now.
+
+        The tensor that had it first stays known: programs that put others in its place for a while (meta-learning,
+        swapped weights) put it back before they step.
+        """
+        if state.identity != state.original and self.by_identity.get(state.identity) is state:
             del self.by_identity[state.identity]
         state.identity = id(tensor)
+        state.original = state.original or state.identity
         self.by_identity[state.identity] = state
 
     def is_stranger(self, module: nn.Module) -> bool:

@@ -200,6 +200,28 @@ def test_a_frozen_parameter_is_worth_a_note(tmp_path: Path, write_trace: WriteTr
     assert of_kind(path, "never_updated") == []
 
 
+@pytest.mark.parametrize(
+    ("stage", "kinds"), [("eval", ["evaluated"]), ("train", ["never_updated"]), ("", ["never_updated", "never_called"])]
+)
+def test_a_model_that_was_only_evaluated_is_worth_a_note(
+    stage: str, kinds: list[str], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    calls = [events.CallModule(3, 0, 2, stage=stage), events.ReturnModule(4, 0, 2, stage=stage)] if stage else []
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Linear", 1),
+        events.Module(2, "best", "Net", 2),
+        events.Module(3, "best.fc", "Linear", 2, 2),
+        events.Parameter(1, "best.fc.weight", 3, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        *calls,
+        *([events.CallModule(4, 0, 3, stage=stage), events.ReturnModule(4, 0, 3, stage=stage)] if stage else []),
+        STEP,
+    )
+    assert [finding.kind for finding in find(path)] == kinds
+
+
 def test_modules_whose_level_records_no_calls_and_updates_are_not_judged(
     tmp_path: Path, write_trace: WriteTrace
 ) -> None:

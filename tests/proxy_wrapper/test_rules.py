@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import CallFunction, CallModule, Module, ReturnModule, Update
+from proxy_wrapper.events import CallFunction, CallModule, Module, Parameter, ReturnModule, Update
 from tests.proxy_wrapper.programs import Plain, images, labels, train
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         assert all(map(torch.equal, plain, traced))
         updates = [event for event in seen.events if isinstance(event, Update) and event.cause == "step"]
         assert len(updates) == 3 * len(plain)
+        sizes = [event.parameters for event in seen.events if isinstance(event, Module) and event.name == "model"]
+        assert sizes == [0, sum(tensor.numel() for tensor in plain)]
         assert "model.net.rest.0" in called(seen)
 
     def test_what_was_called_before_it_was_put_in(self, level: str, logdir: str, seen: MemoryObserver) -> None:
@@ -150,6 +152,53 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         model.net = Plain()
         train(model.net)
         assert called(seen) == []
+
+    def test_what_takes_the_place_of_a_module_is_that_module(
+        self, level: str, logdir: str, seen: MemoryObserver
+    ) -> None:
+        model: Any = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level=level)
+        train(model)
+        new = nn.Linear(64, 8)
+        new.weight = model.first.weight  # As quantisation does: another layer around the same parameter.
+        model.first = new
+        train(model)
+        modules = [event for event in seen.events if isinstance(event, Module) and event.name == "net.first"]
+        assert len(modules) == 2
+        assert len({event.id for event in modules}) == 1
+        for key, steps in (("weight", 6), ("bias", 6)):
+            (number,) = {
+                event.id for event in seen.events if isinstance(event, Parameter) and event.name == f"net.first.{key}"
+            }
+            updates = [event for event in seen.events if isinstance(event, Update) and event.tensor == number]
+            assert [event.cause for event in updates].count("step") == steps
+        assert called(seen).count("net.first") == 6
+
+    def test_one_that_is_still_used_elsewhere_keeps_its_number(self, logdir: str, seen: MemoryObserver) -> None:
+        model: Any = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+        old, model.first = model.first, nn.Linear(64, 8)
+        model(images())
+        old(images().flatten(1))
+        modules = [event for event in seen.events if isinstance(event, Module) and event.name == "net.first"]
+        assert len({event.id for event in modules}) == 2
+
+    def test_wrappers_made_for_each_call_are_one(self, logdir: str, seen: MemoryObserver) -> None:
+        class Times(nn.Module):
+            def __init__(self, inner: nn.Module) -> None:
+                super().__init__()
+                self.inner = inner
+                self.scale = nn.Parameter(torch.ones(()))
+
+            def forward(self, x: torch.Tensor) -> Any:
+                return self.inner(x) * self.scale
+
+        model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+        for _ in range(3):  # As solvers of differential equations do.
+            Times(Times(model))(images())
+        modules = {(event.name, event.id) for event in seen.events if isinstance(event, Module)}
+        assert len({number for _, number in modules}) == 5 + 2
+        scales = {event.id for event in seen.events if isinstance(event, Parameter) and event.name.endswith("scale")}
+        assert len(scales) == 2
+        assert called(seen).count("net.inner.inner.first") == 3
 
     def test_above_whatever_calls_it(self, logdir: str, seen: MemoryObserver) -> None:
         class Wraps(nn.Module):

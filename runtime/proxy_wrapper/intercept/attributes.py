@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from proxy_wrapper.events import DelAttr, GetAttr, SetAttr
+from proxy_wrapper.intercept.call_sites import hide_frames
 from proxy_wrapper.levels import DEBUG
 
 if TYPE_CHECKING:
@@ -54,7 +55,11 @@ class ModuleAttributes:
         modules = self._tracer.registry.modules
 
         def __getattr__(module: nn.Module, name: str) -> Any:  # noqa: N807
-            value = original(module, name)
+            try:
+                value = original(module, name)
+            except BaseException as error:
+                hide_frames(error)
+                raise
             if id(module) in modules:
                 self._record(GetAttr, module, name, value=value, known=True)
             return value
@@ -65,7 +70,11 @@ class ModuleAttributes:
         modules = self._tracer.registry.modules
 
         def __setattr__(module: nn.Module, name: str, value: Any) -> None:  # noqa: N807
-            original(module, name, value)
+            try:
+                original(module, name, value)
+            except BaseException as error:
+                hide_frames(error)
+                raise
             if id(module) in modules:
                 self._record(SetAttr, module, name, value=value)
 
@@ -75,7 +84,11 @@ class ModuleAttributes:
         modules = self._tracer.registry.modules
 
         def __delattr__(module: nn.Module, name: str) -> None:  # noqa: N807
-            original(module, name)
+            try:
+                original(module, name)
+            except BaseException as error:
+                hide_frames(error)
+                raise
             if id(module) in modules:
                 self._record(DelAttr, module, name)
 

@@ -9,6 +9,7 @@ import torch
 
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Backward, BackwardEnd
+from proxy_wrapper.intercept.call_sites import hide_frames
 from proxy_wrapper.levels import INFO
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class BackwardCalls:
             try:
                 result = original(*args, **kwargs)
                 raised = False
+            except BaseException as error:
+                hide_frames(error)
+                raise
             finally:
                 self._end(name, began, location, raised)
             return result

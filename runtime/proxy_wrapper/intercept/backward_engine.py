@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from proxy_wrapper.intercept.call_sites import hide_frames
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -58,6 +60,9 @@ class BackwardEngine:
             found = torch_calls.enter_engine()
             try:
                 return original(*args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
             finally:
                 torch_calls.leave_engine(found)
 

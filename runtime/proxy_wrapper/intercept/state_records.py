@@ -81,6 +81,7 @@ class StateRecords:
                     words = tracer.describer.describe(tensor)
                     tracer.definitions.define_placements(state, tensor)
                 step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
+                before = state.statistics
                 self._note(state, version, data_ptr, numbers)
                 holder = state.holder
                 if holder.configured_level <= INFO:
@@ -98,6 +99,8 @@ class StateRecords:
                         words,
                     )
                     batch.of(holder.channel).append(event)
+                if state.is_buffer and _has_as_many_nonfinite(before, numbers):
+                    continue
                 if numbers is not None and (type(numbers) is not Statistics or numbers.nonfinite):
                     self._check(state, "buffer" if state.is_buffer else "parameter", tensor, numbers, location, batch)
         batch.send()
@@ -157,6 +160,11 @@ class Batch:
         """Send all. They have one location."""
         for channel, events in self._events.items():
             channel.emit_all(events, events[0].location)
+
+
+def _has_as_many_nonfinite(before: PendingOr, now: PendingOr) -> bool:
+    """Whether a buffer holds the infinities that it was made with: a mask, a bound; loading puts them there again."""
+    return type(before) is Statistics and type(now) is Statistics and 0 < now.nonfinite <= before.nonfinite
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:

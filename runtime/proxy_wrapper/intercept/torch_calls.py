@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from time import perf_counter_ns
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -25,6 +26,7 @@ from proxy_wrapper.events import (
     SetAttr,
     as_number,
 )
+from proxy_wrapper.intercept.call_sites import DISPATCHER, CallSites, hide_frames
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.intercept.replaced_functions import called, is_foreign
 from proxy_wrapper.levels import DEBUG
@@ -52,6 +54,7 @@ _LONGEST_LIST: Final = 1024
 _NO_TENSORS: Final = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device, torch.Size})
 """Types of arguments that need not be asked whether they are tensors."""
 
+_NO_KEYWORDS: Final[dict[str, Any]] = {}
 _tracing_state: Final = torch._C._get_tracing_state
 
 
@@ -88,6 +91,7 @@ class TorchCallMode(TorchFunctionMode):
         self._tensors = tracer.registry.tensors
         self._began_ns = tracer.began_ns
         self._targets: dict[Any, Target] = {}
+        self._sites = CallSites()
         self.is_on = True
 
     def __torch_function__(
@@ -95,18 +99,23 @@ class TorchCallMode(TorchFunctionMode):
     ) -> Any:
         """Call `func` and record that it was called."""
         thread = self._tracer.threads.state
+        asking = sys._getframe(1)
         try:
             target = self._targets[func]
             if target.is_foreign:
-                func, target = self._see_through(func, sys._getframe(1))
+                func, target = self._see_through(func, asking)
         except Exception:  # noqa: BLE001  It is new, or nothing that can be a key.
-            func, target = self._see_through(func, sys._getframe(1))
+            func, target = self._see_through(func, asking)
+        code = asking.f_code
+        site = None if code is DISPATCHER else self._sites.codes.get((id(code), asking.f_lasti))
+        call = self._sites.of(asking) if site is None else FunctionType(site, asking.f_globals)
         thread.torch_calls += 1
         try:
-            result = func(*args, **kwargs) if kwargs else func(*args)
-        except Exception:
+            result = call(func, args, kwargs or _NO_KEYWORDS)
+        except Exception as error:
             if self.is_on and self._tracer.active:
                 self._record(target, args, kwargs, None, thread, raised=True)
+            hide_frames(error, 2)
             raise
         finally:
             thread.torch_calls -= 1

@@ -264,9 +264,10 @@ class TraceWriter:
         if sink is not None:
             with contextlib.suppress(Exception):  # What could not be written cannot be closed in order either.
                 sink.close()
+        events = "1 event" if lost == 1 else f"{lost:,} events"
         self._report(
-            f"the trace can no longer be written ({type(error).__name__}: {error}); {lost} events and all that follow "
-            f"are lost. Training goes on untraced."
+            f"the trace can no longer be written ({type(error).__name__}: {error}); {events} and all that follow "
+            "are lost. Training goes on untraced."
         )
 
     def _resolved(self, events: list[AnyEvent]) -> list[AnyEvent]:

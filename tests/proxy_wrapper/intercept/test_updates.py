@@ -187,6 +187,38 @@ def test_the_first_non_finite_gradient_and_parameter_are_reported(logdir: str, s
     assert found == [("gradient", 1, 0), ("parameter", 1, 0)]
 
 
+def test_parameters_that_were_away_and_came_back_are_seen_to_be_updated(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(64, 10), name="net", logdir=logdir)
+    own = dict(model._parameters)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = images().flatten(1)
+    for _ in range(3):
+        model(x).sum().backward()
+        for name, parameter in own.items():  # As the inner step of meta-learning does.
+            assert parameter is not None
+            model._parameters[name] = parameter - 0.1 * parameter.detach()  # type: ignore[assignment]
+        model(x).sum().backward()
+        model._parameters.update(own)
+        optimizer.step()
+    updates = [event for event in seen.events if isinstance(event, Update) and event.cause == "step"]
+    assert len(updates) == 6
+
+
+def test_a_buffer_made_with_infinities_is_reported_when_it_gets_more_of_them(logdir: str, seen: MemoryObserver) -> None:
+    model = nn.Linear(2, 1)
+    model.register_buffer("mask", torch.tensor([0.0, -torch.inf, 0.0]))
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    Proxy.Proxy(model, name="net", logdir=logdir)
+    model.load_state_dict(weights)
+    Proxy.flush()
+    assert not [event for event in seen.events if isinstance(event, NonFinite)]
+    with torch.no_grad():
+        model.get_buffer("mask")[0] = torch.nan
+    Proxy.flush()
+    (event,) = (event for event in seen.events if isinstance(event, NonFinite))
+    assert (event.where, event.count) == ("buffer", 2)
+
+
 def test_optimizers_of_other_models_leave_nothing(logdir: str, seen: MemoryObserver) -> None:
     Proxy.Proxy(Plain(), recurse=True, logdir=logdir)
     before = len([e for e in seen.events if isinstance(e, (OptimizerStep, Gradient, Update))])
