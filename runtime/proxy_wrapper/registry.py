@@ -173,7 +173,8 @@ class Registry:
         self.by_identity: dict[int, StateEntry] = {}
         self._strangers: dict[int, weakref.ref[nn.Module]] = {}
         self._names: set[str] = set()
-        self._named: dict[str, ModuleEntry] = {}
+        # The modules that had a name last: of each type (the key begins with it), and of all (it begins with "").
+        self._named: dict[tuple[str, str], ModuleEntry] = {}
         self._next_module = 1
         self._next_state = 1
 
@@ -235,26 +236,34 @@ class Registry:
             if entry is not None and entry.module is ref:
                 del modules[key]
 
-        before = self._named.get(name)
-        if before is not None and before.name == name and before.module() is None:
+        type_name = type(module).__name__
+        before = self._gone(name, type_name)
+        if before is not None:
             number = before.id
         else:
-            number, before = self._next_module, None
+            number = self._next_module
             self._next_module += 1
-        entry = ModuleEntry(
-            number, weakref.ref(module, forget), name, type(module).__name__, parent, channel, level, watch
-        )
+        entry = ModuleEntry(number, weakref.ref(module, forget), name, type_name, parent, channel, level, watch)
         if before is not None:
             entry.state_ids = {(state.is_buffer, state.key): state.id for state in before.state}
             for state in before.state:
                 self._forget_state(state)
-        modules[key] = self._named[name] = entry
+        modules[key] = entry
+        self.rename_module(entry, name)
         return entry
+
+    def _gone(self, name: str, type_name: str) -> ModuleEntry | None:
+        """The module that had `name` and is no more, rather one of the same type; None if there is none."""
+        for key in ((type_name, name), ("", name)):
+            entry = self._named.get(key)
+            if entry is not None and entry.name == name and entry.module() is None:
+                return entry
+        return None
 
     def rename_module(self, entry: ModuleEntry, name: str) -> None:
         """Call a module by another name: it has been put somewhere else, or something around it."""
         entry.name = name
-        self._named[name] = entry
+        self._named[entry.type_name, name] = self._named["", name] = entry
 
     def remove_module(self, entry: ModuleEntry) -> None:
         """Forget a module and its state."""

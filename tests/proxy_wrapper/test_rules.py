@@ -193,12 +193,13 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
 
         model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
         for _ in range(3):  # As solvers of differential equations do.
+            Times(model)(images())
             Times(Times(model))(images())
         modules = {(event.name, event.id) for event in seen.events if isinstance(event, Module)}
         assert len({number for _, number in modules}) == 5 + 2
         scales = {event.id for event in seen.events if isinstance(event, Parameter) and event.name.endswith("scale")}
         assert len(scales) == 2
-        assert called(seen).count("net.inner.inner.first") == 3
+        assert called(seen).count("net.inner.inner.first") == 6  # By its last name.
 
     def test_above_whatever_calls_it(self, logdir: str, seen: MemoryObserver) -> None:
         class Wraps(nn.Module):
