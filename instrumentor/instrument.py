@@ -16,7 +16,7 @@ from instrumentor.rewrite import rewrite
 from instrumentor.screening.screen import may_wrap
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.suppressions import read_suppressions
-from instrumentor.source.undo import undo
+from instrumentor.source.undo import may_be_instrumented, undo
 
 if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
@@ -143,6 +143,8 @@ def _is_instrumented(source: bytes, *, source_name: str) -> bool:
         EditedSinceError: there is a source comment, but the script was edited since; wrapping what may be wrapped
             already would make duplicates.
     """
+    if not may_be_instrumented(source):
+        return False
     try:
         undo(source, source_name=source_name)
     except NotInstrumentedError:

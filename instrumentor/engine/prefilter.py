@@ -29,26 +29,7 @@ _OWN_COMMENT = b"# instrument: "
 # An import starts a line, or follows a semicolon or colon. What follows a line continuation is not looked at but taken.
 _IMPORT = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n;:])[ \t\f]*(?:from|import)\b[ \t\f]*([^\r\n;#]*)")
 _ROOT = re.compile(rb"\s*([A-Za-z_]\w*)")
-# What in torch itself makes, holds or changes modules: each way to it has one of these words in it.
-TORCH_WORDS = (
-    "AveragedModel",
-    "ScriptModule",
-    "_composable",
-    "ao",
-    "compile",
-    "export",
-    "fsdp",
-    "func",
-    "fx",
-    "hub",
-    "jit",
-    "nn",
-    "onnx",
-    "parallel",
-    "quantization",
-    "swa_utils",
-)
-_TORCH_MODULES = re.compile(rb"\b(?:" + "|".join(TORCH_WORDS).encode() + rb")\b|\bimport\s*\*")
+_TORCH_MODULES = re.compile(rb"\b(?:" + "|".join(catalogue.TORCH_WORDS).encode() + rb")\b|\bimport\s*\*")
 # Strings and comments. Where several bytes make a character, one of them may look like a quote.
 _TEXT = re.compile(
     rb"'''.*?'''"

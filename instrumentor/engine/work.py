@@ -6,7 +6,6 @@ that cross to other processes and machines, and the same task gives the same out
 
 from __future__ import annotations
 
-import gc
 import os
 import traceback
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from instrumentor.engine.garbage import collecting_between_scripts
 from instrumentor.engine.outcome import Failure, Outcome
 from instrumentor.engine.prefilter import may_hold_site
 from instrumentor.errors import InstrumentError
@@ -36,35 +36,22 @@ if TYPE_CHECKING:
     from instrumentor.resolve.installed_files import InstalledFiles
     from instrumentor.resolve.outline_cache import OutlineCache
 
-# Source bytes whose trees, with what the analysis made of them, may lie about before the cyclic garbage is collected; a
-# tree takes some 60 times its source. Four times as much took half as much memory again and no less time.
-_COLLECT_AFTER_BYTES = 100_000
 _BYTES_PER_LINE = 40
 
 
-def process_batch(tasks: Sequence[Task]) -> list[Outcome]:
+def process_batch(tasks: Sequence[Task], libraries: Libraries | None = None) -> list[Outcome]:
     """Process several scripts, one after the other; a failure in one is its outcome, and stops no other.
 
-    Trees are cyclic garbage, and looking for it anew with every few hundred objects costs a quarter of the time.
-    So it is collected between scripts only, often enough that memory stays flat.
+    Args:
+        tasks: the scripts.
+        libraries: remembers what was read for others, before and within this batch; without it only within.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
+    libraries = libraries or Libraries()
     outcomes = []
-    libraries = Libraries()
-    parsed = collected = 0
-    try:
+    with collecting_between_scripts(libraries) as garbage:
         for task in tasks:
-            outcome = process(task, libraries)
-            outcomes.append(outcome)
-            parsed += _BYTES_PER_LINE * outcome.lines
-            # Its neighbours were parsed too, as far as they are its project's and no script before led to them.
-            if parsed + libraries.units.parsed_bytes > collected + _COLLECT_AFTER_BYTES:
-                gc.collect()
-                collected = parsed + libraries.units.parsed_bytes
-    finally:
-        if was_enabled:
-            gc.enable()
+            outcomes.append(process(task, libraries))
+            garbage.after_script(_BYTES_PER_LINE * outcomes[-1].lines)
     return outcomes
 
 

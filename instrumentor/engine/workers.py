@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from instrumentor.engine.outcome import Failure, Outcome
 from instrumentor.engine.work import process_batch
 from instrumentor.paths.file_state import FileState
+from instrumentor.resolve.libraries import Libraries
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -34,6 +35,7 @@ class Workers:
         self._jobs = jobs
         self._executor: Executor | None = None
         self._spent_s = 0.0
+        self._libraries = Libraries()
         # What is loaded by now stays. Collections, of which there are many, need not look at it, nor copy the memory
         # of it that forked processes share.
         gc.freeze()
@@ -49,7 +51,7 @@ class Workers:
         if self._engine.is_local and (self._jobs == 1 or self._spent_s < _ALONE_S):
             started = time.perf_counter()
             done: Future[list[Outcome]] = Future()
-            done.set_result(process_batch(tasks))
+            done.set_result(process_batch(tasks, self._libraries))
             self._spent_s += time.perf_counter() - started
             return done
         executor = self._executor or self._restart()

@@ -243,6 +243,35 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     *((f"builtins.{name}", Effect.READS) for name in ("sum", "any", "all", "max", "min", "bool", "vars", "dir")),
 )
 
+# What in torch itself makes, holds or changes modules: each way to it has one of these words in it.
+TORCH_WORDS = (
+    "AveragedModel",
+    "ScriptModule",
+    "_composable",
+    "ao",
+    "compile",
+    "export",
+    "fsdp",
+    "func",
+    "fx",
+    "hub",
+    "jit",
+    "nn",
+    "onnx",
+    "parallel",
+    "quantization",
+    "swa_utils",
+)
+# The modules of torch that lead to those.
+TORCH_NAMESPACES = frozenset({"torch", "models", "modules", "utils", *TORCH_WORDS})
+
+_PACKAGES_OF_MODULES = tuple(
+    {
+        pattern.partition(".")[0].rstrip("*")
+        for pattern in (*_MODULE_BASES, *_MODULE_FACTORIES, *(name for name, _ in _EFFECTS))
+    }
+)
+
 # Methods of nn.Module that return the module itself.
 IDENTITY_METHODS = frozenset(
     [
@@ -447,6 +476,11 @@ def nature_of_base(name: str) -> Nature:
     if is_complete(name) or _matches(name, ("torchvision.datasets.*",)):
         return Nature.NOT_MODULE
     return Nature.UNKNOWN
+
+
+def is_of_modules(name: str) -> bool:
+    """Whether this catalogue knows something in a name's package that makes, holds or changes modules."""
+    return name.partition(".")[0].startswith(_PACKAGES_OF_MODULES)
 
 
 def is_container(name: str) -> bool:

@@ -26,6 +26,16 @@ class Libraries:
         self._outlines: dict[str | None, OutlineCache] = {}
         self._found: dict[tuple[tuple[str, ...], str | None], InstalledFiles] = {}
 
+    @property
+    def parsed_bytes(self) -> int:
+        """How much source of projects was parsed so far."""
+        return self.units.parsed_bytes
+
+    @property
+    def dropped_bytes(self) -> int:
+        """How much source was kept parsed, or as outlines, that is not kept any more."""
+        return self.units.dropped_bytes + sum(each.dropped_bytes for each in self._outlines.values())
+
     def at(self, folders: tuple[str, ...], cache: str | None) -> InstalledFiles:
         """The packages in some folders; `cache` is the folder in which what is read is kept between runs."""
         key = (folders, cache)

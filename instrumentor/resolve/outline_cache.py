@@ -23,6 +23,9 @@ MAX_BYTES = 12_000_000
 class OutlineCache:
     """Stands in for a cache of parsed files where outlines will do; a `UnitFinder`.
 
+    Attributes:
+        dropped_bytes: of how much source outlines were held that are not held any more.
+
     Args:
         units: keeps what has to be parsed.
         folder: where outlines are kept between runs; None for nowhere.
@@ -34,7 +37,7 @@ class OutlineCache:
         self._disk = None if folder is None else FactsCache(folder, "outlines", VERSION, Outline)
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, bytes], tuple[OutlinedUnit | None, int]] = OrderedDict()
-        self._held_bytes = 0
+        self._held_bytes = self.dropped_bytes = 0
 
     def find(self, name: str, content: bytes, parse: Callable[[], Unit | None]) -> Unit | None:
         """The outline of a file as a unit; None where it cannot be parsed."""
@@ -49,6 +52,7 @@ class OutlineCache:
         while self._held_bytes > self._max_bytes and len(self._held) > 1:
             _, (_, size) = self._held.popitem(last=False)
             self._held_bytes -= size
+            self.dropped_bytes += size
         return unit
 
     def _outline(self, name: str, content: bytes, parse: Callable[[], Unit | None]) -> Outline | None:

@@ -21,6 +21,7 @@ class UnitCache:
 
     Attributes:
         parsed_bytes: how much source was parsed so far.
+        dropped_bytes: how much of it is not kept any more.
 
     Args:
         max_bytes: how much source is kept parsed; what was asked for longest ago goes first.
@@ -30,7 +31,7 @@ class UnitCache:
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, bytes], Unit | None] = OrderedDict()
         self._held_bytes = 0
-        self.parsed_bytes = 0
+        self.parsed_bytes = self.dropped_bytes = 0
 
     def find(self, name: str, content: bytes, parse: Callable[[], Unit | None]) -> Unit | None:
         """The unit of a file, parsed if it is not there; None where it cannot be parsed."""
@@ -44,4 +45,5 @@ class UnitCache:
         while self._held_bytes > self._max_bytes and len(self._held) > 1:
             (_, oldest), _ = self._held.popitem(last=False)
             self._held_bytes -= len(oldest)
+            self.dropped_bytes += len(oldest)
         return unit

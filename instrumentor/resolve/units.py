@@ -79,6 +79,7 @@ class Unit:
         names: all that occur in it, but for those of definitions, imports, arguments and attributes.
         stored: those among them that a statement stores to or deletes.
         parents: the node above each node.
+        around: the innermost function around nodes that was asked for.
         exits: the statements from within which `return`, `break` or `continue` may skip what follows them.
         left_early: what has such statements in its blocks.
     """
@@ -98,6 +99,7 @@ class Unit:
     names: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    around: dict[ast.AST, FunctionNode | None] = field(default_factory=dict)
     exits: set[ast.AST] = field(default_factory=set)
     left_early: set[ast.AST] = field(default_factory=set)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.resolve.outline import function_around
+from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.units import Function
 
 if TYPE_CHECKING:

@@ -7,14 +7,19 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import bound_names, is_bound, spelling
 from instrumentor.resolve.catalogue import Effect
+from instrumentor.resolve.function_outline import EVIDENCE
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.outline import EVIDENCE, OutlinedUnit, bound_names, is_bound, spelling
+from instrumentor.resolve.outline import OutlinedUnit
 from instrumentor.resolve.units import Class, Function, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import EllipsisType
+
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.outline import FunctionOutline
+    from instrumentor.resolve.function_outline import FunctionOutline
 
 Meaning = Class | Function | Unit | str | None
 
@@ -97,9 +102,22 @@ class Names:
         self._hierarchy = hierarchy
         self._bound = bound_names(unit)
         self._meanings: dict[str, Meaning] = {}
+        self._known: dict[ast.expr, Meaning | EllipsisType] = {}
+        # What the script itself puts something into.
+        self._put_into = {
+            node.value.id
+            for node in unit.parents
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name)
+        }
 
     def meaning(self, expression: ast.expr) -> Meaning:
         """What a dotted name stands for where it is read; None where that is not known."""
+        known = self._known.get(expression, ...)
+        if known is ...:
+            known = self._known[expression] = self._find_meaning(expression)
+        return known
+
+    def _find_meaning(self, expression: ast.expr) -> Meaning:
         method = self._method(expression)
         if method is not None:
             return method
@@ -114,6 +132,19 @@ class Names:
         if spelled not in self._meanings:
             self._meanings[spelled] = resolve_spelled(self._hierarchy, self._unit, spelled)
         return self._meanings[spelled]
+
+    def instance(self, expression: ast.expr) -> Class | None:
+        """The class of the project, none of modules, of which a name holds an instance that another file makes."""
+        if not isinstance(expression, ast.Name) or self.is_stored(expression) or expression.id in self._put_into:
+            return None
+        return instance_of(self._hierarchy, self._unit, expression.id)
+
+    def root_is_imported(self, expression: ast.expr) -> bool:
+        """Whether an attribute or element of something imported is meant."""
+        root = expression
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        return root is not expression and isinstance(root, ast.Name) and root.id in self._unit.imports
 
     def is_stored(self, name: ast.Name) -> bool:
         """Whether a name may hold something that is stored to it."""
@@ -147,6 +178,25 @@ class Names:
         return next((each.methods[expression.attr] for each in classes if expression.attr in each.methods), None)
 
 
+def variable_of(hierarchy: Hierarchy, unit: Unit, name: str, depth: int = 8) -> tuple[OutlinedUnit, str] | None:
+    """The file whose variable a name is, with its name there; None where another file's is not found."""
+    while name in unit.imports and name not in unit.alternatives and depth:
+        above, _, variable = unit.imports[name].rpartition(".")
+        source = hierarchy.project.lookup(unit, above or ".") if variable else None
+        if not isinstance(source, Unit):
+            return None
+        unit, name, depth = source, variable, depth - 1
+    return (unit, name) if isinstance(unit, OutlinedUnit) and name in unit.outline.shadowed else None
+
+
+def instance_of(hierarchy: Hierarchy, unit: Unit, name: str) -> Class | None:
+    """The class, none of modules, of which a variable holds an instance; None for what else it may hold."""
+    found = variable_of(hierarchy, unit, name)
+    made_by = "" if found is None else found[0].outline.instances.get(found[1], "")
+    cls = resolve_spelled(hierarchy, found[0], made_by) if found is not None and made_by else None
+    return cls if isinstance(cls, Class) and not hierarchy.is_module(cls) else None
+
+
 def resolve_spelled(hierarchy: Hierarchy, unit: Unit, spelled: str) -> Meaning:
     """What a dotted name stands for at the top of a file."""
     root, *rest = spelled.split(".")
@@ -159,16 +209,23 @@ def resolve_spelled(hierarchy: Hierarchy, unit: Unit, spelled: str) -> Meaning:
 class Callables:
     """Judges calls by what is called.
 
+    Args:
+        hierarchy: the classes.
+        find_unnamed: finds what a call gives of what has no name of its own: a parameter, an element of a table.
+
     Attributes:
         relied_on: the methods that are taken to make no module as long as nothing else is known of them.
+        relies_on_names: whether it was ever asked what a call gives of what has no name of its own.
     """
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
+    def __init__(self, hierarchy: Hierarchy, find_unnamed: Callable[[], Gives]) -> None:
         self._hierarchy = hierarchy
+        self._find_unnamed = find_unnamed
         self._functions: dict[str, Gives] = {}
         self.relied_on: set[str] = set()
+        self.relies_on_names = False
 
-    def _meaning(self, function: Function, spelled: str) -> Meaning:
+    def meaning(self, function: Function, spelled: str) -> Meaning:
         """What a dotted name stands for in a function of another file."""
         unit = function.unit
         root, _, rest = spelled.partition(".")
@@ -177,12 +234,17 @@ class Callables:
             return None if owner is None else self._hierarchy.method(owner, rest)
         if not root or not isinstance(unit, OutlinedUnit) or root in unit.outline.shadowed | unit.alternatives.keys():
             return None
-        return resolve_spelled(self._hierarchy, unit, spelled)
+        found = resolve_spelled(self._hierarchy, unit, spelled)
+        if found is None and rest:
+            above, _, name = spelled.rpartition(".")
+            holder = resolve_spelled(self._hierarchy, unit, above)
+            if isinstance(holder, Class):
+                return self._hierarchy.method(holder, name)
+        return found
 
     @staticmethod
     def _owner(function: Function) -> Class | None:
-        classes = function.unit.class_of.values()
-        return next((each for each in classes if each.methods.get(function.name) is function), None)
+        return function.unit.owners.get(function.key) if isinstance(function.unit, OutlinedUnit) else None
 
     def of_library(self, name: str) -> Gives:
         """What calling a library's function or class gives."""
@@ -213,14 +275,14 @@ class Callables:
 
     def _find_given(self, function: Function, depth: int) -> Gives:
         outline = _outline(function)
-        if outline is None or outline.makers is None or outline.uses_modules or depth == 0:
+        if outline is None or outline.uses_modules or depth == 0:
             return Gives.ANYTHING
         found = {self._given_by(function, spelled, depth) for spelled in outline.makers}
         return next((each for each in (Gives.ANYTHING, Gives.UNKNOWN) if each in found), Gives.NO_MODULE)
 
     def _given_by(self, function: Function, spelled: str, depth: int) -> Gives:
         """What a call in a function of another file gives."""
-        meaning = self._meaning(function, spelled)
+        meaning = self.meaning(function, spelled)
         if isinstance(meaning, Function):
             return self.of_function(meaning, depth - 1)
         if isinstance(meaning, Class):
@@ -229,7 +291,16 @@ class Callables:
             return self.of_library(meaning)
         if isinstance(meaning, Unit):
             return Gives.UNKNOWN
-        return self.of_method(spelled.rpartition(".")[2]) if "." in spelled else Gives.ANYTHING
+        if spelled.endswith("[]"):
+            is_instance = instance_of(self._hierarchy, function.unit, spelled[:-2]) is not None
+            return Gives.UNKNOWN if is_instance else self.unnamed
+        return self.of_method(spelled.rpartition(".")[2]) if "." in spelled else self.unnamed
+
+    @property
+    def unnamed(self) -> Gives:
+        """What a call of something gives that has no name of its own."""
+        self.relies_on_names = True
+        return self._find_unnamed()
 
     def may_use_modules(self, called: Function | Class | Unit) -> bool:
         """Whether something in a function or class of another file, or in what that calls, is used as modules are."""
@@ -246,13 +317,15 @@ class Callables:
                 outline = _outline(each)
                 if outline is None or outline.uses_modules or len(seen) > _MAX_FOLLOWED:
                     return True
-                pending.extend(self._meaning(each, spelled) for spelled in outline.calls)
+                pending.extend(self.meaning(each, spelled) for spelled in outline.calls)
         return False
 
     def of_method(self, name: str) -> Gives:
         """What a method gives of which only the name is known; unless the names of values have it, it is noted."""
-        if name in EVIDENCE or name in _TAKING_MODULES or name == "__class__" or name.startswith(("from_", "load")):
+        if name in EVIDENCE or name in _TAKING_MODULES or name == "__class__":
             return Gives.ANYTHING
+        if name.startswith(("from_", "load")) and self.unnamed is Gives.ANYTHING:
+            return Gives.ANYTHING  # of a class of modules it would make one
         if name not in _VALUE_METHODS:
             self.relied_on.add(name)
         return Gives.UNKNOWN

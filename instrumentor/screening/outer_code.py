@@ -11,15 +11,9 @@ import ast
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from instrumentor.resolve.outline import (
-    EVIDENCE,
-    OutlinedUnit,
-    function_around,
-    is_copy_of_attributes,
-    spelling,
-    stored_attributes,
-    stores,
-)
+from instrumentor.resolve.bindings import function_around, spelling, stores
+from instrumentor.resolve.function_outline import EVIDENCE, is_copy_of_attributes
+from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.handed_out import HandedOut
 from instrumentor.screening.names import PUTTING_METHODS, TEXT_METHODS, Gives
@@ -75,7 +69,7 @@ class OuterCode:
         """Whether a model may be made, or be got hold of, in the code outside module classes, whose nodes are given."""
         self._nodes = nodes
         self._calls = [node for node in nodes if isinstance(node, ast.Call)]
-        if any(map(self.calls_what_is_not_known, self._calls)):
+        if any(map(self.uses_as_module, self._calls)):
             return True
         for node in self._calls:
             self._gives[node] = Gives.UNKNOWN if self._decorates_class(node) else self._judge(node.func, node)
@@ -91,6 +85,8 @@ class OuterCode:
             or any(self._goes_out_of_sight(node) for node in self._calls)
             or any(self._is_kept_out_of_sight(node) for node in self._nodes)
             or self._may_methods_make_modules()
+            # A function that makes some may be handed to a registry by its decorator, and be called from there.
+            or (bool(makers) and self._callables.relies_on_names)
         )
 
     # ---- what calls give ----
@@ -118,7 +114,7 @@ class OuterCode:
             return self._callables.of_method(function.attr)
         if isinstance(function, ast.Name) and (self._is_own_class(function) or self._is_made_by_library(function.id)):
             return Gives.UNKNOWN
-        return Gives.ANYTHING
+        return Gives.UNKNOWN if self._is_element_of_instance(function) else self._callables.unnamed
 
     def _copies_what_is_not_known(self, node: ast.Call) -> bool:
         """Whether a call copies something got from elsewhere, or from a call that makes no module."""
@@ -132,15 +128,23 @@ class OuterCode:
             root = root.value
         return isinstance(root, ast.Name) and self._names.is_stored(root)
 
+    def uses_as_module(self, node: ast.Call) -> bool:
+        """Whether a call shows by itself that it is one of a module's methods."""
+        return isinstance(node.func, ast.Attribute) and node.func.attr in EVIDENCE
+
     def calls_what_is_not_known(self, node: ast.Call) -> bool:
         """Whether a call shows by itself that it may be anything: what a name of the function's own holds is called."""
         function = node.func
         if isinstance(function, ast.Attribute):
-            return function.attr in EVIDENCE
+            return False
         if isinstance(function, ast.Name):
             is_stored = self._names.is_stored(function) and not self._is_own_class(function)
             return is_stored and not self._is_made_by_library(function.id)
-        return True
+        return not self._is_element_of_instance(function)
+
+    def _is_element_of_instance(self, function: ast.expr) -> bool:
+        """Whether a project's object is asked for an element, of which nobody knows what it is."""
+        return isinstance(function, ast.Subscript) and self._names.instance(function.value) is not None
 
     def _is_own_class(self, name: ast.Name) -> bool:
         """Whether a name is the first argument of a class method, in a class whose instances are no modules."""
@@ -335,11 +339,14 @@ class OuterCode:
         return any(self._has_attribute(target) and self._is_unexplained(value) for target, value in stores(node))
 
     def _has_attribute(self, target: ast.expr) -> bool:
-        """Whether a target is an attribute, or in one; those of libraries, such as `sys.modules`, aside."""
-        return any(
-            isinstance(each, ast.Attribute) and not isinstance(self._names.meaning(each), str)
-            for each in ast.walk(target)
-        )
+        """Whether a target is an attribute, or an element of one; those of libraries, `sys.modules`, aside."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return any(map(self._has_attribute, target.elts))
+        if isinstance(target, (ast.Subscript, ast.Starred)):
+            return self._has_attribute(target.value)
+        if not isinstance(target, ast.Attribute):
+            return False
+        return not isinstance(self._names.meaning(target), str) or self._has_attribute(target.value)
 
 
 def _arguments(node: ast.Call) -> list[ast.expr]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from instrumentor.resolve.classes import Hierarchy
 from instrumentor.resolve.units import Project
-from instrumentor.screening.names import Callables, Names
+from instrumentor.screening.circulation import Circulation
+from instrumentor.screening.names import Callables, Gives, Names
 from instrumentor.screening.outer_code import OuterCode
 from instrumentor.screening.plain_containers import PlainContainers
 
@@ -31,24 +32,35 @@ def may_wrap(script: Unit, settings: Settings, sources: Sources) -> bool:
     if settings.factories or settings.module_classes:
         return True
     try:
-        return _may_wrap(script, Hierarchy(Project(script, settings, sources)))
+        return _may_wrap(script, lambda: Hierarchy(Project(script, settings, sources)))
     except RecursionError:
         return True  # nested deeply: the analysis is the judge
 
 
-def _may_wrap(script: Unit, hierarchy: Hierarchy) -> bool:
-    names, callables = Names(script, hierarchy), Callables(hierarchy)
+def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy]) -> bool:
+    hierarchy = make_hierarchy()
+    names = Names(script, hierarchy)
+    # With classes of its own: it leads to many files, and the files of a project are bounded.
+    circulation = Circulation(script, make_hierarchy)
+    callables = Callables(hierarchy, lambda: Gives.ANYTHING if circulation.has_makers else Gives.UNKNOWN)
     outer = OuterCode(script, hierarchy, names, callables)
     # First what needs no other file to be read: most scripts that hold models show so by that.
-    outside_classes = _nodes(script.tree, lambda _: True)
-    if any(outer.calls_what_is_not_known(node) for node in outside_classes if isinstance(node, ast.Call)):
+    calls = [node for node in _nodes(script.tree, lambda _: True) if isinstance(node, ast.Call)]
+    if any(map(outer.uses_as_module, calls)):
+        return True
+    if any(map(outer.calls_what_is_not_known, calls)) and callables.unnamed is Gives.ANYTHING:
         return True
     outside_modules = _nodes(script.tree, lambda node: hierarchy.is_module(script.class_of[node]))
     if outer.may_hold_model(outside_modules):
         return True
     if not any(map(hierarchy.is_module, script.class_of.values())):
         return False  # no class of modules, which might keep some
-    return PlainContainers(script, hierarchy, names, callables).may_hold_model()
+    # What may be called without a name of its own is followed there, as long as it stays in the file.
+    plain = PlainContainers(script, hierarchy, names, Callables(hierarchy, lambda: Gives.UNKNOWN))
+    if plain.may_hold_model():
+        return True
+    anything = Callables(hierarchy, lambda: Gives.ANYTHING)
+    return plain.hands_out_makers and PlainContainers(script, hierarchy, names, anything).may_hold_model()
 
 
 def _nodes(tree: ast.Module, is_left_out: Callable[[ast.ClassDef], bool]) -> list[ast.AST]:

@@ -72,9 +72,14 @@ def undo(source: bytes, *, source_name: str) -> Undone:
     return Undone(original, comment.source)
 
 
+def may_be_instrumented(source: bytes) -> bool:
+    """Whether a source comment may stand in a script; a look that takes no decoding."""
+    return _MARK in source
+
+
 def original_of(source: bytes) -> bytes:
     """What a script was before it was instrumented; itself where it was not, or was edited since."""
-    if _MARK not in source:
+    if not may_be_instrumented(source):
         return source
     try:
         return undo(source, source_name="").original

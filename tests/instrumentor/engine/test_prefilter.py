@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from instrumentor.engine.prefilter import TORCH_WORDS, may_hold_site
+from instrumentor.engine.prefilter import may_hold_site
 from instrumentor.instrument import instrument_source
 from instrumentor.resolve import catalogue
 from instrumentor.settings import Settings
@@ -71,7 +71,7 @@ def test_every_way_to_modules_in_torch_has_one_of_the_words() -> None:
     patterns += [name for name, effect in catalogue._EFFECTS if effect is not catalogue.Effect.READS]
     patterns = [each for each in patterns if each.startswith("torch.")]
     assert patterns
-    assert not [each for each in patterns if not set(each.split(".")) & set(TORCH_WORDS)]
+    assert not [each for each in patterns if not set(each.split(".")) & set(catalogue.TORCH_WORDS)]
 
 
 def test_users_own_factories_may_come_from_anywhere() -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
+from instrumentor.analysis.fixpoint import analyse
 from instrumentor.instrument import Result, instrument_source
 from instrumentor.resolve.outline_cache import OutlineCache
 from instrumentor.resolve.unit_cache import UnitCache
-from instrumentor.resolve.units import Sources
+from instrumentor.resolve.units import Project, Sources
 from instrumentor.settings import Settings
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.resolve.classes import Hierarchy
 
 ROOT = Path(__file__).parents[3]
 TORCH = Path(torch.__file__).parent
@@ -93,6 +100,53 @@ NEIGHBOURS = {
         class Described:
             def names(self):
                 return list(inspect.signature(self.__init__).parameters)
+            def checked(self, function, given):
+                signature = inspect.signature(function)
+                def check():
+                    return dict(zip(signature.parameters, given))
+                return check
+        """,
+    "mappings.py": """
+        class Mapping(dict):
+            def __getitem__(self, kind):
+                return load(kind)
+        MAPPING = Mapping()
+        def make_settings(kind):
+            return MAPPING[kind]()
+        """,
+    "zoo.py": """
+        from net import Net
+        TABLE = {"net": Net}
+        def build(kind):
+            return TABLE[kind]()
+        def class_of(kind):
+            return TABLE[kind]
+        """,
+    "registry.py": """
+        FUNCTIONS = {}
+        def register(function):
+            FUNCTIONS[function.__name__] = function
+            return function
+        def create(name):
+            return FUNCTIONS[name]()
+        """,
+    "callbacks.py": """
+        import functools
+        def call(function, *given):
+            return function(*given)
+        def counted(function):
+            @functools.wraps(function)
+            def wrapper(*given):
+                wrapper.calls += 1
+                return function(*given)
+            return wrapper
+        """,
+    "template.py": """
+        from torch import nn
+        class Template(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.build(nn.Linear)
         """,
     "config.py": """
         class Config:
@@ -230,6 +284,71 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
         ),
         pytest.param(
             """
+            from mappings import MAPPING, make_settings
+            class Larger:
+                def __init__(self, kind):
+                    self.inner = MAPPING[kind]()
+                    self.outer = make_settings(kind)
+            """,
+            id="elements of another file's object are called",
+        ),
+        pytest.param(
+            """
+            from callbacks import call, counted
+            @counted
+            def lower(text, change=str.lower):
+                return change(text)
+            def widths(words, measure):
+                return [call(measure, word) for word in words] + [measure(lower(word)) for word in words]
+            """,
+            id="functions that call what they are passed, where nothing makes a module",
+        ),
+        pytest.param(
+            """
+            from signatures import Described
+            class Mine(Described):
+                def __init__(self, given, tokenizer):
+                    super().__init__()
+                    self.tokenizer = tokenizer.train_from(given)
+                    self.check = self.checked(print, given)
+            """,
+            id="the parameters of a signature by a name of its own",
+        ),
+        pytest.param(
+            """
+            from torch import nn
+            from mappings import MAPPING
+            def attend(query, key):
+                return query @ key
+            def spans(lengths):
+                def span(length):
+                    return max(length, 1)
+                found = []
+                for length in lengths:
+                    found.append(span(length))
+                return found
+            class Attention(nn.Module):
+                kinds = {"inner": nn.Linear}
+                def __init__(self, size):
+                    super().__init__()
+                    self.size = (size,)
+                    self.query = nn.Linear(size, size)
+                    self.act = MAPPING["gelu"]
+                def split(self, x):
+                    return x.chunk(2)
+                def forward(self, x, attention=attend):
+                    states = []
+                    for part in self.split(self.act(self.query(x))):
+                        states.append(attention(part, part))
+                    self.seen = [spans(states), x]
+                    return self.finish(states)
+                def finish(self, states):
+                    return sum(states)
+            """,
+            id="what layers compute, in plain lists",
+        ),
+        pytest.param(
+            """
             from torch import nn
             from elsewhere import ACTIVATIONS
             class Block(nn.Module):
@@ -256,6 +375,19 @@ def test_is_not_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not look(source, is_brief=False).changed
     monkeypatch.setattr("instrumentor.instrument.analyse", lambda _: pytest.fail("was analysed"))
     assert not look(source, is_brief=True).changed
+
+
+def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    analysed = []
+
+    def watched(project: Project) -> tuple[Facts, Hierarchy]:
+        analysed.append(project)
+        return analyse(project)
+
+    monkeypatch.setattr("instrumentor.instrument.analyse", watched)
+    result = look(source, is_brief=True)
+    assert analysed
+    assert result == look(source, is_brief=False)
 
 
 @pytest.mark.parametrize(
@@ -415,6 +547,39 @@ def test_is_not_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         pytest.param("from tables import make_partly\nmodel = make_partly()\n", id="by a partial function"),
         pytest.param(
+            "from net import Net\ndef f():\n    make = Net\n    model = make()\n    print(model)\nf()\n",
+            id="by a function's own name for it",
+        ),
+        pytest.param("from zoo import TABLE\nmodel = TABLE['net']()\n", id="from another file's table"),
+        pytest.param(
+            "import zoo\ndef f(name):\n    model = getattr(zoo, name)()\n    print(model)\nf('build')\n",
+            id="by a computed name",
+        ),
+        pytest.param(
+            "from mappings import MAPPING\nfrom net import Net\nMAPPING['net'] = Net\nmodel = MAPPING['net']()\n",
+            id="put into another file's object",
+        ),
+        pytest.param(
+            "from callbacks import call\nfrom net import Net\nmodel = call(Net)\n", id="by a function that is passed it"
+        ),
+        pytest.param(
+            "from net import Net\ntable = {'net': lambda: Net()}\nmodel = table['net']()\n", id="by a lambda in a table"
+        ),
+        pytest.param(
+            """
+            from net import Net
+            class Maker:
+                def make(self):
+                    return Net()
+                def run(self):
+                    make = self.make
+                    model = make()
+                    print(model)
+            Maker().run()
+            """,
+            id="by a method's other name",
+        ),
+        pytest.param(
             "from net import Net\ndef make():\n    return Net()\nmodel = make()\n", id="by a function of its own"
         ),
         pytest.param(
@@ -438,6 +603,123 @@ def test_is_analysed_and_changed(source: str) -> None:
     result = look(source, is_brief=True)
     assert result.changed
     assert result == look(source, is_brief=False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(
+            """
+                def __init__(self, kind=nn.Linear):
+                    super().__init__()
+                    self.layers = [kind(1, 1)]
+            """,
+            id="by a default",
+        ),
+        pytest.param(
+            """
+                kind = nn.Linear
+                def __init__(self):
+                    super().__init__()
+                    self.layers = [self.kind(1, 1)]
+            """,
+            id="by an attribute of the class",
+        ),
+        pytest.param(
+            """
+                def __init__(self):
+                    super().__init__()
+                    self.add(nn.Linear)
+                def add(self, kind):
+                    self.layers = [kind(1, 1)]
+            """,
+            id="by an argument of a method",
+        ),
+        pytest.param(
+            """
+                def __init__(self):
+                    super().__init__()
+                    self.layers = [TABLE["net"]()]
+            """,
+            id="by another file's table",
+        ),
+        pytest.param(
+            """
+                def __init__(self):
+                    super().__init__()
+                    self.layers = [build("net")]
+            """,
+            id="by another file's function",
+        ),
+        pytest.param(
+            """
+                def __init__(self):
+                    super().__init__()
+                    kind = class_of("net")
+                    self.layers = [kind()]
+            """,
+            id="by a class that another file hands out",
+        ),
+        pytest.param(
+            """
+                def __init__(self, name):
+                    super().__init__()
+                    table = {"linear": nn.Linear}
+                    self.layers = [table[name](1, 1)]
+            """,
+            id="by a table of its own",
+        ),
+        pytest.param(
+            """
+                def __init__(self):
+                    super().__init__()
+                    def make():
+                        return nn.Linear(1, 1)
+                    first = make()
+                    self.layers = (first, None)
+            """,
+            id="by what another function gives",
+        ),
+    ],
+)
+def test_modules_in_plain_lists_are_found_however_they_are_made(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = "from torch import nn\nfrom zoo import TABLE, build, class_of\nclass Stack(nn.Module):\n"
+    source = head + textwrap.indent(dedent(body), "    ")
+    assert_is_analysed(source, monkeypatch)
+
+
+def test_a_base_in_another_file_may_pass_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+        from template import Template
+        class Stack(Template):
+            def build(self, kind):
+                self.layers = [kind(1, 1)]
+        """
+    assert look(source, is_brief=True) == look(source, is_brief=False)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("from zoo import build\nmodel = build('net')\n", id="by a function, from another file's table"),
+        pytest.param(
+            "from zoo import class_of\nkind = class_of('net')\nmodel = kind()\n", id="by a class that is handed out"
+        ),
+        pytest.param(
+            """
+            from net import Net
+            from registry import create, register
+            @register
+            def small():
+                return Net()
+            model = create("small")
+            """,
+            id="from a registry that a decorator fills",
+        ),
+    ],
+)
+def test_what_may_hand_out_a_model_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_is_analysed(source, monkeypatch)
 
 
 def test_users_own_factories_may_make_anything() -> None:

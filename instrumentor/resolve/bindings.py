@@ -1,0 +1,94 @@
+"""Whose the names in a file are: what functions bind, how names are spelled, and what is stored under them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from instrumentor.resolve.units import FunctionNode, Unit
+
+
+def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
+    """The names that each function of a file binds but by definitions and imports; under None those of its top."""
+    found: dict[FunctionNode | None, set[str]] = {None: set()}
+    for node in unit.parents:
+        if isinstance(node, ast.Name):
+            names = [] if isinstance(node.ctx, ast.Load) else [node.id]
+        elif isinstance(node, ast.arg):
+            names = [node.arg]
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+            names = [node.name or ""]
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            found[None].update(node.names)
+            continue
+        else:
+            continue
+        if names:
+            found.setdefault(function_around(unit, node), set()).update(names)
+    return found
+
+
+def function_around(unit: Unit, node: ast.AST) -> FunctionNode | None:
+    """The innermost function that a node lies in; None at the top of a file or class."""
+    parents, around = unit.parents, unit.around
+    above = parents.get(node)
+    passed: list[ast.AST] = []
+    while above is not None and not isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if above in around:
+            above = around[above]
+            break
+        passed.append(above)
+        above = parents.get(above)
+    around.update(dict.fromkeys(passed, above))
+    return above
+
+
+def is_bound(unit: Unit, node: ast.AST, name: str, bound: dict[FunctionNode | None, set[str]]) -> bool:
+    """Whether a name may stand for something else where a node reads it than what the file defines or imports by it."""
+    function = function_around(unit, node)
+    while function is not None:
+        if name in bound.get(function, ()):
+            return True
+        function = function_around(unit, function)
+    return name in bound[None]
+
+
+def spelled_where_read(unit: Unit, node: ast.expr, bound: dict[FunctionNode | None, set[str]]) -> str:
+    """A dotted name as it is written, if its root is what the file defines or imports, or the object at hand.
+
+    Of one that hangs on something else a dot and its last part; empty for what has no such name.
+    """
+    spelled = spelling(node)
+    root, _, rest = spelled.partition(".")
+    if root in ("self", "cls") and rest and "." not in rest:
+        return spelled
+    if root and is_bound(unit, node, root, bound):
+        return f".{rest.rpartition('.')[2]}" if rest else ""
+    return spelled
+
+
+def spelling(expression: ast.expr) -> str:
+    """A dotted name as it is written; a dot and the attribute for one of what has no name; empty for all else."""
+    names: list[str] = []
+    while isinstance(expression, ast.Attribute):
+        names.append(expression.attr)
+        expression = expression.value
+    if isinstance(expression, ast.Name):
+        return ".".join([expression.id, *reversed(names)])
+    return f".{names[0]}" if names else ""
+
+
+def stores(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The targets that a node stores to, each with the expression that the value is, or is taken from."""
+    if isinstance(node, ast.Assign):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+        if node.value is not None:
+            yield node.target, node.value
+    elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+        yield node.target, node.iter
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield node.optional_vars, node.context_expr
