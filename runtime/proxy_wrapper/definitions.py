@@ -113,6 +113,7 @@ class Definitions:
             for (state, tensor), numbers in zip(states, statistics, strict=True):
                 state.version, state.data_ptr = marks_of(tensor)
                 state.statistics = numbers
+                state.suspected = not readable  # Then the next look finds the numbers.
                 self.define_tensor(state, tensor)
 
     def define_new_state(self, entry: ModuleEntry, module: nn.Module) -> None:

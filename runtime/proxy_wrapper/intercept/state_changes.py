@@ -5,6 +5,9 @@ the version count (`p.data.clamp_()`, a NumPy view, another process) shows in th
 values of a whole model before each step would cost as much as a third of its statistics. A program that does such
 things does them in its loop, though: so all tensors are compared at the first looks and at some of the later ones, and
 those found to have changed that way at every one from then on.
+
+Where values cannot be read, nothing is looked at: what a transform of `torch.func` puts into a module's place for its
+parameters is there for that call alone, and what has changed behind it shows at the next look.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from proxy_wrapper.events import Statistics
-from proxy_wrapper.statistics import has_values, norms, unobserved
+from proxy_wrapper.statistics import are_values_readable, has_values, norms, unobserved
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from proxy_wrapper.intercept.state_records import StateRecords
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
@@ -53,32 +58,24 @@ class StateChanges:
             is_last: whether nobody will look again. Then every value is compared, and steps that were left out by
                 `every` are recorded, so that the trace ends with the state that the model was left in.
         """
-        tracer = self._tracer
+        if not are_values_readable():
+            return
         changed: list[tuple[StateEntry, torch.Tensor, str]] = []
         suspects: list[tuple[StateEntry, torch.Tensor]] = []
         compares = self._are_norms_comparable()
         turn, self._looks = self._looks, self._looks + 1
         compares_all = compares and (is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0)
-        for entry in tracer.registry:
-            module = entry.module()
-            if module is None:
+        for state, tensor in self._present():
+            cause = self._cause(state, tensor)
+            if not state.watched or (state.unrecorded_step >= 0 and not is_last):
                 continue
-            tracer.definitions.define_new_state(entry, module)
-            for state in entry.state:
-                tensor = state.tensor()
-                if tensor is None:
-                    continue
-                tracer.definitions.define_freezing(state, tensor)
-                cause = self._cause(state, tensor)
-                if not state.watched or (state.unrecorded_step >= 0 and not is_last):
-                    continue
-                if cause:
-                    changed.append((state, tensor, "step" if state.unrecorded_step >= 0 else cause))
-                elif compares:
-                    if state.is_buffer and _is_changed_by_kernels(tensor):
-                        changed.append((state, tensor, "data"))
-                    elif compares_all or state.bypasses_version:
-                        suspects.append((state, tensor))
+            if cause:
+                changed.append((state, tensor, "step" if state.unrecorded_step >= 0 else cause))
+            elif compares:
+                if state.is_buffer and _is_changed_by_kernels(tensor):
+                    changed.append((state, tensor, "data"))
+                elif compares_all or state.bypasses_version:
+                    suspects.append((state, tensor))
         if suspects:
             changed.extend(self._changed_among(suspects))
         if changed:
@@ -98,6 +95,8 @@ class StateChanges:
             The parameters that have changed.
         """
         tracer = self._tracer
+        if not are_values_readable():
+            return []
         if tracer.step != self._glanced_step:
             self._glanced_step = tracer.step
             return []
@@ -129,6 +128,19 @@ class StateChanges:
     def follow_step(self) -> None:
         """Let the next glance follow upon the present step."""
         self._glanced_step = self._tracer.step
+
+    def _present(self) -> Iterator[tuple[StateEntry, torch.Tensor]]:
+        """The parameters and buffers of all modules that there are now, with their entries; what is new is defined."""
+        for entry in self._tracer.registry:
+            module = entry.module()
+            if module is None:
+                continue
+            self._tracer.definitions.define_new_state(entry, module)
+            for state in entry.state:
+                tensor = state.tensor()
+                if tensor is not None:
+                    self._tracer.definitions.define_freezing(state, tensor)
+                    yield state, tensor
 
     def _cause(self, state: StateEntry, tensor: torch.Tensor) -> str:
         """What tells without a look at the values that `tensor` may have others than last time; "" if nothing does."""

@@ -83,6 +83,7 @@ class StateRecords:
                 step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
                 before = state.statistics
                 self._note(state, version, data_ptr, numbers)
+                state.suspected = not readable  # Then the next look finds the numbers.
                 holder = state.holder
                 if holder.configured_level <= INFO:
                     event = Update(

@@ -156,6 +156,34 @@ def test_looking_at_values_changes_no_result(logdir: str, level: str) -> None:
         assert torch.equal(plain, traced) if isinstance(plain, torch.Tensor) else plain == traced
 
 
+def test_what_a_transform_puts_in_the_place_of_parameters_is_no_change_of_theirs(
+    level: str, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir, log_level=level)
+    call = torch.func.functional_call
+    for _ in range(2):
+        torch.func.grad(lambda values: call(model, values, (images(),)).sum())(dict(model.named_parameters()))
+        torch.vmap(lambda image: model(image[None]))(images())
+    Proxy.flush()
+    assert not [event for event in seen.events if isinstance(event, Update)]
+
+
+def test_what_changed_where_nobody_could_look_is_recorded_later(level: str, logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level=level)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(images()).sum().backward()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.step()
+        return x
+
+    torch.vmap(step)(torch.ones(2))
+    unread, *_ = updates_of(seen, "net.first.bias")
+    assert unread.statistics is None
+    Proxy.flush()
+    assert updates_of(seen, "net.first.bias")[-1].statistics is not None
+
+
 def definitions_of(observer: MemoryObserver, name: str) -> list[bool]:
     return [event.requires_grad for event in observer.events if isinstance(event, Parameter) and event.name == name]
 
