@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
+    from instrumentor.resolve.units import Class, Function
 
 
 # `list.append(models, model)`.
@@ -156,6 +157,9 @@ class Calls:
     def _call_object(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         """A module's forward pass; or, for an object that nobody knows, whatever it makes."""
         base = strip(atom)
+        own = self.scope.kinds.method_of(base, "__call__")
+        if own is not None:
+            return self._invocation.invoke(own, value(atom), node, arguments)
         self.effects.escape_callables(arguments.each())
         if isinstance(base, Part):
             return value(Derived(root(atom)))
@@ -234,9 +238,9 @@ class Calls:
         if cls is None:
             return OPAQUE
         receiver = self._own_receiver()
-        for above in self.scope.hierarchy.ancestors(cls)[1:]:
-            if name in above.methods:
-                return self._invocation.invoke(above.methods[name], receiver, node, arguments)
+        methods = self._methods_above(cls, name)
+        if methods:
+            return join([self._invocation.invoke(method, receiver, node, arguments) for method in methods])
         if name == "__init__" and self.scope.hierarchy.is_module(cls):
             self.effects.absorb(arguments.each(), node, cls.node.name)
             return PLAIN
@@ -246,6 +250,17 @@ class Calls:
         if name in self.scope.hierarchy.knowledge.identity_methods:
             return receiver
         return self.effects.make_unknown(node, arguments)
+
+    def _methods_above(self, cls: Class, name: str) -> list[Function]:
+        """The methods that `super()` finds in a class: where classes below have other bases, those may come first."""
+        found: list[Function] = []
+        for each in (cls, *self.scope.kinds.descendants(cls)):
+            order = self.scope.hierarchy.ancestors(each)
+            above = order[order.index(cls) + 1 :]
+            method = next((other.methods[name] for other in above if name in other.methods), None)
+            if method is not None and method not in found:
+                found.append(method)
+        return found
 
     def _own_receiver(self) -> Value:
         """What the method that is visited, or that the function visited stands in, has as its first parameter."""

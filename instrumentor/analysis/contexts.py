@@ -14,6 +14,7 @@ from instrumentor.source.nodes import walk
 if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.expressions import Evaluator
+    from instrumentor.resolve.units import Function
 
 
 class Contexts:
@@ -82,17 +83,20 @@ class Contexts:
             return True
         return False
 
+    def _enter_method(self, atom: Atom) -> Function | None:
+        if not isinstance(atom, Instance):
+            return self._scope.kinds.method_of(atom, "__enter__")
+        cls = self._scope.kinds.class_of(atom.key)
+        return None if cls is None else self._scope.hierarchy.method(cls, "__enter__")
+
     def _entered(self, held: Value) -> Value:
         """What `with ... as` binds: what a generator yields, what `__enter__` returns, else the object itself."""
         entered: list[Value] = []
         for atom in held:
-            if isinstance(atom, Instance):
-                cls = self._scope.kinds.class_of(atom.key)
-                enter = None if cls is None else self._scope.hierarchy.method(cls, "__enter__")
-                entered.append(
-                    value(atom) if enter is None else self._evaluator.members.property_value(enter, value(atom))
-                )
-            elif atom.is_object:
+            enter = self._enter_method(atom)
+            if enter is not None:
+                entered.append(self._evaluator.members.property_value(enter, value(atom)))
+            elif isinstance(atom, Instance) or atom.is_object:
                 entered.append(value(atom))
             else:
                 entered.append(self._evaluator.members.elements(value(atom)))

@@ -202,11 +202,17 @@ class Effects:
         return is_one and is_theirs and all(values[path] == objects for path in holders) and _is_bound(site)
 
     def _is_operand(self, site: Site, node: ast.AST) -> bool:
-        """Whether an object is made where it is passed to `node`, in a branch of a conditional expression at most."""
+        """Whether an object is made where it is passed to `node`: in a branch of a conditional expression at most.
+
+        Methods that hand it on may stand behind it.
+        """
         parents = site.unit.parents
-        above = parents.get(site.node)
-        while isinstance(above, (ast.IfExp, ast.BoolOp, ast.keyword)):
-            above = parents.get(above)
+        below: ast.AST = site.node
+        above = parents.get(below)
+        while isinstance(above, (ast.IfExp, ast.BoolOp, ast.keyword, ast.Attribute)) or (
+            isinstance(above, ast.Call) and above.func is below
+        ):
+            below, above = above, parents.get(above)
         return above is node
 
     def _is_always_put(self, box: Box, atom: Atom) -> bool:

@@ -305,8 +305,11 @@ class Evaluator:
         outer, is_apart = self.scope.env, self.scope.is_apart
         hidden = _target_names(node)
         self.scope.env, self.scope.is_apart = outer.copy(), True
-        for generator in node.generators:
-            self._bind_target(generator.target, self.members.elements(self.evaluate(generator.iter)))
+        for position, generator in enumerate(node.generators):
+            held = self.evaluate(generator.iter)
+            if position == 0 and self.scope.class_body is not None:
+                self.scope.env = self.scope.around_class.copy()  # all but what it goes over lies outside of the class
+            self._bind_target(generator.target, self.members.elements(held))
             for condition in generator.ifs:
                 self.evaluate(condition)
         if isinstance(node, ast.DictComp):

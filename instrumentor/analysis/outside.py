@@ -136,8 +136,21 @@ class _Names:
         return frozenset(own), frozenset((read | shared) - own)
 
 
-def _own_nodes(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
-    """The nodes of a file's or function's code, those of the functions and classes in it aside."""
+def names_bound_in(body: ast.ClassDef) -> frozenset[str]:
+    """The names that a class body binds: its attributes, those of the functions and classes in it aside."""
+    found: set[str] = set()
+    for node in _own_nodes(body):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        else:
+            found.update(_bound_by(node))
+    return frozenset(found)
+
+
+def _own_nodes(
+    scope: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+) -> Iterator[ast.AST]:
+    """The nodes of a file's, class's or function's code, those of the functions and classes in it aside."""
     pending: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else [*scope.body]
     while pending:
         node = pending.pop()

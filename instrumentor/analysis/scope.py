@@ -15,6 +15,7 @@ from instrumentor.analysis.environment import PARAMETER
 from instrumentor.analysis.kinds import Kinds
 from instrumentor.analysis.touched import ELEMENTS
 from instrumentor.analysis.values import (
+    FOREIGN,
     MAX_TUPLE_DEPTH,
     NOTHING,
     OPAQUE,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 # Where a function keeps the defaults of its parameters; and under any name, for one that is computed.
 _ATTRIBUTES_WITH_DEFAULTS = frozenset({"__defaults__", "__kwdefaults__", "__code__", ANY_KEY})
+_ATTRIBUTES_WITH_CODE = frozenset({"__code__", ANY_KEY})
 # Through how many files a variable is followed that each imports from the next.
 MAX_HANDED_ON = 12
 
@@ -68,6 +70,7 @@ class Scope:
         key: under which the facts keep this scope's names.
         globals: the names that `global` and `nonlocal` declare, with the key of the scope that has them.
         class_body: the class whose body is visited; None outside of one.
+        around_class: what held where that body, or the one around it, began: what lies in it sees no names of it.
         outside: the names of the scopes around the function that it holds from its start, with the keys of these.
         is_apart: whether what is visited may run later than it stands, or under other names, as in a comprehension.
         begin: has a scope visited at once that never was.
@@ -92,6 +95,7 @@ class Scope:
         self.key = scope_key(unit, function)
         self.globals: dict[str, str] = {}
         self.class_body: Class | None = None
+        self.around_class = env
         self.outside: dict[str, str] = {}
         self.is_apart = False
         self.begin = begin
@@ -323,6 +327,9 @@ class Scope:
         self.facts.grow(self.facts.attributes, (base, name), kept)
         if isinstance(base, FunctionRef) and name in _ATTRIBUTES_WITH_DEFAULTS:
             self._change_defaults(base, kept)
+            if name in _ATTRIBUTES_WITH_CODE:
+                self.facts.grow(self.facts.returns, base.key, FOREIGN)
+                self.facts.note_given(self.facts.returned_numbers, base.key, self.unit.tree, None)
 
     def _change_defaults(self, changed: FunctionRef, held: Value) -> None:
         """Let the parameters of a function have other defaults than it is written with, which `held` contains."""

@@ -18,6 +18,7 @@ from instrumentor.analysis.environment import (
     leave_loop,
 )
 from instrumentor.analysis.expressions import Evaluator
+from instrumentor.analysis.outside import names_bound_in
 from instrumentor.analysis.parameters import note_initial, parameters_of
 from instrumentor.analysis.remembering import is_remembering
 from instrumentor.analysis.running import let_unseen_run
@@ -402,11 +403,20 @@ class Pass:
         for expression in (*node.bases, *(keyword.value for keyword in node.keywords)):
             self.evaluator.evaluate(expression)
         outer_class, outer = self.scope.class_body, self.scope.env
+        if outer_class is None:
+            self.scope.around_class = outer.copy()
+        around = self.scope.around_class
         self.scope.class_body = cls
-        after = self._block(node.body, outer.copy())
+        after = self._block(node.body, around.copy())
         self.scope.class_body = outer_class
         if after is not None:
-            self._keep_class_attributes(cls, outer, after)
+            self._keep_class_attributes(cls, around, after)
+        if after is not None and outer_class is None:
+            for name in names_bound_in(node):
+                after.forget((name,))
+                if name in outer.names:
+                    after.assign((name,), outer.names[name], outer.numbers.get((name,)))
+            outer = after
         self.scope.env = outer
         held = value(ClassRef(cls.key))
         for decorator in reversed(node.decorator_list):

@@ -13,11 +13,27 @@ from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from instrumentor.resolve.units import Project
 
 _REGISTERING = frozenset({"register_parameter", "add_module", "register_module"})
+
+
+def _merge(orders: Sequence[Sequence[Class]]) -> list[Class]:
+    """One order of all classes that keeps those given (C3: https://docs.python.org/3/howto/mro.html), if there is one.
+
+    Else, where Python would refuse the class, the classes in the order in which they come.
+    """
+    pending = [list(order) for order in orders if order]
+    found: list[Class] = []
+    while pending:
+        heads = [order[0] for order in pending]
+        behind = {each for order in pending for each in order[1:]}
+        first = next((head for head in heads if head not in behind), heads[0])
+        found.append(first)
+        pending = [rest for order in pending if (rest := [each for each in order if each is not first])]
+    return found
 
 
 class Hierarchy:
@@ -59,19 +75,13 @@ class Hierarchy:
         return self._bases[cls.key]
 
     def ancestors(self, cls: Class) -> list[Class]:
-        """The class and those above it within the project, nearest first."""
+        """The class and those above it within the project, in the order in which Python looks for methods."""
         known = self._ancestors.get(cls.key)
-        if known is not None:
-            return known
-        found: dict[str, Class] = {}
-        pending = [cls]
-        while pending:
-            current = pending.pop(0)
-            if current.key not in found:
-                found[current.key] = current
-                pending.extend(base for base in self.bases(current) if isinstance(base, Class))
-        self._ancestors[cls.key] = list(found.values())
-        return self._ancestors[cls.key]
+        if known is None:
+            self._ancestors[cls.key] = [cls]  # what a class above itself, which Python refuses, counts as
+            bases = [base for base in self.bases(cls) if isinstance(base, Class)]
+            known = self._ancestors[cls.key] = [cls, *_merge([*map(self.ancestors, bases), bases])]
+        return known
 
     def library_bases(self, cls: Class) -> list[str | None]:
         """The bases outside the project of a class and of those above it; None for unresolvable ones."""

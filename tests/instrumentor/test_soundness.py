@@ -559,6 +559,70 @@ derived = Derived()
 first = derived.keep(one)
 second = derived.keep(two)
 """,
+    "names in class bodies": """
+net, kept = Net(), Net()
+def change():
+    global kept
+    kept = Net()
+    return kept
+class Outer:
+    net = Net()
+    class Inner:
+        inner = net
+        def get(self):
+            return net
+    nets = [net for _ in range(1)]
+    changed = change()
+first, second, third = Outer.net, Outer.Inner.inner, Outer.nets[0]
+fourth, fifth = Outer.Inner().get(), kept
+sixth = net
+""",
+    "super() finds methods of classes beside": """
+one, two = Net(), Net()
+class Base:
+    def get(self):
+        return one
+class Mixin(Base):
+    def get(self):
+        return super().get()
+class Other(Base):
+    def get(self):
+        return two
+class Both(Mixin, Other):
+    pass
+third, fourth = Mixin().get(), Both().get()
+class Above(Base):
+    pass
+class Apart:
+    def get(self):
+        return two
+class Order(Above, Apart):
+    pass
+fifth = Order().get()
+""",
+    "modules with special methods of their own": """
+kept = Net()
+class Switch(Net):
+    def __call__(self):
+        return kept
+    def __enter__(self):
+        return kept
+    def __exit__(self, *exc):
+        return False
+switch = Switch()
+first = switch()
+with switch as second:
+    third = second
+fourth = switch
+""",
+    "a function is given other code": """
+one, two = Net(), Net()
+def give():
+    return one
+first = give()
+give.__code__ = (lambda: two).__code__
+second = give()
+""",
     "a function that is passed on before its name changes": """
 kept = Net()
 def read():
