@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.source.source_text import SourceText
 
+# Attributes of modules that are tensors, and of tensors.
+_OF_TENSORS = frozenset({"weight", "bias", "data", "grad", "requires_grad", "shape", "dtype", "device", "ndim"})
 # How the members of a container of modules are read.
 _CONTAINERS = {"torch.nn.ModuleList": "list({})", "torch.nn.ModuleDict": "list({}.values())"}
 
@@ -445,5 +447,8 @@ def _called_name(source: ast.expr | None) -> str:
 
 
 def _is_tensor(binding: Binding) -> bool:
-    """Whether a target's name says that a parameter is stored, as where weights are tied."""
-    return binding.text.rpartition(".")[2] in {"weight", "bias", "data", "grad", "requires_grad"}
+    """Whether names say that a parameter is stored, as where weights are tied, or what only tensors tell of."""
+    if binding.text.rpartition(".")[2] in _OF_TENSORS:
+        return True
+    read = ast.walk(binding.source) if binding.source is not None else ()
+    return any(isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS for node in read)

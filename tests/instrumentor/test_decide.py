@@ -993,3 +993,8 @@ def test_another_name_of_a_class_is_known_behind_star_imports(imported: str) -> 
         "tools": "def unrelated():\n    Alias = 1\n    return Alias\n",
     }
     assert wraps(f"{imported}\nmodel = Alias()\n", None, **files) == [(2, "model")]
+
+
+def test_what_only_tensors_tell_of_is_no_part_of_a_model_worth_telling() -> None:
+    body = "m = Net()\nrows, columns = m.body.weight.shape\nhead = m.body\n"
+    assert others(body) == [(3, "head", "submodule")]
