@@ -11,6 +11,7 @@ from instrumentor.analysis.certainty import Certainty
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key, join_environments, path_of
 from instrumentor.analysis.members import Members
+from instrumentor.analysis.namespaces import Namespaces
 from instrumentor.analysis.numbering import Numbering
 from instrumentor.analysis.running import let_all_run, let_others_run, let_unseen_run
 from instrumentor.analysis.scope import default_name
@@ -22,7 +23,6 @@ from instrumentor.analysis.values import (
     Box,
     FunctionRef,
     Instance,
-    Named,
     Parameter,
     Value,
     derive,
@@ -40,12 +40,6 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Function
 
 _RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
-
-
-_FILE_NAMESPACES = value(Named("builtins.globals"), Named("builtins.locals"), Named("builtins.vars"))
-_VARS = value(Named("builtins.vars"))
-# Methods by which a namespace is changed.
-_NAMESPACE_STORES = frozenset({"update", "setdefault", "__setitem__"})
 
 
 class Stored(NamedTuple):
@@ -70,6 +64,7 @@ class Evaluator:
         self.calls = Calls(scope, self.members)
         self.certainty = Certainty(scope)
         self.numbering = Numbering(scope, self.members, self.certainty)
+        self.namespaces = Namespaces(self.calls.object_stores, self.members, self.evaluate, self.things)
 
     def evaluate(self, node: ast.expr | None) -> Value:
         """What `node` may be; notes on the way what it does to objects. Nothing written is None."""
@@ -142,32 +137,13 @@ class Evaluator:
             self.scope.assign((target.id,), held, number)
             return Stored()
         assert isinstance(target, (ast.Attribute, ast.Subscript))
-        stores = self.calls.object_stores
         receiver = self.things(self.evaluate(target.value))
         if isinstance(target, ast.Subscript):
             self.evaluate(target.slice)
-            key = target.slice.value if isinstance(target.slice, ast.Constant) else None
-            name = key if isinstance(key, str) else None
-            if self._is_file_namespace(target.value):
-                stores.set_global(name, held)
+            if self.namespaces.store(target, held):
                 return Stored(is_kept=False)
-            holder = self._namespace_holder(target.value)
-            if holder is not None:
-                stores.set_attribute(self.things(self.evaluate(holder)), name, held, target, text_of(holder))
-                return Stored(is_kept=False)
-        return Stored(receiver, stores.store(target, receiver, held, number))
-
-    def _is_file_namespace(self, node: ast.expr) -> bool:
-        """Whether an expression is `globals()`, or likewise gives the names of the file."""
-        maker = node.func if isinstance(node, ast.Call) and not node.args else None
-        return maker is not None and self.evaluate(maker) <= _FILE_NAMESPACES
-
-    def _namespace_holder(self, node: ast.expr) -> ast.expr | None:
-        """The object whose attributes an expression gives by name: `model.__dict__`, `vars(model)`."""
-        if isinstance(node, ast.Attribute) and node.attr == "__dict__":
-            return node.value
-        is_vars = isinstance(node, ast.Call) and len(node.args) == 1 and self.evaluate(node.func) == _VARS
-        return node.args[0] if is_vars else None  # type: ignore[attr-defined]
+        is_kept = self.calls.object_stores.store(target, receiver, held, number)
+        return Stored(receiver, is_kept)
 
     # ---- calls ----
 
@@ -177,8 +153,7 @@ class Evaluator:
         if isinstance(function, ast.Attribute):
             receiver = self.evaluate(function.value)
             arguments = self._arguments(node)
-            if function.attr in _NAMESPACE_STORES:
-                self._change_namespace(node, function.value, arguments)
+            self.namespaces.call(node, function, arguments)
             path = path_of(function)
             held = self.scope.env.get(path) if path is not None else None
             if held is None:
@@ -198,15 +173,6 @@ class Evaluator:
             self.facts.note_given_by_call(self.scope.key, self.scope.locate(node), found)
         let_unseen_run(self.scope)
         return found
-
-    def _change_namespace(self, node: ast.Call, namespace: ast.expr, arguments: Arguments) -> None:
-        """Carry out `model.__dict__.update(...)`, `globals().update(...)` and their like."""
-        given = join([arguments.all(), self.members.elements(arguments.all())])
-        if self._is_file_namespace(namespace):
-            self.calls.object_stores.set_global(None, given)
-        elif (holder := self._namespace_holder(namespace)) is not None:
-            things = self.things(self.evaluate(holder))
-            self.calls.object_stores.set_attribute(things, None, given, node, text_of(holder))
 
     def _arguments(self, node: ast.Call) -> Arguments:
         positional: list[Value] = []

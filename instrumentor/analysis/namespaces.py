@@ -1,0 +1,81 @@
+"""Stores by name: `globals()["model"] = ...`, `vars(trainer).update(...)`, `trainer.__dict__["model"] = ...`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.spelling import text_of
+from instrumentor.analysis.values import NOTHING, Named, Value, join, value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from instrumentor.analysis.arguments import Arguments
+    from instrumentor.analysis.members import Members
+    from instrumentor.analysis.object_stores import ObjectStores
+
+_OF_FILES = value(Named("builtins.globals"), Named("builtins.locals"), Named("builtins.vars"))
+_VARS = value(Named("builtins.vars"))
+# Methods by which a namespace is changed.
+_STORING_METHODS = frozenset({"update", "setdefault", "__setitem__"})
+
+
+class Namespaces:
+    """What is stored into the names of a file, or the attributes of objects, by way of the dicts that hold them.
+
+    Args:
+        stores: carries the stores out.
+        members: tells what dicts that are merged hold.
+        evaluate: what an expression gives.
+        things: what reading something of a value reaches.
+    """
+
+    def __init__(
+        self,
+        stores: ObjectStores,
+        members: Members,
+        evaluate: Callable[[ast.expr], Value],
+        things: Callable[[Value], Value],
+    ) -> None:
+        self._stores = stores
+        self._members = members
+        self._evaluate = evaluate
+        self._things = things
+
+    def store(self, target: ast.Subscript, held: Value) -> bool:
+        """Store a value into a namespace; False where the target is no element of one."""
+        key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+        name = key if isinstance(key, str) else None
+        if self._is_of_file(target.value):
+            self._stores.set_global(name, held)
+            return True
+        holder = self._holder(target.value)
+        if holder is not None:
+            self._stores.set_attribute(self._things(self._evaluate(holder)), name, held, target, text_of(holder))
+        return holder is not None
+
+    def call(self, node: ast.Call, method: ast.Attribute, arguments: Arguments) -> None:
+        """Carry out a call of a method by which a namespace is changed; nothing for other calls."""
+        if method.attr not in _STORING_METHODS:
+            return
+        given = join([arguments.all(), self._members.elements(arguments.all())])
+        if self._is_of_file(method.value):
+            self._stores.set_global(None, given)
+        elif (holder := self._holder(method.value)) is not None:
+            self._stores.set_attribute(self._things(self._evaluate(holder)), None, given, node, text_of(holder))
+
+    def _is_of_file(self, node: ast.expr) -> bool:
+        """Whether an expression is `globals()`, or likewise gives the names of the file."""
+        makers = self._makers(node) if isinstance(node, ast.Call) and not node.args else NOTHING
+        return bool(makers) and makers <= _OF_FILES
+
+    def _holder(self, node: ast.expr) -> ast.expr | None:
+        """The object whose attributes an expression gives by name: `model.__dict__`, `vars(model)`."""
+        if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+            return node.value
+        is_vars = isinstance(node, ast.Call) and len(node.args) == 1 and self._makers(node) == _VARS
+        return node.args[0] if is_vars else None  # type: ignore[attr-defined]
+
+    def _makers(self, node: ast.Call) -> Value:
+        return self._evaluate(node.func) if isinstance(node.func, ast.Name) else NOTHING
