@@ -102,7 +102,8 @@ def draw_function(
     makers = _called_for(given, held, spelled)
     names = dict.fromkeys(name for each in spelled.values() for name in each if name)
     decorators = [each for node in nodes if isinstance(node, _DECORATED) for each in node.decorator_list]
-    names.update((name, None) for each in decorators if (name := spelled_where_read(unit, each, bound)))
+    names.update(dict.fromkeys(spelled_where_read(unit, each, bound) for each in decorators))
+    names.pop("", None)
     of_functions = {**bound, None: set[str]()}
     read = [each for each in value_names(unit, nodes) if not callees.is_for_call(each)]
     values = dict.fromkeys(spelled_where_read(unit, each, of_functions) for each in read)

@@ -17,7 +17,7 @@ from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.source.nodes import children, walk
 
 # Of what an outline holds, and of what counts as the use of a module.
-VERSION = "3-" + hashlib.blake2b(" ".join(sorted(EVIDENCE)).encode(), digest_size=4).hexdigest()
+VERSION = "4-" + hashlib.blake2b(" ".join(sorted(EVIDENCE)).encode(), digest_size=4).hexdigest()
 _NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
 _DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NEVER_CALLED = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.UnaryOp, ast.Compare, *_DISPLAYS)
