@@ -9,6 +9,7 @@ from proxy_wrapper.events import Buffer, Module, Parameter
 from proxy_wrapper.levels import level_name
 from proxy_wrapper.registry import named_modules
 from proxy_wrapper.statistics import summarize, unobserved
+from proxy_wrapper.torch_functions import numel
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _elements(module: nn.Module) -> int:
     for _, tensor in registered.items() if registered is not None else ():
         if tensor is not None:
             try:
-                total += tensor.numel()
+                total += numel(tensor)
             except (ValueError, RuntimeError):
                 continue
     return total

@@ -6,6 +6,23 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import torch
 
+from proxy_wrapper.torch_functions import (
+    amax,
+    amin,
+    aminmax,
+    convert,
+    flatten,
+    foreach_norm,
+    is_contiguous,
+    is_floating_point,
+    item,
+    numel,
+    stack,
+    tolist,
+    vector_norm,
+    view,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -43,16 +60,16 @@ def extents(tensors: Sequence[torch.Tensor]) -> list[Extent]:
     for indices, members in _groups(tensors):
         norms = _norms(members)
         if isinstance(members, torch.Tensor):
-            lowest, highest = torch.amin(members, 1).tolist(), torch.amax(members, 1).tolist()
+            lowest, highest = tolist(amin(members, 1)), tolist(amax(members, 1))
             for index, extent in zip(indices, zip(lowest, highest, norms, strict=True), strict=True):
                 found[index] = extent
             continue
         for index, member, norm in zip(indices, members, norms, strict=True):
-            if member.numel() >= _LARGE:
-                found[index] = (torch.amin(member).item(), torch.amax(member).item(), norm)
+            if numel(member) >= _LARGE:
+                found[index] = (item(amin(member)), item(amax(member)), norm)
             else:
-                low, high = torch.aminmax(member)
-                found[index] = (low.item(), high.item(), norm)
+                low, high = aminmax(member)
+                found[index] = (item(low), item(high), norm)
     return found
 
 
@@ -70,10 +87,10 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
     small: dict[tuple[torch.dtype, int], list[int]] = {}
     others: dict[torch.dtype, list[int]] = {}
     for index, tensor in enumerate(tensors):
-        dtype, size = tensor.dtype, tensor.numel()
+        dtype, size = tensor.dtype, numel(tensor)
         if size >= _LARGE:
             yield [index], [_floating(tensor)]
-        elif size <= _SMALL and dtype not in _NARROW and tensor.is_contiguous():
+        elif size <= _SMALL and dtype not in _NARROW and is_contiguous(tensor):
             small.setdefault((dtype, size), []).append(index)
         else:
             others.setdefault(dtype, []).append(index)
@@ -84,7 +101,7 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
             if len(indices) < _FEW:
                 others.setdefault(dtype, []).extend(indices)
             else:
-                rows = _join([tensors[index] for index in indices]).view(len(indices), size)
+                rows = view(_join([tensors[index] for index in indices]), (len(indices), size))
                 yield indices, _floating(rows)
     for indices in others.values():
         yield indices, [_floating(tensors[index]) for index in indices]
@@ -92,21 +109,21 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
 
 def _floating(tensor: torch.Tensor) -> torch.Tensor:
     """`tensor`, or its integers or truth values as floating-point numbers."""
-    return tensor if tensor.is_floating_point() else tensor.to(torch.float64)
+    return tensor if is_floating_point(tensor) else convert(tensor, torch.float64)
 
 
 def _join(tensors: list[torch.Tensor]) -> torch.Tensor:
     """The elements of all, one tensor after the other; `stack` is the faster, but wants one shape."""
     shape = tensors[0].shape
     if all([tensor.shape == shape for tensor in tensors]):  # noqa: C419  A list is the faster by half.
-        return torch.stack(tensors)
-    return torch._C._nn.flatten_dense_tensors(tensors)
+        return stack(tensors)
+    return flatten(tensors)
 
 
 def _norms(members: torch.Tensor | list[torch.Tensor]) -> list[float]:
     if isinstance(members, torch.Tensor):
-        norms: list[float] = torch.linalg.vector_norm(members, dim=1).tolist()
+        norms: list[float] = tolist(vector_norm(members, dim=1))
         return norms
     # The squares of the narrow dtypes overflow.
     dtype = torch.float32 if members[0].dtype in _NARROW else None
-    return [norm.item() for norm in torch._foreach_norm(members, 2, dtype)]
+    return [item(norm) for norm in foreach_norm(members, 2, dtype)]

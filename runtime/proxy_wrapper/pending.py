@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from proxy_wrapper.events import Statistics, as_number
+from proxy_wrapper.torch_functions import convert, isfinite, total
 
 
 class Pending:
@@ -54,7 +55,7 @@ class PendingCount(Pending):
     __slots__ = ("_copy",)
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self._copy = HostCopy((~torch.isfinite(tensor)).sum().double().reshape(1, 1))
+        self._copy = HostCopy(convert(total(~isfinite(tensor)), torch.float64).reshape(1, 1))
 
     def resolve(self) -> int:
         """Wait until the number has arrived."""

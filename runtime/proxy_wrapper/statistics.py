@@ -20,6 +20,17 @@ from proxy_wrapper.distributed_tensors import local_part
 from proxy_wrapper.events import Statistics, as_number
 from proxy_wrapper.extents import extents, l2_norms
 from proxy_wrapper.pending import HostCopy, PendingCount, PendingStatistics
+from proxy_wrapper.torch_functions import (
+    aminmax,
+    concatenate,
+    convert,
+    foreach_norm,
+    isfinite,
+    item,
+    numel,
+    stack,
+    total,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,7 +133,7 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
             and tensor.layout is torch.strided
             and not tensor.is_nested
         ):  # As most parameters and gradients are.
-            if tensor.numel():
+            if numel(tensor):
                 places.append(index)
                 hosted.append(tensor)
             else:
@@ -131,7 +142,7 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
         values = _values_of(tensor)
         if values is None:
             continue
-        if values.numel() == 0:
+        if numel(values) == 0:
             results[index] = Statistics(None, None, 0.0)
         elif is_hosted(values):
             places.append(index)
@@ -163,13 +174,13 @@ def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
         return PendingCount(tensor)
     # The kinds of float8 have no sum, nor have complex numbers of half precision.
     if tensor.dtype.itemsize == 1:
-        tensor = tensor.to(torch.float32)
+        tensor = convert(tensor, torch.float32)
     elif tensor.dtype is torch.complex32:
         tensor = torch.view_as_complex(torch.view_as_real(tensor.resolve_conj()).to(torch.float32))
-    total = (torch.sum(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else tensor.sum()).item()
-    if total - total == 0:  # Neither NaN nor infinite, in both parts of a complex number.
+    found = item(total(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else total(tensor))
+    if found - found == 0:  # Neither NaN nor infinite, in both parts of a complex number.
         return 0
-    return int(tensor.numel() - torch.isfinite(tensor).sum().item())
+    return int(numel(tensor) - item(total(isfinite(tensor))))
 
 
 def is_certainly_finite(tensor: torch.Tensor) -> bool:
@@ -190,14 +201,14 @@ def is_certainly_finite(tensor: torch.Tensor) -> bool:
     ):
         return False
     if not (tensor.requires_grad and _is_grad_enabled()):
-        total: complex = tensor.sum().item()
+        found: complex = item(total(tensor))
     else:
         try:  # Nothing before it: a `KeyboardInterrupt` may come after any call.
             _set_grad_enabled(False)
-            total = tensor.sum().item()
+            found = item(total(tensor))
         finally:
             _set_grad_enabled(True)
-    return total - total == 0
+    return found - found == 0
 
 
 _NARROW: Final = (torch.float16, torch.bfloat16)
@@ -219,44 +230,44 @@ def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
     if dtype.is_complex:
         return torch.view_as_real(tensor.resolve_conj())
     if dtype.is_floating_point:
-        return tensor if dtype in _NARROW else tensor.to(torch.float32)
+        return tensor if dtype in _NARROW else convert(tensor, torch.float32)
     return tensor if is_hosted(tensor) else tensor.to(torch.float64)
 
 
 def _summarize_hosted(places: list[int], tensors: list[torch.Tensor], results: list[PendingOr]) -> None:
     """Put the statistics of `tensors` into `results` at `places`."""
-    isfinite = math.isfinite
+    is_finite = math.isfinite
     found = extents(tensors)
-    if isfinite(sum([norm for _, _, norm in found])):  # Then so is everything else.
+    if is_finite(sum([norm for _, _, norm in found])):  # Then so is everything else.
         for index, extent in zip(places, found, strict=True):
             results[index] = Statistics(*extent)
         return
     for index, values, (lowest, highest, norm) in zip(places, tensors, found, strict=True):
-        if isfinite(lowest) and isfinite(highest):
+        if is_finite(lowest) and is_finite(highest):
             results[index] = Statistics(lowest, highest, as_number(norm))
         else:
-            nonfinite = int(values.numel() - torch.isfinite(values).sum().item())
+            nonfinite = int(numel(values) - item(total(isfinite(values))))
             results[index] = Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite)
 
 
 def _norms(tensors: list[torch.Tensor], dtype: torch.dtype) -> Sequence[torch.Tensor]:
     """The L2 norms, by one fused call; in float32 for the narrow dtypes, whose squares overflow."""
-    return torch._foreach_norm(tensors, 2, torch.float32 if dtype in _NARROW else None)
+    return foreach_norm(tensors, 2, torch.float32 if dtype in _NARROW else None)
 
 
 def _table(tensors: list[torch.Tensor]) -> torch.Tensor:
     """Minimum, maximum, norm, non-finite count of each tensor: (n, 4) float64 on the tensors' device."""
     columns = []
     for tensor in tensors:
-        low, high = torch.aminmax(tensor)
-        columns.append(torch.stack((low.double(), high.double())))
-    extremes = torch.stack(columns)
+        low, high = aminmax(tensor)
+        columns.append(stack((convert(low, torch.float64), convert(high, torch.float64))))
+    extremes = stack(columns)
     by_dtype: dict[torch.dtype, list[int]] = {}
     for index, tensor in enumerate(tensors):
         by_dtype.setdefault(tensor.dtype, []).append(index)
     norms: list[torch.Tensor] = [extremes.new_zeros(())] * len(tensors)
     for dtype, indices in by_dtype.items():
         for index, norm in zip(indices, _norms([tensors[i] for i in indices], dtype), strict=True):
-            norms[index] = norm.double()
-    counts = torch.stack([(~torch.isfinite(tensor)).sum() for tensor in tensors]).double()
-    return torch.cat((extremes, torch.stack(norms)[:, None], counts[:, None]), dim=1)
+            norms[index] = convert(norm, torch.float64)
+    counts = convert(stack([total(~isfinite(tensor)) for tensor in tensors]), torch.float64)
+    return concatenate((extremes, stack(norms)[:, None], counts[:, None]), dim=1)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy_wrapper.describe import PLAIN
 from proxy_wrapper.distributed_tensors import local_part
+from proxy_wrapper.torch_functions import data_ptr
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +24,7 @@ def marks_of(tensor: torch.Tensor) -> tuple[int, int]:
     """What `version_of` and `data_ptr_of` say of `tensor`."""
     try:
         if type(tensor) in PLAIN:
-            return tensor._version, tensor.data_ptr()  # Nearly always; each step asks for all parameters.
+            return tensor._version, data_ptr(tensor)  # Nearly always; each step asks for all parameters.
     except (RuntimeError, NotImplementedError):  # It lacks one of the two.
         return version_of(tensor), data_ptr_of(tensor)
     return version_of(tensor), data_ptr_of(tensor)
@@ -35,6 +36,6 @@ def data_ptr_of(tensor: torch.Tensor) -> int:
     if part is None:
         return 0
     try:
-        return part.data_ptr()
+        return data_ptr(part)
     except (RuntimeError, NotImplementedError):  # Sparse, functorch's, or without storage.
         return 0

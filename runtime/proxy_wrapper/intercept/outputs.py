@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy_wrapper.events import NonFinite
 from proxy_wrapper.statistics import count_nonfinite, has_values, unobserved
+from proxy_wrapper.torch_functions import is_complex, is_floating_point
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +29,7 @@ class Outputs:
         To be called where no function mode sees it, and for what is not certainly finite.
         """
         with unobserved() as readable:
-            if not readable or not has_values(output) or not (output.is_floating_point() or output.is_complex()):
+            if not readable or not has_values(output) or not (is_floating_point(output) or is_complex(output)):
                 return
             count = count_nonfinite(output)
             if count:

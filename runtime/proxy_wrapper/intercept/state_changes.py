@@ -18,6 +18,7 @@ import torch
 
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.statistics import are_values_readable, has_values, norms, unobserved
+from proxy_wrapper.torch_functions import is_floating_point, numel
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
@@ -184,4 +185,4 @@ class StateChanges:
 
 
 def _is_changed_by_kernels(buffer: torch.Tensor) -> bool:
-    return buffer.is_floating_point() and buffer.numel() <= _SMALL_BUFFER
+    return is_floating_point(buffer) and numel(buffer) <= _SMALL_BUFFER

@@ -1,0 +1,36 @@
+"""Torch's own functions, for what the runtime itself computes.
+
+A program may put functions of its own in the place of `torch.Tensor.sum` or `torch.stack`: to count calls, to record a
+graph. What is computed here must not pass through those, or it would be counted and recorded as the program's. So they
+are taken from where torch takes them, once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+_functions: Final = torch._C._VariableFunctions
+_methods: Final = torch._C.TensorBase
+
+amax: Final = _functions.amax
+amin: Final = _functions.amin
+aminmax: Final = _functions.aminmax
+foreach_norm: Final = _functions._foreach_norm
+isfinite: Final = _functions.isfinite
+concatenate: Final = _functions.cat
+stack: Final = _functions.stack
+vector_norm: Final = torch._C._linalg.linalg_vector_norm  # type: ignore[attr-defined]
+flatten: Final = torch._C._nn.flatten_dense_tensors
+
+convert: Final = _methods.to
+data_ptr: Final = _methods.data_ptr
+is_complex: Final = _methods.is_complex
+is_contiguous: Final = _methods.is_contiguous
+is_floating_point: Final = _methods.is_floating_point
+item: Final = _methods.item
+numel: Final = _methods.numel
+total: Final = _methods.sum
+tolist: Final = _methods.tolist
+view: Final = _methods.view
