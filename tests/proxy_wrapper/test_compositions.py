@@ -31,14 +31,19 @@ from tests.proxy_wrapper.traps import settings as settings_programs
 
 EXAMPLES = int(os.environ.get("PROXY_EXAMPLES", "20"))
 _MODULES = (programs, copies, hooks, transforms, tensors, settings_programs)
-# Exporting and compiling take seconds.
-_SLOW = ("a program exported, called", "workers that load data")
+_LEFT_OUT = (
+    # These take seconds.
+    "a program exported, called",
+    "workers that load data",
+    # Whether tensors can be swapped depends on when the garbage collector finds what others left.
+    "conversion by swapping tensors",
+)
 
 
 def programs_for(*classes: type[nn.Module]) -> list[Program]:
     """Those that are made for a model of one of these classes."""
     every = [program for module in _MODULES for program in module.PROGRAMS]
-    return [program for program in every if program.build in classes and program.name not in _SLOW]
+    return [program for program in every if program.build in classes and program.name not in _LEFT_OUT]
 
 
 @dataclass(frozen=True)
