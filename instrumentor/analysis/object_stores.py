@@ -75,7 +75,10 @@ class ObjectStores:
         if any(self._scope.kinds.is_module(strip(atom)) for atom in receiver):
             self._effects.absorb([held], node, text)
         facts.captured.hand_over(held)
-        for atom in receiver:
+        function = self._scope.function
+        # Whatever comes to `__setattr__` may give anything when it is read, by the name that it was stored under.
+        is_known = name is None and function is not None and function.name == "__setattr__"
+        for atom in () if is_known else receiver:
             base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
             self._scope.keep_attribute(base, ANY_KEY if name is None else name, held)
         facts.touched.note(self._scope.key, {ATTRIBUTES if name is None else attribute(name)})
