@@ -998,3 +998,11 @@ def test_another_name_of_a_class_is_known_behind_star_imports(imported: str) -> 
 def test_what_only_tensors_tell_of_is_no_part_of_a_model_worth_telling() -> None:
     body = "m = Net()\nrows, columns = m.body.weight.shape\nhead = m.body\n"
     assert others(body) == [(3, "head", "submodule")]
+
+
+def test_what_either_branch_passes_on_becomes_part_of_what_it_is_put_into() -> None:
+    body = """
+        models = nn.ModuleList()
+        models.append(Net().eval() if torch.rand(1) > 0.5 else nn.Linear(1, 1).eval())
+    """
+    assert wraps(body) == [(1, "models")]
