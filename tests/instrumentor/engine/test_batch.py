@@ -32,6 +32,7 @@ def tasks(tmp_path: Path) -> list[Task]:
     for number in range(40):
         path = tmp_path / f"f{number:02}.py"
         path.write_bytes(MODEL + b"# %d\n" % number if number % 3 else b"x = (\n")
+        os.utime(path, (1e9, 1e9))  # the time of a file written just now is not told, that of an older one is
         made.append(Task(str(path), path.name, path.name, Settings()))
     return made
 
