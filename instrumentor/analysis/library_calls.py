@@ -87,6 +87,7 @@ class LibraryCalls:
             "builtins.object.__setattr__": self._setattr,
             "builtins.object.__delattr__": self._delattr,
             "builtins.super": self._super,
+            "random.shuffle": self._shuffle,
             "random.choice": lambda _, arguments: self.members.elements(arguments.at(0)),
             "random.sample": lambda node, arguments: self.scope.box(node, self.members.elements(arguments.at(0))),
             "random.choices": lambda node, arguments: self.scope.box(node, self.members.elements(arguments.at(0))),
@@ -301,6 +302,13 @@ class LibraryCalls:
     def _delattr(self, _node: ast.expr, _arguments: Arguments) -> Value:
         self.facts.touched.note(self.scope.key, {ATTRIBUTES})
         self.scope.env.forget_objects()
+        return PLAIN
+
+    def _shuffle(self, _node: ast.expr, arguments: Arguments) -> Value:
+        for given in arguments.at(0):
+            for atom in self.scope.kinds.stands_for(given):
+                if isinstance(atom, Box):
+                    self.scope.scatter(atom.site)
         return PLAIN
 
     def _super(self, _node: ast.expr, _arguments: Arguments) -> Value:
