@@ -108,9 +108,7 @@ class MakerValues:
             meaning = self._names.meaning(value)
             if meaning is not None:
                 return self._is_maker(meaning, value)
-            return value.attr in self._attributes or any(
-                each.name == value.attr and self._gives(each) for each in self._variables.definitions
-            )
+            return value.attr in self._attributes or any(map(self._gives, self._variables.named(value.attr)))
         if isinstance(value, ast.Subscript):
             return self.may_be(value.value) and self._names.instance(value.value) is None
         if isinstance(value, ast.Call):
@@ -153,7 +151,7 @@ class MakerValues:
         if isinstance(meaning, Function):
             return meaning.node in self._handing_out
         if isinstance(node.func, ast.Attribute):
-            is_by_own = any(each.name == node.func.attr for each in self._handing_out)
+            is_by_own = not self._handing_out.isdisjoint(self._variables.named(node.func.attr))
             return is_by_own or self.may_be(node.func.value)
         return self.may_be(node.func)
 

@@ -127,7 +127,9 @@ class PlainContainers:
             return False  # nothing that is known; in the class of a module that makes none
         if isinstance(meaning, Function):
             return meaning.node in self._giving if meaning.unit is self._unit else self._makes_elsewhere(meaning)
-        if isinstance(node.func, ast.Attribute) and any(each.name == node.func.attr for each in self._giving):
+        if isinstance(node.func, ast.Attribute) and any(
+            map(self._giving.__contains__, self._variables.named(node.func.attr))
+        ):
             return True
         return self._makers.may_be(node.func)
 

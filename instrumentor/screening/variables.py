@@ -52,6 +52,9 @@ class Variables:
         self.definitions: list[Definition] = [
             node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         ]
+        self._named: dict[str, list[Definition]] = {}
+        for each in self.definitions:
+            self._named.setdefault(each.name, []).append(each)
         self.given: list[tuple[Definition, ast.expr]] = [
             (function, node.value)
             for function in self.definitions
@@ -88,6 +91,10 @@ class Variables:
     def within(self, target: ast.expr) -> Iterator[Variable]:
         """The names in a target."""
         return (self.of(node) for node in walk(target) if isinstance(node, ast.Name))
+
+    def named(self, name: str) -> list[Definition]:
+        """The functions of a name, wherever they are defined."""
+        return self._named.get(name, [])
 
     def parameters_of(self, function: ast.AST) -> set[Variable]:
         """The parameters of a function; none for one of another file."""
