@@ -127,6 +127,8 @@ class Calls:
         if isinstance(atom, Plain):
             return NOTHING
         if isinstance(atom, Foreign):
+            let_anything_run(self.scope)  # it may be any function of the script
+            self.effects.hand_over(arguments)
             return value(atom)
         if atom.is_object:
             return self._call_object(atom, node, arguments)
@@ -201,6 +203,7 @@ class Calls:
         if isinstance(atom, Plain):
             return PLAIN
         if isinstance(atom, Foreign):
+            self.effects.hand_over(arguments)
             return value(atom)
         if atom.is_object:
             return self._object_method(atom, name, node, arguments)

@@ -21,21 +21,25 @@ from instrumentor.analysis.values import (
     Made,
     Method,
     Pack,
+    Parameter,
+    Part,
     Partial,
     Value,
     derive,
     join,
+    root,
     strip,
 )
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.entries import Event, Site
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.tables import Table
+    from instrumentor.resolve.units import Function
 
 
 class Effects:
@@ -58,7 +62,7 @@ class Effects:
         self, node: ast.expr, arguments: Arguments, receiver: Value = NOTHING, label: str | None = None
     ) -> Value:
         """What a call gives that cannot be looked into: an object that its later use has to explain."""
-        self._hand_over(arguments)
+        self.hand_over(arguments)
         self.escape(receiver)
         owner = self.scope.function.owner if self.scope.function is not None else None
         if owner is not None and self.scope.hierarchy.is_module(owner):
@@ -70,7 +74,7 @@ class Effects:
         self.facts.grow_site(site, arguments=self.facts.contents.reach(join((arguments.all(), receiver))))
         return site.value
 
-    def _hand_over(self, arguments: Arguments) -> None:
+    def hand_over(self, arguments: Arguments) -> None:
         """Let code that cannot be seen have what a call passes: once, however many things the call may call."""
         if self._handed_over is not arguments:
             self._handed_over = arguments
@@ -96,8 +100,27 @@ class Effects:
             for atom in held:
                 if isinstance(atom, (FunctionRef, Method, Partial)):
                     self._escape(atom)
+                elif isinstance(atom, Parameter):
+                    key = atom.function, atom.name
+                    self.facts.passed.callables_escape.add([key])
+                    self.escape_callables([self.facts.passed.defaults.get(key, NOTHING)])
+
+    def escape_passed(self, function: Function, given: Mapping[str, Value]) -> None:
+        """What a call passes may be called and changed wherever the function called lets its parameters get."""
+        for name, held in given.items():
+            key = function.key, name
+            if key in self.facts.passed.escape:
+                self.escape(held)
+            elif key in self.facts.passed.callables_escape:
+                self.escape_callables([held])
 
     def _escape(self, atom: Atom) -> None:
+        whole = root(atom) if isinstance(atom, Part) else atom
+        if isinstance(whole, Parameter):
+            key = whole.function, whole.name
+            self.facts.passed.escape.add([key])
+            self.escape(self.facts.passed.defaults.get(key, NOTHING))
+            return
         while isinstance(atom, Partial):
             self.facts.captured.hand_over(self.facts.bound_arguments[atom.site].all())
             atom = atom.callee

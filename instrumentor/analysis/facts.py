@@ -23,6 +23,7 @@ from instrumentor.analysis.values import (
     functions_in,
     join,
     strip,
+    widen,
 )
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT
@@ -166,7 +167,7 @@ class Facts:
     def grow(self, table: Table[K, Value], key: K, value: Value) -> None:
         """Add to what a table says `key` may hold."""
         old = table.peek(key)
-        new = value if old is None else join((old, value))
+        new = widen(value if old is None else join((old, value)))
         if new != old:
             table[key] = new
 

@@ -169,6 +169,7 @@ class Invocation:
         for name, held in given.items():
             self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(function, Parameter(function.key, name), held, node)
+        self.effects.escape_passed(function, given)
         self.facts.passed.ever.add([(function.key, name) for name in given])
         numbers = self.scope.numbers_given(function, receiver, arguments)
         for name in parameter_names(function):

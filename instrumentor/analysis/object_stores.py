@@ -10,6 +10,7 @@ from instrumentor.analysis.environment import ANY_ELEMENT, constant_key, path_of
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.touched import ATTRIBUTES, ELEMENTS, attribute
 from instrumentor.analysis.values import (
+    FOREIGN,
     OPAQUE,
     PLAIN,
     Atom,
@@ -75,12 +76,17 @@ class ObjectStores:
         if any(self._scope.kinds.is_module(strip(atom)) for atom in receiver):
             self._effects.absorb([held], node, text)
         facts.captured.hand_over(held)
+        stored = held
+        if name is None:
+            # Each attribute may hold it: with all that it is, everything would be in all of them.
+            self._effects.escape(held)
+            stored = FOREIGN
         function = self._scope.function
         # Whatever comes to `__setattr__` may give anything when it is read, by the name that it was stored under.
         is_known = name is None and function is not None and function.name == "__setattr__"
         for atom in () if is_known else receiver:
             base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
-            self._scope.keep_attribute(base, ANY_KEY if name is None else name, held)
+            self._scope.keep_attribute(base, ANY_KEY if name is None else name, stored)
         facts.touched.note(self._scope.key, {ATTRIBUTES if name is None else attribute(name)})
         self._scope.env.forget_objects()
 

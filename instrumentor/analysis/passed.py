@@ -35,6 +35,8 @@ class Passed(Table[tuple[str, str], Value]):
     Attributes:
         ever: the parameters that any call passes.
         defaults: what parameters hold that a caller does not pass.
+        escape: the parameters that code which cannot be seen may get, to change them and to call them.
+        callables_escape: those that it may get to call them.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Passed(Table[tuple[str, str], Value]):
         super().__init__(visits)
         self.ever: Marks[tuple[str, str]] = Marks(visits)
         self.defaults: Table[tuple[str, str], Value] = Table(visits)
+        self.escape: Marks[tuple[str, str]] = Marks(visits)
+        self.callables_escape: Marks[tuple[str, str]] = Marks(visits)
         self._contents = contents
         self._calls = calls
         self._called_unseen = called_unseen

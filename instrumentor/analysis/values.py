@@ -49,6 +49,11 @@ class Foreign(Opaque):
 
 
 @dataclass(frozen=True, eq=False)
+class Widened(Foreign):
+    """More parts, results and libraries' things than are told apart."""
+
+
+@dataclass(frozen=True, eq=False)
 class Named(Atom):
     """What a library's dotted name stands for."""
 
@@ -209,6 +214,9 @@ NOTHING: Value = frozenset()
 # Every object of the analysed program is one of finitely many; these bounds keep what is made of others finite too.
 MAX_TUPLE_DEPTH = 3
 MAX_NAME_PARTS = 7
+# Of an object that nobody names: its parts, what is computed from it, and what libraries have under a name.
+MAX_VIEWS = 24
+_WIDENED = Widened()
 
 
 def value(*atoms: Atom) -> Value:
@@ -247,6 +255,19 @@ def join(values: Iterable[Value]) -> Value:
         )
         together = others | frozenset(joined)
     return together
+
+
+def widen(value_: Value) -> Value:
+    """The value with one atom in the place of its parts, results and libraries' things, where these are many.
+
+    In code that passes everything to everything, each name would hold a view of every object, and a view of a view.
+    Objects, containers and what can be called stay: that is what decisions are about. A value once widened stays so.
+    """
+    is_widened = _WIDENED in value_
+    if not is_widened and len(value_) <= MAX_VIEWS:
+        return value_
+    kept = frozenset(atom for atom in value_ if not isinstance(atom, (Part, Derived, Scripted, Named)))
+    return kept | {_WIDENED} if is_widened or len(value_) - len(kept) > MAX_VIEWS else value_
 
 
 def pack(items: Iterable[Value]) -> Value:
@@ -343,7 +364,14 @@ def _part_of(whole: Atom) -> Value:
     """What is taken out of `whole`; of a tuple, any of its elements."""
     if isinstance(whole, Pack):
         return join(whole.items)
-    return OPAQUE if isinstance(whole, Opaque) else value(Part(root(whole)))
+    if _is_followed(whole):
+        return value(Part(root(whole)))
+    return FOREIGN if isinstance(root(whole), (Box, Foreign)) else OPAQUE
+
+
+def _is_followed(atom: Atom) -> bool:
+    """Whether something is told apart from others by what it is part of, or was computed from."""
+    return isinstance(root(atom), (Made, Parameter, Instance))
 
 
 def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value | None:
@@ -364,4 +392,4 @@ def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value | None
     if isinstance(atom, Part):
         return join(_part_of(inner) for inner in inside)
     kind = Derived if isinstance(atom, Derived) else Scripted
-    return frozenset(Opaque() if isinstance(inner, (Opaque, Pack)) else kind(root(inner)) for inner in inside)
+    return frozenset(kind(root(inner)) if _is_followed(inner) else Opaque() for inner in inside)

@@ -489,6 +489,75 @@ maker, holder = Maker(), Holder(one)
 first = maker.make()
 second = holder.net
 """,
+    "a function is called by a name that is computed where it is stored": """
+class Holder:
+    pass
+def keep(holder, name, held):
+    setattr(holder, name, held)
+one, two, holder = Net(), Net(), Holder()
+def exchange(net):
+    global first
+    first, old = net, first
+    return old
+first = one
+keep(holder, "exchange", exchange)
+second = first
+third = holder.exchange(two)
+fourth = first
+""",
+    "a callback gets to the scheduler through functions": """
+import sched
+import time
+later = sched.scheduler(time.time, time.sleep)
+one, two = Net(), Net()
+def exchange(net):
+    global kept
+    kept = net
+def enter(function, net):
+    later.enter(0, 1, function, (net,))
+def enter_any(*everything, **named):
+    later.enter(0, 1, *everything, **named)
+def enter_default(net, function=exchange):
+    later.enter(0, 1, lambda: function(net), ())
+class Holder:
+    def __init__(self, function):
+        self.function = function
+    def enter(self, net):
+        enter(self.function, net)
+kept = one
+enter(exchange, two)
+first = kept
+later.run()
+second = kept
+enter_any(exchange, (one,))
+later.run()
+third = kept
+enter_any(action=exchange, argument=(two,))
+later.run()
+fourth = kept
+enter_default(one)
+later.run()
+fifth = kept
+Holder(exchange).enter(two)
+later.run()
+sixth = kept
+""",
+    "a callback gets to a thread through its constructor": """
+import threading
+one, two = Net(), Net()
+def exchange(net):
+    global kept
+    kept = net
+class Worker(threading.Thread):
+    def __init__(self, function, net):
+        super().__init__(target=function, args=(net,))
+kept = one
+worker = Worker(exchange, two)
+first = kept
+worker.start()
+worker.join()
+second = kept
+""",
     "names and attributes change under computed names": """
 import functools
 class Holder:

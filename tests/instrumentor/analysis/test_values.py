@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 from instrumentor.analysis.values import (
+    FOREIGN,
+    MAX_VIEWS,
     NOTHING,
     OPAQUE,
     PLAIN,
+    Atom,
+    Box,
     Derived,
+    Foreign,
+    FunctionRef,
     Made,
     Named,
     Pack,
@@ -12,6 +18,7 @@ from instrumentor.analysis.values import (
     Part,
     SiteKey,
     Unwrapped,
+    Value,
     Wrapper,
     derive,
     join,
@@ -22,6 +29,7 @@ from instrumentor.analysis.values import (
     tuple_depth,
     unwrap,
     value,
+    widen,
     wrap,
 )
 
@@ -68,3 +76,23 @@ def test_parameters_are_replaced_wherever_they_are() -> None:
     held = value(Wrapper(PARAMETER), Part(PARAMETER), Pack((value(PARAMETER),)), Named("x"))
     given = replace(held, lambda atom: value(MADE) if atom == PARAMETER else None)
     assert given == value(Wrapper(MADE), Part(MADE), Pack((value(MADE),)), Named("x"))
+
+
+def test_many_views_become_one_and_objects_stay() -> None:
+    views = value(*(Part(Parameter("f", str(number))) for number in range(MAX_VIEWS)), *OPAQUE)
+    assert widen(views | {MADE}) == views | {MADE}
+
+    (widened,) = widen(views | value(Derived(MADE), MADE, FunctionRef("f"))) - value(MADE, FunctionRef("f"), *OPAQUE)
+    assert isinstance(widened, Foreign)
+    assert widen(value(widened, Part(OTHER), OTHER)) == value(widened, OTHER)
+
+
+def test_views_keep_to_what_is_told_apart() -> None:
+    def passing(atom: Atom, passed: Atom) -> Value:
+        return replace(value(atom), lambda each: value(passed) if each == PARAMETER else None)
+
+    box = Box(OTHER.site)
+    assert passing(Part(PARAMETER), MADE) == value(Part(MADE))
+    assert passing(Part(PARAMETER), box) == FOREIGN
+    assert passing(Part(PARAMETER), Named("torch.int64")) == OPAQUE
+    assert passing(Derived(PARAMETER), Named("torch.int64")) == OPAQUE
