@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from proxy_wrapper.levels import WARNING
+from proxy_wrapper.signal_handlers import comes_from_signal_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,6 +108,8 @@ class Channel:
         self.emit(definition, definition.caller)
 
     def _drop(self, observer: Observer, error: Exception) -> None:
+        if comes_from_signal_handler(error):
+            raise error
         self._observers = tuple(other for other in self._observers if other is not observer)
         self._report(
             f"the observer {type(observer).__name__} for {self.logdir!r} failed and is no longer called: "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+import operator
+from typing import Final, SupportsIndex
 
 from proxy_wrapper.errors import UnknownLevelError
 
@@ -26,8 +27,8 @@ def parse_level(level: int | str) -> int:
         for number, name in _NAMES.items():
             if name == level.upper():
                 return number
-    elif level in _NAMES:
-        return int(level)
+    elif isinstance(level, SupportsIndex) and operator.index(level) in _NAMES:
+        return operator.index(level)
     raise UnknownLevelError(level, list(_NAMES.values()))
 
 

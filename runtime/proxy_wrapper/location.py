@@ -55,7 +55,7 @@ class Locator:
         self._maps: dict[str, SourceMap | None] = {}
         self._count = 0
         self._skipped = _installed_prefixes()
-        self._cwd = str(Path.cwd() / "_")[:-1]
+        self._here = _working_folder()
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         self._main = str(main) if main else None
 
@@ -186,8 +186,8 @@ class Locator:
         source_map = self._maps[file]
         if source_map is not None:
             file, line = source_map.source, source_map.original_line(line)
-        elif file.startswith(self._cwd):
-            file = file[len(self._cwd) :]
+        elif self._here and file.startswith(self._here):
+            file = file[len(self._here) :]
         self._count += 1
         number = self._count
         function = getattr(code, "co_qualname", code.co_name)
@@ -214,6 +214,14 @@ class Locator:
         if file.startswith(("<frozen", "<__array_function__")):
             return False
         return not file.startswith(self._skipped) and not any(folder in file for folder in _PACKAGE_FOLDERS)
+
+
+def _working_folder() -> str:
+    """The folder that the program runs in, with a separator at its end; "" if it has been deleted."""
+    try:
+        return str(Path.cwd() / "_")[:-1]
+    except OSError:
+        return ""
 
 
 def _installed_prefixes() -> tuple[str, ...]:

@@ -126,9 +126,7 @@ class ProxiedTree:
 
     def adopt_below(self, module: nn.Module, caller: ModuleEntry) -> ModuleEntry | None:
         """Proxy a module called by a proxied one: put in after that was proxied, or made for the moment."""
-        top = caller
-        while top.parent is not None:
-            top = top.parent
+        top = caller.top
         top_module = top.module()
         if top_module is not None:
             tree = named_modules(top_module, top.plain_name)

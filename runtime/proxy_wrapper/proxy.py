@@ -177,12 +177,15 @@ def unproxy(obj: T) -> T:
     """Stop tracing the module `obj` and those below it, and give it back; with the last one all hooks go."""
     tracer = _installed.tracer
     if tracer is not None and isinstance(obj, nn.Module):
-        with torch._C.DisableTorchFunction():
-            tracer.detach(obj)
-            if tracer.registry.modules:
-                tracer.install_interceptors()
-            else:
-                _installed.take_down()
+        try:
+            with torch._C.DisableTorchFunction():
+                tracer.detach(obj)
+                if tracer.registry.modules:
+                    tracer.install_interceptors()
+                else:
+                    _installed.take_down()
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            tracer.fail(error)
     return obj
 
 

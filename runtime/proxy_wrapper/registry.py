@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
 """The attributes under which PyTorch's wrappers hold the module; names leave them out."""
 
+_FIRST_SWEEP: Final = 1024
+"""How many names there are when those of models that are gone are looked for; later, whenever they have doubled."""
+
 
 class StateEntry:
     """A parameter or buffer, as `module.<registry>[key]`; the tensor is looked up each time, never kept."""
@@ -155,6 +158,14 @@ class ModuleEntry:
         return self.name[len(prefix) : -1] if self.name.startswith(prefix) else self.name
 
     @property
+    def top(self) -> ModuleEntry:
+        """The topmost module above this one."""
+        entry = self
+        while entry.parent is not None:
+            entry = entry.parent
+        return entry
+
+    @property
     def root(self) -> ModuleEntry:
         """The topmost module above this one whose events go to the same channel."""
         entry = self
@@ -175,6 +186,7 @@ class Registry:
         self._names: set[str] = set()
         # The modules that had a name last: of each type (the key begins with it), and of all (it begins with "").
         self._named: dict[tuple[str, str], ModuleEntry] = {}
+        self._sweep_at = _FIRST_SWEEP
         self._next_module = 1
         self._next_state = 1
 
@@ -229,12 +241,14 @@ class Registry:
         """
         key = id(module)
         self._strangers.pop(key, None)
-        modules = self.modules
+        modules, forget_state = self.modules, self._forget_state
 
         def forget(ref: weakref.ref[nn.Module]) -> None:
             entry = modules.get(key)
             if entry is not None and entry.module is ref:
                 del modules[key]
+                for state in entry.state:
+                    forget_state(state)
 
         type_name = type(module).__name__
         before = self._gone(name, type_name)
@@ -246,8 +260,6 @@ class Registry:
         entry = ModuleEntry(number, weakref.ref(module, forget), name, type_name, parent, channel, level, watch)
         if before is not None:
             entry.state_ids = {(state.is_buffer, state.key): state.id for state in before.state}
-            for state in before.state:
-                self._forget_state(state)
         modules[key] = entry
         self.rename_module(entry, name)
         return entry
@@ -264,6 +276,14 @@ class Registry:
         """Call a module by another name: it has been put somewhere else, or something around it."""
         entry.name = name
         self._named[entry.type_name, name] = self._named["", name] = entry
+        if len(self._named) >= self._sweep_at:
+            self._forget_names()
+
+    def _forget_names(self) -> None:
+        """Let go of modules that are gone with all of their model: the next one gets another name than theirs."""
+        living = {entry.top.plain_name for entry in self}
+        self._named = {key: entry for key, entry in self._named.items() if entry.top.plain_name in living}
+        self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._named))
 
     def remove_module(self, entry: ModuleEntry) -> None:
         """Forget a module and its state."""

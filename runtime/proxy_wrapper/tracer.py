@@ -23,6 +23,7 @@ from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
 from proxy_wrapper.proxied_tree import ProxiedTree, settings_of
 from proxy_wrapper.registry import ModuleEntry, Registry, has_state, named_modules
+from proxy_wrapper.signal_handlers import comes_from_signal_handler
 from proxy_wrapper.sinks.open_sink import open_sink
 from proxy_wrapper.thread_state import ThreadStates
 
@@ -133,7 +134,13 @@ class Tracer:
         self.broadcast(Problem(self.now_us(), self.step, stage=self.thread.stage, message=message), level=WARNING)
 
     def fail(self, error: Exception) -> None:
-        """End all tracing after a mistake of our own; training goes on."""
+        """End all tracing after a mistake of our own; training goes on.
+
+        Raises:
+            Exception: `error` itself, if it is the program's: a signal handler raised it while our code ran.
+        """
+        if comes_from_signal_handler(error):
+            raise error
         if not self.active:
             return
         self.active = False

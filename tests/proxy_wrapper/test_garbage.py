@@ -81,6 +81,21 @@ def test_a_model_proxied_after_all_others_were_freed_goes_on_in_the_same_run(log
     assert sum(isinstance(event, CallModule) for event in seen.events) == 15
 
 
+def test_what_was_noted_of_models_that_were_freed_goes_too(logdir: str) -> None:
+    """As in a search for hyperparameters: many models, one after another, beside one that stays."""
+    kept = Proxy.Proxy(nn.Linear(1, 1), name="kept", logdir=logdir)
+    registry = Proxy._installed.get().registry
+    sizes = []
+    for _ in range(1000):
+        model = Proxy.Proxy(nn.Linear(1, 1), name="model", logdir=logdir)
+        model(torch.ones(1, 1))
+        del model
+        sizes.append((len(registry.modules), len(registry.state), len(registry.by_identity)))
+    assert sizes == [(1, 2, 2)] * 1000
+    assert sum(entry.module() is None for entry in registry._named.values()) < 1024
+    assert kept(torch.ones(1, 1)) is not None
+
+
 def test_a_model_freed_while_an_optimizer_steps_does_no_harm(level: str, logdir: str) -> None:
     """The collector may run at any time: here between two hooks of an optimizer of something else."""
     model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir, log_level=level)

@@ -6,14 +6,27 @@ import contextlib
 import functools
 import runpy
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy_wrapper.location import Locator
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
 
     from proxy_wrapper.events import Location
+
+
+def test_a_program_whose_folder_has_been_deleted_is_located_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    defined: list[Location] = []
+    assert helper(Locator(defined.append))
+    assert {Path(location.file) for location in defined} >= {Path(__file__)}
 
 
 def test_a_place_has_one_number_and_is_defined_once() -> None:

@@ -184,7 +184,7 @@ def test_levels_are_those_of_logging(level: int | str, logdir: str, seen: Memory
     assert [event.level for event in seen.events if isinstance(event, Module)] == ["INFO"]
 
 
-@pytest.mark.parametrize("level", ["loud", 15, 0])
+@pytest.mark.parametrize("level", ["loud", 15, 0, True, 20.0, [20]])
 def test_an_unknown_level_is_an_error_that_lists_the_levels(level: Any, logdir: str) -> None:
     with pytest.raises(UnknownLevelError, match=r"is no level of tracing; give one of WARNING, INFO, DEBUG\."):
         Proxy.Proxy(nn.Linear(1, 1), logdir=logdir, log_level=level)

@@ -45,7 +45,6 @@ _VALUE_READS: Final = frozenset(
     | {"item", "tolist", "numpy", "is_nonzero", "equal", "allclose"}
 )
 
-
 _CALLS: Final = ("call_function", "call_method")
 
 _LONGEST_LIST: Final = 1024
@@ -112,7 +111,7 @@ class TorchCallMode(TorchFunctionMode):
         thread.torch_calls += 1
         try:
             result = call(func, args, kwargs or _NO_KEYWORDS)
-        except Exception as error:
+        except BaseException as error:
             if self.is_on and self._tracer.active:
                 self._record(target, args, kwargs, None, thread, raised=True)
             hide_frames(error, 2)

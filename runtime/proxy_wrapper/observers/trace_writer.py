@@ -24,6 +24,7 @@ from proxy_wrapper.events import (
 )
 from proxy_wrapper.launch import is_multiprocessing_child
 from proxy_wrapper.pending import Pending
+from proxy_wrapper.signal_handlers import comes_from_signal_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,11 +194,13 @@ class TraceWriter:
             while (batch := self._take()) or self._losses.count:
                 try:
                     self._write(batch)
-                except OSError as error:
-                    self._suspend(batch, error)
-                    return
-                except Exception as error:  # noqa: BLE001  Training goes on, whatever it is.
-                    self._fail(batch, error)
+                except Exception as error:  # Training goes on, whatever it is.
+                    if comes_from_signal_handler(error):
+                        raise
+                    if isinstance(error, OSError):
+                        self._suspend(batch, error)
+                    else:
+                        self._fail(batch, error)
                     return
                 with self._has_room:
                     self._has_room.notify_all()

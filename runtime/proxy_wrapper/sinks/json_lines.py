@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -36,8 +36,8 @@ class JsonLinesSink:
         self._run = run
         self._current_rank = current_rank
         self._encoder = msgspec.json.Encoder()
+        header = self._encode([run]).rstrip()
         self._file = _new_file(Path(logdir) / run.run, run)
-        header = self._encoder.encode(run)
         self._header_size = len(header) + _ROOM_FOR_RANK
         try:
             self._file.append(header.ljust(self._header_size) + b"\n")
@@ -53,7 +53,7 @@ class JsonLinesSink:
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Append `events`; each call hands whole lines to the operating system."""
-        self._file.append(self._encoder.encode_lines(events))
+        self._file.append(self._encode(events))
 
     def refresh(self) -> None:
         """Correct the header and the name of the file if the process has another rank now."""
@@ -61,7 +61,7 @@ class JsonLinesSink:
         if (rank, world_size) == (self._run.rank, self._run.world_size):
             return
         run = msgspec.structs.replace(self._run, rank=rank, world_size=world_size)
-        header = self._encoder.encode(run)
+        header = self._encode([run]).rstrip()
         if len(header) <= self._header_size:
             with self.path.open("r+b") as file:
                 file.write(header.ljust(self._header_size))
@@ -71,6 +71,23 @@ class JsonLinesSink:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _encode(self, events: Sequence[AnyEvent]) -> bytes:
+        try:
+            return self._encoder.encode_lines(events)
+        except UnicodeEncodeError:  # The arguments and the path of a script may be any bytes; UTF-8 may not.
+            return self._encoder.encode_lines([_with_escapes(msgspec.to_builtins(event)) for event in events])
+
+
+def _with_escapes(value: Any) -> Any:
+    r"""`value` with all lone surrogates in it written out, as "\udcff": the text form has them so, too."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_with_escapes(key): _with_escapes(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_escapes(item) for item in value]
+    return value
 
 
 def _new_file(folder: Path, run: Run) -> AppendedFile:

@@ -16,9 +16,12 @@ import torch.nn.functional as F
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import CallFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from proxy_wrapper.observers.memory import MemoryObserver
 
 RUNTIME = str(Path(Proxy.__file__).parent)
 
@@ -102,6 +105,25 @@ def test_errors_have_no_code_of_ours_in_their_traceback(fail: Callable[[Any], An
     assert str(raised.value) == str(plain.value)
     frames = traceback.extract_tb(raised.value.__traceback__)
     assert not [frame for frame in frames if frame.filename.startswith(RUNTIME) or frame.name == "<proxy_wrapper>"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 keeps the traceback of an error being handled for itself")
+def test_an_interrupt_inside_a_torch_call_has_no_code_of_ours_in_its_traceback(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    class Interrupting(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *_: Any) -> Any:
+            raise KeyboardInterrupt
+
+    tensor = torch.ones(2).as_subclass(Interrupting)
+    model = Proxy.Proxy(nn.Linear(3, 3), logdir=logdir, log_level="DEBUG")
+    with pytest.raises(KeyboardInterrupt) as raised:
+        torch.add(tensor, 1)
+    assert [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)][1:] == ["__torch_function__"]
+    calls = [event for event in seen.events if isinstance(event, CallFunction) and event.target == "torch.add"]
+    assert [call.raised for call in calls] == [True]
+    del model
 
 
 def test_the_globals_of_code_that_called_torch_are_free_to_go(level: str, logdir: str) -> None:
