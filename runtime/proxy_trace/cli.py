@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 
 import typer
 
 from proxy_trace.export_command import EXPORT_HELP, export
-from proxy_trace.history_command import HISTORY_HELP, history
+from proxy_trace.history_command import HISTORY_HELP, HistoryCommand, history
 from proxy_trace.options import (
     Format,
     FormatOption,
@@ -20,10 +20,16 @@ from proxy_trace.options import (
     StageOption,
     StepOption,
     print_lines,
+    print_note,
     run_or_default,
 )
 from proxy_trace.ranks_command import RANKS_HELP, ranks
 from proxy_wrapper import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
 
 _WRONG_INPUT: Final = 2
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
@@ -41,7 +47,7 @@ Read what an instrumented script has left behind.
   How a layer's parameters moved:
     [cyan]$ proxy-trace show --name 'model.fc1.*'[/cyan]
   The tensor that a line makes, through the whole run:
-    [cyan]$ proxy-trace history proxy_trace train.py:41[/cyan]
+    [cyan]$ proxy-trace history train.py:41[/cyan]
   Do the ranks of a distributed run agree?
     [cyan]$ proxy-trace ranks[/cyan]
   The whole run as a text log:
@@ -196,7 +202,7 @@ def show(
     if rank is not None:
         trace = trace.of_rank(rank)
     names = [file.names() for file in trace.files]
-    sightings = islice(select_events(trace, names, selection), limit)
+    sightings = _noting_none(islice(select_events(trace, names, selection), limit))
     if output is Format.JSON:
         encode = msgspec.json.Encoder().encode
         print_lines(encode(resolve(sighting)).decode() for sighting in sightings)
@@ -229,16 +235,27 @@ def log(
     try:
         trace = Trace.open(run_or_default(run))
     except TextLogError as error:
-        if selection is not None:
+        if selection is not None or rank is not None:
             raise
         print_lines(text_log_lines(error.path))
         return
-    print_lines(log_lines(trace if rank is None else trace.of_rank(rank), selection))
+    lines = log_lines(trace if rank is None else trace.of_rank(rank), selection)
+    print_lines(lines if selection is None else _noting_none(lines))
 
 
-app.command(help=HISTORY_HELP)(history)
+app.command(help=HISTORY_HELP, cls=HistoryCommand)(history)
 app.command(help=RANKS_HELP)(ranks)
 app.command(help=EXPORT_HELP)(export)
+
+
+def _noting_none(chosen: Iterator[T]) -> Iterator[T]:
+    """`chosen` as it is; if there is nothing in it, standard error says so."""
+    is_empty = True
+    for each in chosen:
+        is_empty = False
+        yield each
+    if is_empty:
+        print_note("nothing in this trace meets all these conditions")
 
 
 def run_command(arguments: list[str]) -> int:
@@ -253,7 +270,8 @@ def run_command(arguments: list[str]) -> int:
         message = str(error)
     except usage_error as error:
         said = getattr(error, "format_message", error.__str__)()
-        message = f"{said.rstrip('.')}. Try 'proxy-trace --help'."
+        of = getattr(getattr(error, "ctx", None), "command_path", "proxy-trace")
+        message = f"{said.rstrip('.')}. Try '{of} --help'."
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
     else:

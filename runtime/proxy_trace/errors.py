@@ -100,6 +100,16 @@ class OneRankError(TraceError):
         )
 
 
+class NothingToCompareError(TraceError):
+    """A choice of steps and names that leaves nothing which several ranks have."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: there is nothing to compare: no parameter or buffer that was asked for is in several ranks at "
+            "the end of the same step. 'proxy-trace ranks' without --name and --step compares all there are."
+        )
+
+
 class NoSuchRankError(TraceError):
     """A rank that left no file in this run."""
 

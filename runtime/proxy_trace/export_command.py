@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from proxy_trace.options import RankOption, RunArgument, print_lines, run_or_default
+from proxy_trace.options import RankOption, RunArgument, print_lines, print_note, run_or_default
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,9 +88,9 @@ def export(
     each = f", {done.size_bytes / done.records:.1f} bytes each" if done.records else ""
     print_lines([f"{done.path}: {format_count(done.records, 'record')}, {format_size(done.size_bytes)}{each}"])
     for damaged in trace.damaged:
-        _warn(f"{damaged.path} is left out: {damaged.reason}")
+        print_note(f"{damaged.path} is left out: {damaged.reason}")
     if done.left_out:
-        _warn(f"{format_count(done.left_out, 'line')} left out: no record of a kind that this version knows")
+        print_note(f"{format_count(done.left_out, 'line')} left out: no record of a kind that this version knows")
 
 
 def _format_of(output: Path | None) -> ExportFormat:
@@ -130,7 +129,3 @@ def _exporter(chosen: ExportFormat) -> Callable[..., Exported]:
     from proxy_trace.export.csv_file import export_csv
 
     return export_csv
-
-
-def _warn(message: str) -> None:
-    print(f"proxy-trace: {message}", file=sys.stderr)

@@ -25,7 +25,10 @@ _NOT_STEPPED: Final = "in no optimizer's step"
 _EVALUATED: Final = f"{_NOT_STEPPED}; the model was called for evaluation only"
 _NO_STEP: Final = "no optimizer's step updated it"
 _RECORDED_LEVELS: Final = frozenset({"INFO", "DEBUG"})
-_CONTAINERS: Final = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict"})
+_UNCALLED: Final = frozenset(
+    {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "NonDynamicallyQuantizableLinear"}
+)
+"""Types of torch's that nobody calls: containers, and what `nn.MultiheadAttention` keeps its last projection in."""
 
 
 class Finding(msgspec.Struct):
@@ -72,7 +75,7 @@ def collect_findings(collectors: Sequence[ProcessCollector], damaged: Sequence[D
     for collector in collectors:
         non_finite += _non_finite(collector, collector.started_us - first_us)
         others += _never_updated(collector)
-        if collector.process.module_calls or not any_called:
+        if collector.process.module_calls or not (any_called or collector.process.is_empty):
             others += _never_called(collector, of_rank[collector.process.rank])
         others += _problems(collector)
         others += _incomplete(collector)
@@ -241,7 +244,7 @@ def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]
         below = children.get(module.id, [])
         if module.id in called or not is_recorded(module) or is_sampled(module):
             pending.extend(reversed(below))
-        elif below or module.type not in _CONTAINERS:
+        elif below or module.type not in _UNCALLED:
             reason = "never called"
             if module.id in trained:
                 reason = "never called, though its parameters were updated (another module uses them, or gives them)"

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from proxy_trace.options import (
+    DEFAULT_RUN,
     Format,
     FormatOption,
     KindOption,
     ModuleOption,
     RankOption,
-    RequiredRunArgument,
     StageOption,
     StepOption,
     print_lines,
+    print_note,
+    run_or_default,
 )
 
 HISTORY_HELP: Final = """
@@ -36,15 +40,33 @@ What torch functions make is recorded at level DEBUG, modules at INFO.
 
 [bold]Examples[/bold]
 
-  [cyan]proxy-trace history proxy_trace model.fc1.weight --step 100-110[/cyan]
-  [cyan]proxy-trace history proxy_trace train.py:41 --stage validation[/cyan]
+  [cyan]proxy-trace history model.fc1.weight --step 100-110[/cyan]
+  [cyan]proxy-trace history train.py:41 --stage validation[/cyan]
   [cyan]proxy-trace history proxy_trace 'model.fc*' --format json | jq .uses[/cyan]
 """
 
 
+_ARGUMENTS: Final = "[RUN] WHAT"
+
+
+class HistoryCommand(TyperCommand):
+    """Takes RUN, which may be left out, before WHAT: for the parser a list, and told as what it is."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What stands behind the name of the command in the line that tells how it is used."""
+        pieces: list[str] = super().collect_usage_pieces(ctx)
+        return [*pieces[:-1], _ARGUMENTS]
+
+
 def history(
-    run: RequiredRunArgument,
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="A name or FILE:LINE, see above.", show_default=False)],
+    run_and_what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar=_ARGUMENTS,
+            help=f"RUN as for the other commands (default: ./{DEFAULT_RUN}); WHAT is a name or FILE:LINE, see above.",
+            show_default=False,
+        ),
+    ],
     kind: KindOption = None,
     module: ModuleOption = None,
     step: StepOption = None,
@@ -67,11 +89,14 @@ def history(
     from proxy_trace.selection import GlobMatcher, StepRange, stage_matcher, wanted_kinds
     from proxy_trace.trace import Trace
 
+    *given, what = run_and_what
+    if len(given) > 1:
+        raise typer.BadParameter("give one RUN at most, and one WHAT", param_hint=f"'{_ARGUMENTS}'")
     kinds = wanted_kinds(kind or ())
     steps = StepRange.parse(step) if step is not None else None
     is_stage = stage_matcher(stage or ())
     is_module = GlobMatcher(module) if module else None
-    trace = Trace.open(run)
+    trace = Trace.open(run_or_default(Path(given[0]) if given else None))
     if rank is not None:
         trace = trace.of_rank(rank)
     chosen = (
@@ -84,7 +109,8 @@ def history(
     )
     first = list(islice(chosen, 1))
     if not first:
-        print(f"proxy-trace: nothing of '{what}' is in this trace that these options choose", file=sys.stderr)
+        chosen_by = " that these options choose" if kind or module or step or stage or rank is not None else ""
+        print_note(f"nothing of '{what}' was recorded{chosen_by}")
     entries = islice(chain(first, chosen), limit)
     if output is Format.JSON:
         encode = msgspec.json.Encoder().encode

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def log_lines(trace: Trace, selection: Selection | None = None) -> Iterator[str]:
-    """The lines of all processes, one process after another; a heading for each if there are several.
+    """The lines of all processes, one process after another, each that has any under a heading if there are several.
 
     Args:
         trace: the run.
@@ -27,14 +27,15 @@ def log_lines(trace: Trace, selection: Selection | None = None) -> Iterator[str]
         TraceError: if the file system refuses.
     """
     for file in trace.files:
-        if len(trace.files) > 1:
-            yield f"==> rank {file.run.rank}, process {file.run.pid} <=="
+        heading = [f"==> rank {file.run.rank}, process {file.run.pid} <=="] if len(trace.files) > 1 else []
         form = TextForm()
         names = file.names() if selection is not None else Names()
         for event in file.read():
             lines = form.lines(event)
-            if selection is None or selection.has(event, names):
+            if lines and (selection is None or selection.has(event, names)):
+                yield from heading
                 yield from lines
+                heading = []
 
 
 def text_log_lines(path: Path) -> Iterator[str]:

@@ -55,6 +55,7 @@ class OpenTrace(Trace):
 
         Raises:
             OneRankError: if there is only one rank.
+            NothingToCompareError: if the ranks have nothing in common, and no parts of their own either.
             UnreadableFileError: if the file system refuses.
         """
         return compare_ranks(self)

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_DEFAULT_RUN: Final = "proxy_trace"
+DEFAULT_RUN: Final = "proxy_trace"
 _READER_GONE: Final = 141  # 128 + SIGPIPE
 
 
@@ -28,13 +28,9 @@ RunArgument = Annotated[
     Path | None,
     typer.Argument(
         metavar="RUN",
-        help=f"A run directory, one of its .jsonl files, or the logdir (its newest run). Default: ./{_DEFAULT_RUN}",
+        help=f"A run directory, one of its .jsonl files, or the logdir (its newest run). Default: ./{DEFAULT_RUN}",
         show_default=False,
     ),
-]
-RequiredRunArgument = Annotated[
-    Path,
-    typer.Argument(metavar="RUN", help="A run directory, one of its .jsonl files, or the logdir (its newest run)."),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
 RankOption = Annotated[
@@ -92,9 +88,9 @@ def run_or_default(run: Path | None) -> Path:
 
     if run is not None:
         return run
-    default = Path(_DEFAULT_RUN)
+    default = Path(DEFAULT_RUN)
     if not default.exists():
-        raise NoRunGivenError(_DEFAULT_RUN)
+        raise NoRunGivenError(DEFAULT_RUN)
     return default
 
 
@@ -112,3 +108,8 @@ def print_lines(lines: Iterable[str]) -> None:
         # The interpreter flushes standard output once more at its end; that must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         raise typer.Exit(_READER_GONE) from None
+
+
+def print_note(message: str) -> None:
+    """Tell on standard error what is worth knowing and no error."""
+    print(f"proxy-trace: {message}", file=sys.stderr)

@@ -135,6 +135,15 @@ class ProcessSummary(msgspec.Struct):
     end_step: int = 0
     """The optimizer steps that had ended then."""
 
+    is_empty: bool = False
+    """Whether only a period was asked for, and nothing happened in it."""
+
+    last_step_outside: int = 0
+    """The last step in which something happened outside of the period."""
+
+    stages_outside: list[str] = []
+    """The stages in which something did."""
+
 
 class ProcessCollector:
     """Takes the events of one file and keeps the sums.
@@ -171,6 +180,7 @@ class ProcessCollector:
         self._call_names: dict[tuple[str, int], str] = {}
         self._unfinished = ""
         self._has_other_steps = False
+        self._stages_outside: dict[str, None] = {}
         self._take: dict[type[events.Event], Callable[[Any], None]] = {
             events.Module: self._module,
             events.Parameter: self._tensor,
@@ -203,10 +213,13 @@ class ProcessCollector:
         process = self.process
         self.names = reading.names
         count = latest_us = latest_step = 0
+        is_empty = period is not None
         for event in reading:
-            if period is not None and not period.has(event):
-                self._pass_over(event)
-                continue
+            if period is not None:
+                if not period.has(event):
+                    self._pass_over(event)
+                    continue
+                is_empty = is_empty and (not isinstance(event, events.Happening) or isinstance(event, events.RunEnd))
             count += 1
             take.get(type(event), ignore)(event)
             if isinstance(event, events.Happening):
@@ -217,6 +230,8 @@ class ProcessCollector:
         process.events = count
         process.duration_us = latest_us
         process.steps_made = max(latest_step, process.steps_made)
+        process.is_empty = is_empty
+        process.stages_outside = list(self._stages_outside)
         process.malformed = reading.malformed
         process.first_malformed_line = reading.first_malformed_line
         process.unknown = reading.unknown
@@ -232,7 +247,10 @@ class ProcessCollector:
             process.ends_inside = self._unfinished
 
     def _pass_over(self, event: events.AnyEvent) -> None:
-        """Keep of what is not in the period what the period starts from."""
+        """Keep of what is not in the period what the period starts from, and where else there is anything."""
+        if isinstance(event, events.Happening):
+            self.process.last_step_outside = max(self.process.last_step_outside, event.step)
+            self._stages_outside[event.stage] = None
         if isinstance(event, events.OptimizerStepEnd):
             self._has_other_steps = True
         elif isinstance(event, events.Update):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy_trace.errors import OneRankError
+from proxy_trace.errors import NothingToCompareError, OneRankError
 from proxy_trace.rank_reader import RankReader, read_together
 from proxy_wrapper import events
 
@@ -117,6 +117,7 @@ def compare_ranks(
 
     Raises:
         OneRankError: if there is only one rank.
+        NothingToCompareError: if the ranks have nothing in common that is chosen, and no parts of their own either.
         TraceError: if the file system refuses.
     """
     files, left_out = _file_of_each_rank(trace)
@@ -136,6 +137,9 @@ def compare_ranks(
             continue
         found.compare(max(step, 0), here)
         compared += step >= 0
+    own_parts = _count_own_parts(readers, is_chosen)
+    if not (found.has_compared_any or own_parts):
+        raise NothingToCompareError(trace.path)
     world_size = max(file.run.world_size for file in files)
     ranks = [
         RankEnd(
@@ -160,7 +164,7 @@ def compare_ranks(
         ranks=ranks,
         steps=compared,
         parameters=found.compared_count("parameter"),
-        own_parts=_count_own_parts(readers, found, is_chosen),
+        own_parts=own_parts,
         drifted=[difference for difference in parameters if difference.agreed],
         never_agreed=[difference for difference in parameters if not difference.agreed],
         gradients=list(gradients.values()),
@@ -215,9 +219,10 @@ class _Findings:
         """How many names of a kind were compared."""
         return sum(of == kind for of, _ in self._compared)
 
-    def has_compared(self, name: str) -> bool:
-        """Whether the parameter `name` was compared."""
-        return ("parameter", name) in self._compared
+    @property
+    def has_compared_any(self) -> bool:
+        """Whether anything was compared."""
+        return bool(self._compared)
 
     def _compare(self, kind: str, name: str, step: int, held: list[tuple[int, events.Statistics | None]]) -> None:
         if self._is_chosen is not None and not self._is_chosen(name):
@@ -266,11 +271,12 @@ def _file_of_each_rank(trace: Trace) -> tuple[list[TraceFile], list[TraceFile]]:
     return chosen, [file for file in trace.files if file not in chosen]
 
 
-def _count_own_parts(readers: Sequence[RankReader], found: _Findings, is_chosen: Callable[[str], bool] | None) -> int:
+def _count_own_parts(readers: Sequence[RankReader], is_chosen: Callable[[str], bool] | None) -> int:
+    """How many parameters no two ranks have in the same shape and place."""
     names = {
         name
         for reader in readers
         for name, tensor in reader.tensors.items()
         if isinstance(tensor, events.Parameter) and (is_chosen is None or is_chosen(name))
     }
-    return sum(not found.has_compared(name) for name in names)
+    return sum(not _replicas(name, readers) for name in names)

@@ -32,7 +32,7 @@ only between ranks that hold the same part.
 
   0    all parameters agree
   1    some differ
-  2    wrong usage, or no trace of several ranks
+  2    wrong usage, nothing to compare, or no trace of several ranks
 """
 
 

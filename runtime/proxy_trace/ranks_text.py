@@ -40,7 +40,8 @@ def ranks_lines(found: Comparison, palette: Palette) -> Iterator[str]:
 
 def _agreement(found: Comparison) -> str:
     if not found.parameters:
-        return "There was nothing to compare: no parameter is in several ranks in the same shape and place."
+        which = "is in several ranks in the same shape and place" if found.own_parts else "was asked for, only buffers"
+        return f"No parameter was compared: none {which}."
     of = "The parameter agrees" if found.parameters == 1 else f"All {found.parameters:,} parameters agree"
     return f"{of} between the ranks after each of the {format_count(found.steps, 'step')} compared."
 

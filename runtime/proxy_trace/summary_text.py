@@ -143,7 +143,10 @@ def _training_words(summary: Summary) -> str:
 
 
 def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
-    if all(finding.kind in NOTES for finding in summary.findings):
+    if all(process.is_empty for process in summary.processes):
+        yield ""
+        yield palette.paint(_nothing_there(summary), "yellow")
+    elif all(finding.kind in NOTES for finding in summary.findings):
         yield ""
         yield palette.paint(_all_is_well(summary), "green")
     show_ranks = len(summary.processes) > 1
@@ -181,6 +184,16 @@ def _finding_cells(finding: Finding, show_ranks: bool) -> list[str]:
     if show_ranks and finding.ranks:
         details.append(format_ranks(finding.ranks))
     return [name, ", ".join(details)]
+
+
+def _nothing_there(summary: Summary) -> str:
+    """That nothing happened in the period, and where there is something."""
+    last_step = max(process.last_step_outside for process in summary.processes)
+    stages = list(dict.fromkeys(stage for process in summary.processes for stage in process.stages_outside))
+    if not stages:
+        return "Nothing happened in this period, nor in the rest of the run."
+    steps = f"steps 0 to {last_step:,}" if last_step else "step 0"
+    return f"Nothing happened in this period. The run has {steps}, and of stages {', '.join(stages)}."
 
 
 def _all_is_well(summary: Summary) -> str:

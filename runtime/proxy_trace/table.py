@@ -8,20 +8,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: str) -> list[str]:
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> list[str]:
     """Lines of a table, the header first.
 
     Args:
         header: the titles of the columns.
         rows: as many cells each.
-        numeric: a letter for each column: "r" for one that is aligned to the right, "l" to the left.
+        sides: a letter for each column: "r" for one that is aligned to the right, "l" to the left.
     """
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
         cells = [
             cell.rjust(width) if side == "r" else cell.ljust(width)
-            for cell, width, side in zip(row, widths, numeric, strict=True)
+            for cell, width, side in zip(row, widths, sides, strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
     return lines

@@ -106,6 +106,14 @@ def test_a_step_is_summed_up_alone(two_stages: Path, capsys: pytest.CaptureFixtu
     assert (summary["steps"], summary["period"]) == (1, "step 1")
 
 
+@pytest.mark.parametrize("command", [["show"], ["show", "--format", "json"], ["log"]], ids=" ".join)
+def test_a_choice_that_nothing_meets_is_told(
+    command: list[str], small_trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([*command, str(small_trace), "--name", "model.fc.wieght"]) == 0
+    assert capsys.readouterr().err == "proxy-trace: nothing in this trace meets all these conditions\n"
+
+
 def test_without_a_run_it_is_the_newest_one_here(
     small_trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,7 +136,9 @@ def test_without_a_run_it_is_the_newest_one_here(
         pytest.param(["frob"], "No such command 'frob'. Try 'proxy-trace --help'.", id="an unknown command"),
         pytest.param(["summary", "a", "b"], "unexpected extra argument", id="two runs"),
         pytest.param(["log", "run.txt", "--stage", "eval"], "is a text log", id="a text log has no stages"),
-        pytest.param(["history", "x"], "Missing argument 'WHAT'", id="a history of nothing"),
+        pytest.param(["log", "run.txt", "--rank", "1"], "is a text log", id="a text log has no ranks"),
+        pytest.param(["history"], "Missing argument '[RUN] WHAT'. Try 'proxy-trace history", id="a history of nothing"),
+        pytest.param(["history", "x", "y", "z"], "give one RUN at most, and one WHAT", id="the histories of two"),
         pytest.param(["export", "x", "-f", "excel"], "Invalid value for '--format'", id="an unknown format"),
     ],
 )
@@ -156,6 +166,11 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(
 def test_help_teaches_with_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(arguments) == 0
     assert f"proxy-trace {arguments[0] if len(arguments) == 2 else 'summary'}" in capsys.readouterr().out
+
+
+def test_the_usage_of_history_says_that_run_may_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["history", "-h"]) == 0
+    assert "Usage: proxy-trace history [OPTIONS] [RUN] WHAT" in capsys.readouterr().out
 
 
 def test_the_version_is_the_runtimes(capsys: pytest.CaptureFixture[str]) -> None:

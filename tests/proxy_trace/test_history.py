@@ -322,7 +322,18 @@ def test_the_module_of_a_call_is_the_one_around_it(trace_path: Path) -> None:
 
 def test_the_command_says_if_nothing_is_left(trace_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["history", str(trace_path), "train.py:20:tanh"]) == 0
-    assert "nothing of 'train.py:20:tanh' is in this trace" in capsys.readouterr().err
+    assert "nothing of 'train.py:20:tanh' was recorded\n" in capsys.readouterr().err
+    assert run_command(["history", str(trace_path), "model.fc.weight", "--step", "100"]) == 0
+    assert "nothing of 'model.fc.weight' was recorded that these options choose" in capsys.readouterr().err
+
+
+def test_the_command_takes_the_run_in_the_default_folder_if_none_is_given(
+    trace_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(trace_path.parent)
+    trace_path.rename("proxy_trace")
+    assert run_command(["history", "model.fc.weight"]) == 0
+    assert "model.fc.weight" in capsys.readouterr().out
 
 
 def test_the_command_says_what_is_wrong(trace_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

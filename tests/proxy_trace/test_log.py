@@ -6,6 +6,7 @@ import pytest
 
 from proxy_trace.errors import UnreadableFileError
 from proxy_trace.log import log_lines, text_log_lines
+from proxy_trace.selection import Selection, StepRange
 from proxy_trace.trace import Trace
 from proxy_wrapper import events
 
@@ -36,6 +37,16 @@ def test_several_processes_follow_each_other_under_headings(tmp_path: Path, writ
         "==> rank 1, process 1 <==",
         "found the root object",
         "logger_proxy: Proxying all submodules of 'Net'",
+    ]
+
+
+def test_a_process_of_which_nothing_is_chosen_has_no_heading(tmp_path: Path, write_trace: WriteTrace) -> None:
+    for rank in (0, 1):
+        problem = events.Problem(1, rank, message="no disk")
+        write_trace(tmp_path / f"rank{rank}-{rank}.jsonl", problem, rank=rank, pid=rank)
+    assert list(log_lines(Trace.open(tmp_path), Selection(steps=StepRange(1, 1)))) == [
+        "==> rank 1, process 1 <==",
+        "WARNING:root:Tracing met a problem: no disk (at step 1)",
     ]
 
 

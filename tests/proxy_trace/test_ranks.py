@@ -189,7 +189,7 @@ def test_parameters_of_other_shapes_are_parts_too(write_rank: Callable[..., Path
         path = write_rank(rank, part, *steps_of(rank, range(3), {1: lambda r, s: 1.0 + r}, {}))
     found = compare(path)
     assert found.agrees
-    assert "There was nothing to compare" in text_of(path)
+    assert "No parameter was compared: none is in several ranks in the same shape and place." in text_of(path)
 
 
 def test_buffers_and_gradients_that_differ_are_told_and_count_as_agreement(write_rank: Callable[..., Path]) -> None:
@@ -299,6 +299,13 @@ def test_one_rank_is_an_error_that_says_what_to_give(small_trace: Path, capsys: 
     assert "Give a run of several ranks" in capsys.readouterr().err
 
 
+def test_buffers_may_be_compared_alone(write_rank: Callable[..., Path]) -> None:
+    for rank in range(2):
+        path = write_rank(rank, WEIGHT, MEAN, *steps_of(rank, range(3), {1: same, 3: same}, {1: same}))
+    text = "\n".join(ranks_lines(compare(path, is_chosen="net.mean".__eq__), Palette(enabled=False)))
+    assert "No parameter was compared: none was asked for, only buffers." in text
+
+
 def test_the_command_says_by_its_exit_code_whether_ranks_agree(
     write_rank: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -307,7 +314,9 @@ def test_the_command_says_by_its_exit_code_whether_ranks_agree(
     assert run_command(["ranks", str(path)]) == 1
     assert "Parameters that drifted apart (1)" in capsys.readouterr().out
     assert run_command(["ranks", str(path), "--step", "-2"]) == 0
-    assert run_command(["ranks", str(path), "--name", "other.*"]) == 0
+    for nothing in (["--name", "other.*"], ["--step", "100-"]):
+        assert run_command(["ranks", str(path), *nothing]) == 2
+        assert "there is nothing to compare" in capsys.readouterr().err
     capsys.readouterr()
     assert run_command(["ranks", str(path), "--format", "json"]) == 1
     found = msgspec.json.decode(capsys.readouterr().out)

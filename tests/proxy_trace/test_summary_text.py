@@ -113,6 +113,20 @@ def test_a_part_of_a_run_is_summed_up_alone(small_trace: Path) -> None:
     assert "model.fc.weight     float32[3, 3]        1  -0.75 -> -1" in text
 
 
+@pytest.mark.parametrize(
+    "period", [Period(StepRange(1000, None)), Period(stages=["evla"])], ids=["steps that were not made", "no stage"]
+)
+def test_a_period_in_which_nothing_happened_is_not_judged(
+    period: Period, tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", *small_run, events.CallModule(9000, 2, 1, stage="eval"), ends=True)
+    summary = summarize(Trace.open(path), period=period)
+    text = "\n".join(summary_lines(summary, Palette(enabled=False)))
+    assert summary.findings == []
+    assert "Nothing happened in this period. The run has steps 0 to 2, and of stages train, eval." in text
+    assert "Nothing looks wrong" not in text
+
+
 def test_a_stage_without_training_finds_no_parameter_that_was_not_trained(
     tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
 ) -> None:

@@ -55,7 +55,7 @@ def export_csv(
         return values
 
     with whole_or_nothing(target, force=force) as aside:
-        # "utf-8" with lone surrogates escaped: a script's arguments may be any bytes.
+        # A path may be any bytes; UTF-8 may not.
         with aside.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
             writer = csv.writer(stream)
             writer.writerow([*_OF_THE_FILE, *(column.name for column in columns)])
