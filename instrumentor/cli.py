@@ -113,7 +113,7 @@ def instrument(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="Files, directories, globs; [bold]-[/bold] is standard input.",
             show_default=False,
         ),
@@ -437,8 +437,10 @@ def instrument(
 ) -> None:
     """Instrument scripts; the text of `--help` is `_HELP`."""
     from instrumentor.command import Request, execute
-    from instrumentor.usage import make_overrides, parse_shard, read_paths, refuse_nonsense
+    from instrumentor.usage import find_arguments, make_overrides, parse_shard, refuse_nonsense
 
+    if copy_all and changed_only:
+        raise typer.BadParameter("cannot be combined with --changed-only", param_hint="--copy-all")
     overrides = make_overrides(
         logdir=logdir,
         log_level=log_level.value if log_level else None,
@@ -452,7 +454,7 @@ def instrument(
         respect_gitignore=respect_gitignore,
         force_exclude=force_exclude,
     )
-    arguments = (*(paths or ()), *(read_paths(files_from) if files_from is not None else ()))
+    arguments = find_arguments(paths or [], files_from)
     if not arguments and not (clear_cache or files_from is not None):
         raise typer.BadParameter("missing; name files or directories, . for the current one", param_hint="PATH")
     request = Request(
@@ -487,8 +489,6 @@ def instrument(
         verbose=verbose,
     )
     refuse_nonsense(request)
-    if copy_all and changed_only:
-        raise typer.BadParameter("cannot be combined with --changed-only", param_hint="--copy-all")
     try:
         code = execute(request)
     except KeyboardInterrupt:

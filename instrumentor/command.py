@@ -28,7 +28,7 @@ from instrumentor.output.writing import Writer, show_diff
 from instrumentor.paths import files
 from instrumentor.paths.file_state import FileState
 from instrumentor.paths.files import Script
-from instrumentor.paths.selection import STANDARD_STREAM, Found, is_in_shard, select_files
+from instrumentor.paths.selection import STANDARD_STREAM, Found, is_directory, is_in_shard, select_files
 from instrumentor.resolve.search_path import SearchPaths
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Request:
     """What the command line asked for, checked.
 
     Attributes:
-        arguments: files, directories and globs, as typed; `-` is standard input. With `merge_reports`, reports.
+        arguments: files and directories, as typed; `-` is standard input. With `merge_reports`, reports.
         overrides: the settings given as options; they win over configuration files.
         config: the one configuration file to read; None for the nearest of each file.
         isolated: read no configuration file.
@@ -154,7 +154,8 @@ class _Run:
     failures: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     models: int = 0
-    explained: list[tuple[str, Decision]] = field(default_factory=list)
+    # Each with its script, and where that one's cells start if it is a notebook.
+    explained: list[tuple[str, Decision, tuple[tuple[int, int], ...]]] = field(default_factory=list)
     _stdin: dict[str, Script] = field(default_factory=dict)
 
     def tasks(self, found: Iterator[Found]) -> Iterator[Task]:
@@ -162,7 +163,7 @@ class _Run:
         done = self.journal.done if self.journal is not None else set()
         last: str | None = None
         for each in found:
-            if done and each.shown.replace(os.sep, "/") in done:
+            if done and files.portable_path(each.shown) in done:
                 continue
             if self.mirror is not None and each.root is not None and self.mirror.is_output(each.shown):
                 continue
@@ -267,22 +268,25 @@ class _Run:
                 self._fail(str(error))
             self.mirror.close()
         if self.explained and request.format == "text":
-            # Rich takes longer to import than a script takes to be instrumented.
-            from instrumentor.report.explain import render_decisions
-            from instrumentor.report.relevance import may_pass_for_model
-
-            shown = [
-                (path, each)
-                for path, each in self.explained
-                if request.verbose or may_pass_for_model(each.verdict, each.reason_code, each.target, each.object)
-            ]
-            files.write_stdout(render_decisions(shown, sys.stdout))
-            if hidden := len(self.explained) - len(shown):
-                self.tell(f"{hidden:,} more that nobody takes for models; --verbose shows them")
+            self._show_explained()
         self._summarize()
         if self.failures:
             return FAILED
         return WOULD_CHANGE if request.check and self.would_change else DONE
+
+    def _show_explained(self) -> None:
+        # Rich takes longer to import than a script takes to be instrumented.
+        from instrumentor.report.explain import Explained, render_decisions
+        from instrumentor.report.relevance import may_pass_for_model
+
+        shown = [
+            Explained(path, each, cells)
+            for path, each, cells in self.explained
+            if self.request.verbose or may_pass_for_model(each.verdict, each.reason_code, each.target, each.object)
+        ]
+        files.write_stdout(render_decisions(shown, sys.stdout))
+        if hidden := len(self.explained) - len(shown):
+            self.tell(f"{hidden:,} more that nobody takes for models; --verbose shows them")
 
     def _process_stdin(self, task: Task) -> Outcome:
         try:
@@ -306,7 +310,7 @@ class _Run:
         """Tell, show or write; gives the path that was written."""
         request = self.request
         if request.explain:
-            self.explained.extend((task.shown, decision) for decision in outcome.decisions)
+            self.explained.extend((task.shown, decision, outcome.cells) for decision in outcome.decisions)
         if request.verbose:
             for decision in outcome.decisions:
                 say(messages.describe_decision(task.shown, decision, outcome))
@@ -398,7 +402,7 @@ def execute(request: Request) -> int:
 
 def _execute(request: Request) -> int:
     configurations = Configurations(request.overrides, file=request.config, isolated=request.isolated)
-    roots = [each for each in request.arguments if each != STANDARD_STREAM and Path(each).is_dir()]
+    roots = [each for each in request.arguments if is_directory(each)]
     if request.show_files:
         return _show_files(request, configurations)
     mirror = None

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from instrumentor.notebooks.cells import place_in_cells
+from instrumentor.notebooks.cells import describe_line, describe_lines_in, place_in_cells
 from instrumentor.report.terminal import escape_unprintable
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def describe_models(outcome: Outcome) -> str:
     wrapped = [decision for decision in outcome.decisions if decision.verdict == "wrap"]
     if not wrapped:
         return "no model of its own, a line to find those of the other files"
-    named = [f"{decision.target}, {_describe_line(decision.line, outcome)}" for decision in wrapped[:_NAMED_MODELS]]
+    named = [
+        f"{decision.target}, {describe_line(decision.line, outcome.cells)}" for decision in wrapped[:_NAMED_MODELS]
+    ]
     if len(wrapped) > _NAMED_MODELS:
         named.append(f"and {len(wrapped) - _NAMED_MODELS} more")
     return f"{count(len(wrapped), 'model')} ({'; '.join(named)})"
@@ -70,10 +72,5 @@ def describe_decision(shown: str, decision: Decision, outcome: Outcome) -> str:
     place = shown if cell is None else f"{shown}:cell {cell}"
     return (
         f"{place}:{line}:{decision.column + 1}: {decision.verdict}:"
-        f" {decision.target} ({decision.object}): {decision.reason}"
+        f" {decision.target} ({decision.object}): {describe_lines_in(decision.reason, outcome.cells)}"
     )
-
-
-def _describe_line(line: int, outcome: Outcome) -> str:
-    cell, line = place_in_cells(line, outcome.cells)
-    return f"line {line}" if cell is None else f"cell {cell} line {line}"

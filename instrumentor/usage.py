@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from msgspec import UNSET
 
 from instrumentor.configuration import Section
 from instrumentor.paths.files import STANDARD_STREAM, is_directory_output
+from instrumentor.paths.selection import expand_globs, is_directory
 from instrumentor.report.kinds import KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from instrumentor.command import Request
+
+# The settings that say what is put into scripts.
+_TRACED = ("logdir", "log_level", "recurse", "min_confidence", "select", "skip")
 
 
 def make_overrides(**stated: object) -> Section:
@@ -23,18 +30,34 @@ def make_overrides(**stated: object) -> Section:
     return Section(**{name: value for name, value in held.items() if value is not None})  # type: ignore[arg-type]
 
 
-def read_paths(source: str) -> list[str]:
+def find_arguments(paths: Sequence[str], files_from: str | None) -> tuple[str, ...]:
+    """The files and directories that are meant: those named, with globs expanded, and those that a file lists.
+
+    Raises:
+        typer.BadParameter: the list cannot be read, or would be read from standard input as a script is, too.
+    """
+    listed = [] if files_from is None else _read_paths(files_from)
+    named = (*paths, *listed)
+    if files_from == STANDARD_STREAM and STANDARD_STREAM in named:
+        raise typer.BadParameter(
+            "cannot read standard input if a script does; list paths only", param_hint="--files-from"
+        )
+    return tuple(expand_globs(named))
+
+
+def _read_paths(source: str) -> list[str]:
     """Read the paths that a file lists, one to a line, or divided by NULs as `find -print0` does.
 
     Raises:
         typer.BadParameter: it cannot be read.
     """
     try:
-        listed = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        listed = sys.stdin.buffer.read() if source == STANDARD_STREAM else Path(source).read_bytes()
     except OSError as error:
         raise typer.BadParameter(f"{source} cannot be read ({error.strerror})", param_hint="--files-from") from None
-    separator = b"\0" if b"\0" in listed else b"\n"
-    return [os.fsdecode(each.rstrip(b"\r")) for each in listed.split(separator) if each.strip()]
+    if b"\0" in listed:  # names as they are, whatever they hold
+        return [os.fsdecode(each) for each in listed.split(b"\0") if each]
+    return [os.fsdecode(each.rstrip(b"\r")) for each in listed.split(b"\n") if each.strip()]
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -59,8 +82,10 @@ def refuse_nonsense(request: Request) -> None:
     has_stdin = STANDARD_STREAM in arguments
     is_several = len(set(arguments)) > 1
     output = request.output
-    has_tree = any(Path(each).is_dir() for each in arguments if each != STANDARD_STREAM)
+    has_tree = any(map(is_directory, arguments))
     strange = [each for each in request.reports if Path(each).suffix.lower() not in KINDS]
+    gone = [each for each in request.python_path if not os.path.isdir(each)]  # noqa: PTH112 - no name makes it raise
+    traced = [name for name in _TRACED if getattr(request.overrides, name) is not UNSET]
     for is_wrong, option, message in (
         (request.in_place and output is not None, "--in-place", "cannot be combined with -o; leave one of them out"),
         (request.in_place and has_stdin, "--in-place", "needs files; standard input has no place to write back to"),
@@ -82,9 +107,24 @@ def refuse_nonsense(request: Request) -> None:
             "cannot be combined with --revert; name the directory that holds the instrumented files instead",
         ),
         (
-            request.entry and output is not None and Path(output).is_file(),
+            request.entry and output is not None and os.path.isfile(output),  # noqa: PTH113 - no name makes it raise
             "--entry",
             "writes a tree of files; give a directory with -o",
+        ),
+        (
+            request.revert and bool(traced),
+            f"--{traced[0].replace('_', '-')}" if traced else "",
+            "says what is put into scripts, and --revert takes out all that was; leave one of them out",
+        ),
+        (
+            request.rest != "link" and not request.entry and (output is None or not has_tree),
+            "--copy-all" if request.rest == "copy" else "--changed-only",
+            "says what else goes into the mirror of a directory; name a directory, and with -o where its mirror goes",
+        ),
+        (
+            bool(gone),
+            "--python-path",
+            f"{', '.join(gone)} is no directory; name a site-packages folder or an environment",
         ),
         (request.quiet and request.verbose, "--quiet", "cannot be combined with --verbose; leave one of them out"),
         (request.overrides.logdir == "", "--logdir", "is empty; name a directory such as proxy_trace"),

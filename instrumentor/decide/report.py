@@ -33,7 +33,7 @@ from instrumentor.resolve.units import Class, Function
 from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence, Set
 
     from instrumentor.analysis.entries import Binding, Site
     from instrumentor.analysis.sites import SiteIndex
@@ -41,6 +41,15 @@ if TYPE_CHECKING:
 
 # Attributes of modules that are tensors, and of tensors.
 _OF_TENSORS = frozenset({"weight", "bias", "data", "grad", "requires_grad", "shape", "dtype", "device", "ndim"})
+# Attributes of modules that are plain values: those of torch's own, and what projects keep their settings in.
+_PLAIN = frozenset(
+    {
+        "args", "batch_first", "bidirectional", "cfg", "config", "dilation", "embed_dim", "embedding_dim", "eps",
+        "groups", "head_dim", "hidden_size", "hparams", "in_channels", "in_features", "input_size", "kernel_size",
+        "momentum", "normalized_shape", "num_embeddings", "num_features", "num_heads", "num_layers", "out_channels",
+        "out_features", "padding", "padding_idx", "stride", "training",
+    }
+)  # fmt: skip
 # How the members of a container of modules are read.
 _CONTAINERS = {"torch.nn.ModuleList": "list({})", "torch.nn.ModuleDict": "list({}.values())"}
 
@@ -246,7 +255,7 @@ class Report:
                     self._tell_binding(
                         binding, "submodule", "an attribute of a module: part of it, which recursion covers"
                     )
-            elif not whole and not _is_tensor(binding):
+            elif not whole and not _is_tensor(binding) and not _reads(binding, _PLAIN):
                 self._tell_binding(
                     binding, "submodule", "taken from a module, which recursion covers with all that is part of it"
                 )
@@ -450,5 +459,10 @@ def _is_tensor(binding: Binding) -> bool:
     """Whether names say that a parameter is stored, as where weights are tied, or what only tensors tell of."""
     if binding.text.rpartition(".")[2] in _OF_TENSORS:
         return True
+    return _reads(binding, _OF_TENSORS)
+
+
+def _reads(binding: Binding, names: Set[str]) -> bool:
+    """Whether what is stored is read by some attribute of these names."""
     read = ast.walk(binding.source) if binding.source is not None else ()
-    return any(isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS for node in read)
+    return any(isinstance(node, ast.Attribute) and node.attr in names for node in read)

@@ -232,15 +232,21 @@ class ResultsCache:
         missing = frozenset(part for part in parts if part is not None)
         if None in parts:  # it has come meanwhile
             return
-        folder = _in_order(os.path.dirname(task.path))  # noqa: PTH120
-        kept = self._pending.setdefault((self._run(task), folder, self._roots_of(task.path)), {})
+        roots = self._roots_of(task.path)
         details = _Details(outcome.decisions, outcome.cells, outcome.recorded_source, outcome.elsewhere)
+        try:
+            packed = self._encoder.encode(details)
+            "".join((roots, *(text for part in missing for text in part))).encode()
+        except UnicodeEncodeError:  # names that are no text, as file systems may have them
+            return
+        folder = _in_order(os.path.dirname(task.path))  # noqa: PTH120
+        kept = self._pending.setdefault((self._run(task), folder, roots), {})
         kept[_in_order(task.path)] = _Kept(
             outcome.source,
             outcome.status,
             outcome.lines,
             outcome.result_digest,
-            self._encoder.encode(details),
+            packed,
             tuple(each for each in outcome.dependencies if each.digest is not None),
             missing,
         )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 SUFFIX = ".ipynb"
+# How reasons name lines: `line 7`, `line 7 or 9`.
+_LINES = re.compile(r"\bline (\d+(?: or \d+)*)")
 
 
 def is_notebook(path: str) -> bool:
@@ -16,3 +20,18 @@ def place_in_cells(line: int, cells: tuple[tuple[int, int], ...]) -> tuple[int |
         if start <= line:
             return number, line - start + 1
     return None, line
+
+
+def describe_line(line: int, cells: tuple[tuple[int, int], ...]) -> str:
+    """A line as a reader finds it: `line 12`, of a notebook `cell 3 line 4`."""
+    cell, line = place_in_cells(line, cells)
+    return f"line {line}" if cell is None else f"cell {cell} line {line}"
+
+
+def describe_lines_in(text: str, cells: tuple[tuple[int, int], ...]) -> str:
+    """A reason with the lines that it speaks of as a reader finds them."""
+    if not cells:
+        return text
+    return _LINES.sub(
+        lambda found: " or ".join(describe_line(int(each), cells) for each in found[1].split(" or ")), text
+    )

@@ -70,7 +70,7 @@ def instrument_notebook(
         return NotebookResult(source, source, (), already_instrumented=True)
     script = _Script(cells, source_name)
     try:
-        result = instrument_source(script.text.encode(), settings, source_name=source_name, sources=sources)
+        result = instrument_source(script.source, settings, source_name=source_name, sources=sources)
     except InstrumentError as error:
         if error.line is not None and error.path == source_name:
             number, line = script.place(error.line)
@@ -102,7 +102,8 @@ class _Script:
                 self._lines.append(line.removesuffix(line_end(line)) + "\n")
                 self._places.append((cell, index))
         self.starts = tuple(starts)
-        self.text = "".join(self._lines)
+        # JSON has halves of characters that no file of Python holds; in a string one character is as good as another.
+        self.source = "".join(self._lines).encode("utf-8", "replace")
 
     def place(self, line: int) -> tuple[int, int]:
         """The number of a cell and the line in it, from 1, for a line of the script."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instrumentor import emit
-from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
+from instrumentor.errors import EditedSinceError, InstrumentError, NotebookError, NotInstrumentedError
 from instrumentor.messages import describe_models, describe_nothing
 from instrumentor.notebooks.cells import is_notebook
 from instrumentor.paths import files
@@ -141,6 +142,8 @@ class Writer:
             if self.mirror is not None and task.was_found:
                 self.mirror.remember(change.target, change.target.read_bytes())
             return f"{change.where()}: {change.there_already}"
+        if (done := self._done_by(change, task)) is not None:
+            return f"{change.where()}: done already, with {done}"
         is_new = files.write_script(
             change.script,
             files.Writing(
@@ -156,6 +159,14 @@ class Writer:
         if self.mirror is not None and task.was_found and change.target is not None:
             self.mirror.remember(change.target, change.content)
         return f"{change.where()}: {change.done if is_new else change.there_already}"
+
+    def _done_by(self, change: Change, task: Task) -> str | None:
+        """The script by which this run did the same to the same file: links lead to one, and so do originals."""
+        if change.target is None or (done := self._written.get(os.path.realpath(change.target))) is None:
+            return None
+        if change.in_place:
+            return done
+        return done if task.goal == "revert" and files.read_existing(change.target) == change.content else None
 
     def _instrumented_path(self, script: Script, task: Task) -> Path | None:
         if self.mirror is not None and task.root is not None:
@@ -186,12 +197,15 @@ class Writer:
         target = change.target
         if target is not None and self.mirror is not None and self.mirror.is_own(target, existing):
             return None
-        if task.goal == "revert":
-            return "exists and holds something other than the original"
         from instrumentor.notebooks.undo import revert_notebook
         from instrumentor.source.undo import undo
 
         take_out = revert_notebook if is_notebook(str(target)) else undo
+        if task.goal == "revert":
+            with contextlib.suppress(InstrumentError):
+                if take_out(existing, source_name=str(target)).original == change.content:
+                    return None  # instrumented in place from the very original that comes back
+            return "exists and holds something other than the original"
         try:
             recorded = take_out(existing, source_name=str(target)).recorded_source
         except EditedSinceError:

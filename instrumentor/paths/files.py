@@ -121,6 +121,16 @@ def recorded_name(shown: str) -> str:
     return shown.replace(os.sep, "/")
 
 
+def portable_path(path: str) -> str:
+    """Spell a path as reports do: with `/`, and as text even where its bytes are none."""
+    return readable_text(path.replace(os.sep, "/"))
+
+
+def readable_text(text: str) -> str:
+    """A text that may hold paths, with what is no character in these replaced."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def project_directory(script: Script) -> Path:
     """The directory that a script's imports start from; behind a link, as for Python itself."""
     return script.directory if script.path is None else Path(os.path.realpath(script.path)).parent
@@ -311,8 +321,20 @@ def write_stdout(content: bytes) -> None:
         BrokenPipeError: the reader has gone (`instrument --diff a.py | head -1`).
         UnwritableOutputError: the operating system refuses for another reason, such as a full disk.
     """
+    with open_stdout() as out:
+        out.write(content)
+
+
+@contextlib.contextmanager
+def open_stdout() -> Iterator[IO[bytes]]:
+    """Give standard output for exact bytes, which are on their way when the block is left.
+
+    Raises:
+        BrokenPipeError: the reader has gone (`instrument --diff a.py | head -1`).
+        UnwritableOutputError: the operating system refuses for another reason, such as a full disk.
+    """
     try:
-        sys.stdout.buffer.write(content)
+        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise

@@ -103,11 +103,17 @@ class Found(NamedTuple):
 def expand_globs(arguments: Iterable[str]) -> Iterator[str]:
     """Expand what a shell would have: a quoted `'zoo/**/train_*.py'`; what exists under that very name stays."""
     for argument in arguments:
-        if argument == STANDARD_STREAM or not _GLOB_CHARACTERS.intersection(argument) or Path(argument).exists():
+        is_glob = argument != STANDARD_STREAM and not _GLOB_CHARACTERS.isdisjoint(argument)
+        if not is_glob or os.path.lexists(argument):
             yield argument
             continue
         matches = sorted(glob.iglob(argument, recursive=True))  # noqa: PTH207 - Path.glob wants a base directory
         yield from (match for match in matches if not match.endswith(_STUB)) if matches else (argument,)
+
+
+def is_directory(argument: str) -> bool:
+    """Whether an argument names a directory, whose files are meant then."""
+    return argument != STANDARD_STREAM and os.path.isdir(argument)  # noqa: PTH112 - no name makes it raise
 
 
 def is_in_shard(found: Found, index: int, count: int) -> bool:
@@ -129,20 +135,20 @@ def select_files(
     taken.
 
     Args:
-        arguments: files, directories, globs, and `-` for standard input.
+        arguments: files, directories, and `-` for standard input.
         rules_for: gives the rules of a directory; asked once for each.
         report: called for what cannot be taken: a stub given by name, a directory that cannot be listed.
     """
-    expanded = list(dict.fromkeys(expand_globs(arguments)))
-    roots = [argument for argument in expanded if argument != STANDARD_STREAM and os.path.isdir(argument)]  # noqa: PTH112
+    given = list(dict.fromkeys(arguments))
+    roots = [argument for argument in given if is_directory(argument)]
     walkable = frozenset(roots)
     # Files given by name come at their own place, and not again in a walk. Beside them only what lies in roots that
     # overlap can come up twice: the million paths of one tree need not be remembered.
-    named = {_identity(argument) for argument in expanded if argument not in walkable}
+    named = {_identity(argument) for argument in given if argument not in walkable}
     seen: set[str] | None = set() if _has_overlap(roots) else None
     walker = _Walker(rules_for, report)
     yielded: set[str] = set()
-    for argument in expanded:
+    for argument in given:
         if argument in walkable:
             for shown in walker.walk(argument):
                 key = _identity(shown) if named or seen is not None else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from instrumentor.notebooks.cells import describe_line, describe_lines_in, place_in_cells
 from instrumentor.report.terminal import encoding_of, escape_unprintable, line_width, uses_color
 
 if TYPE_CHECKING:
@@ -23,17 +24,33 @@ _CONFIDENCE_STYLES = {"certain": "", "likely": "yellow", "possible": "red"}
 _MAX_CLASSES = 2
 
 
-def render_decisions(rows: Sequence[tuple[str, Decision]], stream: TextIO) -> bytes:
+class Explained(NamedTuple):
+    """A decision as it is shown.
+
+    Attributes:
+        path: the script.
+        decision: what was decided about it.
+        cells: of a notebook, where its cells start in the numbering of the decision.
+    """
+
+    path: str
+    decision: Decision
+    cells: tuple[tuple[int, int], ...] = ()
+
+
+def render_decisions(rows: Sequence[Explained], stream: TextIO) -> bytes:
     """Lay out decisions for `stream`, without writing to it.
 
     Args:
-        rows: each decision with the path of its script, in the order to show them.
+        rows: the decisions, in the order to show them.
         stream: where the table is going to be shown.
 
     Returns:
-        A table in the stream's encoding. A terminal gets colours and its own width; a pipe or file gets one
-        line for each decision, however long, for `grep` and `less -S`.
+        A table in the stream's encoding, nothing where there are no decisions. A terminal gets colours and its own
+        width; a pipe or file gets one line for each decision, however long, for `grep` and `less -S`.
     """
+    if not rows:
+        return b""
     target = io.BytesIO()
     # Rich asks its file for the encoding and keeps to ASCII lines where that has no others.
     rendered = io.TextIOWrapper(target, encoding=encoding_of(stream), errors="backslashreplace", newline="\n")
@@ -51,7 +68,7 @@ def render_decisions(rows: Sequence[tuple[str, Decision]], stream: TextIO) -> by
     return b"".join(line.rstrip(b" \n") + b"\n" for line in target.getvalue().splitlines() if line.strip())
 
 
-def _build_table(rows: Sequence[tuple[str, Decision]]) -> Table:
+def _build_table(rows: Sequence[Explained]) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("File", overflow="fold")
     table.add_column("Line", justify="right", no_wrap=True)
@@ -61,16 +78,17 @@ def _build_table(rows: Sequence[tuple[str, Decision]]) -> Table:
     table.add_column("Confidence", no_wrap=True)
     table.add_column("Reason")
     table.add_column("Aliases", overflow="fold")
-    for path, decision in rows:
+    for path, decision, cells in rows:
+        cell, line = place_in_cells(decision.line, cells)
         table.add_row(
-            _cell(path),
-            _cell(str(decision.line)),
+            _cell(path if cell is None else f"{path}:cell {cell}"),
+            _cell(str(line)),
             _cell(decision.target),
-            _cell(describe_object(decision)),
+            _cell(describe_lines_in(describe_object(decision), cells)),
             Text(decision.verdict, style=_VERDICT_STYLES[decision.verdict]),
             Text(decision.confidence, style=_CONFIDENCE_STYLES[decision.confidence]),
-            _cell(decision.reason),
-            _cell(", ".join(f"{name} (line {line})" for name, line in decision.aliases)),
+            _cell(describe_lines_in(decision.reason, cells)),
+            _cell(", ".join(f"{name} ({describe_line(line, cells)})" for name, line in decision.aliases)),
         )
     return table
 

@@ -207,7 +207,7 @@ def _reason_row(site: Site, number: int, lines: set[int]) -> str:
 
 
 def _site_row(site: Site, number: int, lines: set[int]) -> str:
-    line = f"cell {site.cell}, line {site.line}" if site.cell is not None else _line_link(site.line, number, lines)
+    line = _line_link(site.line, number, lines, site.cell)
     return (
         f'<tr class="site" tabindex="-1" {_data(site)}><td class="place">{line}</td>'
         f"<td><code>{escape(site.target)}</code></td><td>{_explanation(site, number, lines)}</td></tr>\n"
@@ -223,16 +223,21 @@ def _explanation(site: Site, number: int, lines: set[int]) -> str:
     verdict = f'<span class="decision">{site.decision}</span> {badge}<code>{escape(site.object)}</code>:'
     parts = [verdict, f' <span class="reason">{escape(site.reason)}</span>']
     if site.wrapped_at is not None:
-        parts.append(f' <span class="alias">proxy: {_line_link(site.wrapped_at, number, lines)}</span>')
+        parts.append(
+            f' <span class="alias">proxy: {_line_link(site.wrapped_at, number, lines, site.wrapped_in)}</span>'
+        )
     if site.aliases:
         links = ", ".join(
-            f"<code>{escape(alias.name)}</code> {_line_link(alias.line, number, lines)}" for alias in site.aliases
+            f"<code>{escape(alias.name)}</code> {_line_link(alias.line, number, lines, alias.cell)}"
+            for alias in site.aliases
         )
         parts.append(f' <span class="alias">also {links}</span>')
     return "".join(parts)
 
 
-def _line_link(line: int, number: int, lines: set[int]) -> str:
+def _line_link(line: int, number: int, lines: set[int], cell: int | None) -> str:
+    if cell is not None:  # its lines are no lines of the file, of which the page shows the JSON
+        return f"cell {cell} line {line}"
     return f'<a href="#f{number}-l{line}">line {line}</a>' if line in lines else f"line {line}"
 
 

@@ -69,5 +69,5 @@ def write_reports(records: Records, paths: Sequence[str], *, format_: str = "tex
 
         files.write_stdout(render_statistics(summary, sys.stdout))
     if format_ != "text":
-        _load(_FORMATS[format_])(records, summary, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+        with files.open_stdout() as out:
+            _load(_FORMATS[format_])(records, summary, out)

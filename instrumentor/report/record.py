@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from instrumentor import __version__, emit
-from instrumentor.notebooks.cells import is_notebook, place_in_cells
+from instrumentor.notebooks.cells import describe_lines_in, is_notebook, place_in_cells
+from instrumentor.paths.files import portable_path, readable_text
 from instrumentor.report.diff import source_encoding, unified_diff
 from instrumentor.settings import Confidence  # noqa: TC001 - msgspec resolves the fields' types
 from instrumentor.source.source_text import decode
@@ -22,18 +23,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from instrumentor.decision import Decision
-    from instrumentor.engine.outcome import Outcome, Task
+    from instrumentor.engine.outcome import Failure, Outcome, Task
 
 VERSION = 1
 
 Verdict = Literal["wrap", "merged", "not wrapped"]
 
 
-class Alias(msgspec.Struct, frozen=True):
-    """Another name of an object, and the line that binds it."""
+class Alias(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Another name of an object, and the line that binds it.
+
+    Attributes:
+        name: as the script spells it.
+        line: from 1; within the cell for a notebook.
+        cell: for a notebook, the cell from 1.
+    """
 
     name: str
     line: int
+    cell: int | None = None
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,10 +57,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reason: why, in words.
         code: why, as a word.
         wrapped_at: for "merged", the line of the site whose proxy covers this object.
+        wrapped_in: for "merged" in a notebook, the cell of that line.
         relation: for "merged", how the object relates to the proxied one.
         confidence: how sure that is.
         aliases: later names of the same object.
         alternatives: for "merged", further lines whose proxy may cover the object.
+        alternative_cells: for "merged" in a notebook, the cells of these lines.
         class_names: the classes that the object may have.
         read_at: where the first of them was read; empty where only its use tells.
         identity: sites with one identity are about one object; None where it is not surely one.
@@ -67,10 +77,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     cell: int | None = None
     wrapped_at: int | None = None
+    wrapped_in: int | None = None
     relation: str | None = None
     confidence: Confidence
     aliases: tuple[Alias, ...] = ()
     alternatives: tuple[int, ...] = ()
+    alternative_cells: tuple[int, ...] = ()
     class_names: tuple[str, ...] = ()
     read_at: str = ""
     identity: str | None = None
@@ -194,16 +206,16 @@ def record_file(task: Task, outcome: Outcome, *, written_to: str | None, diff_to
         exact = unified_diff(outcome.original, outcome.result, from_name=task.shown, to_name=diff_to)
         diff = exact.decode(encoding, errors="replace")
     return FileRecord(
-        path=_portable(task.shown),
+        path=portable_path(task.shown),
         status=outcome.status,
         digest=(outcome.source.digest or b"").hex(),
         lines=outcome.lines,
-        written_to=written_to and _portable(written_to),
+        written_to=written_to and portable_path(written_to),
         sites=sites,
         additions=_record_additions(task, outcome, sites),
         diff=diff,
         quotes=_record_quotes(task, outcome, sites),
-        error=None if failure is None else Error(message=failure.message, line=failure.line, column=failure.column),
+        error=None if failure is None else _record_failure(failure),
     )
 
 
@@ -223,12 +235,15 @@ def summarize(records: Iterable[FileRecord]) -> Summary:
     return Summary(files=files, lines=lines, statuses=ordered[0], decisions=ordered[1], codes=ordered[2])
 
 
-def _portable(path: str) -> str:
-    return path.replace("\\", "/").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def _record_failure(failure: Failure) -> Error:
+    return Error(message=readable_text(failure.message), line=failure.line, column=failure.column)
 
 
 def _record_site(decision: Decision, cells: tuple[tuple[int, int], ...]) -> Site:
     cell, line = place_in_cells(decision.line, cells)
+    wrapped_in, wrapped_at = (None, None) if decision.wrapped_at is None else place_in_cells(decision.wrapped_at, cells)
+    aliases = [(name, place_in_cells(line, cells)) for name, line in decision.aliases]
+    alternatives = [place_in_cells(each, cells) for each in decision.alternatives]
     return Site(
         line=line,
         column=decision.column + 1,
@@ -236,15 +251,17 @@ def _record_site(decision: Decision, cells: tuple[tuple[int, int], ...]) -> Site
         target=decision.target,
         object=decision.object,
         decision=decision.verdict,
-        reason=decision.reason,
+        reason=describe_lines_in(decision.reason, cells),
         code=decision.reason_code,
-        wrapped_at=decision.wrapped_at,
+        wrapped_at=wrapped_at,
+        wrapped_in=wrapped_in,
         relation=decision.relation,
         confidence=decision.confidence,
-        aliases=tuple(Alias(name, line) for name, line in decision.aliases),
-        alternatives=decision.alternatives,
+        aliases=tuple(Alias(name, line, cell) for name, (cell, line) in aliases),
+        alternatives=tuple(line for _, line in alternatives),
+        alternative_cells=tuple(cell for cell, _ in alternatives if cell is not None),
         class_names=decision.class_names,
-        read_at=decision.read_at,
+        read_at=describe_lines_in(decision.read_at, cells),
         identity=decision.identity,
     )
 

@@ -635,6 +635,26 @@ class TestMistakes:
         assert (outcome.code, outcome.err) == (2, message)
         assert listing() == ["mnist.py"]
 
+    def test_a_name_that_no_file_can_have(self) -> None:
+        outcome = run("x" * 300)
+        assert outcome.code == 2
+        assert "File name too long" in outcome.err
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
+    @pytest.mark.parametrize("option", ["--diff", "--explain", "--statistics", "--format=json", "--format=github"])
+    def test_standard_output_that_refuses(self, option: str) -> None:
+        write("mnist.py")
+        with Path("/dev/full").open("wb") as full:
+            ran = subprocess.run(
+                [sys.executable, "-m", "instrumentor", "mnist.py", "--check", option],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": str(Path(instrumentor.__file__).parent.parent)},
+                check=False,
+            )
+        assert ran.returncode == 2
+        assert b"standard output: cannot be written (No space left on device)\n" in ran.stderr
+
     def test_a_full_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object) -> NoReturn:
             raise OSError(28, "No space left on device")
@@ -686,6 +706,12 @@ class TestMistakes:
             pytest.param(("--isolated", "--config", "x", "a.py"), "--isolated: cannot be combined", id="isolated"),
             pytest.param((".", "-o", "-"), "--output: cannot be standard output for a directory", id="tree to stdout"),
             pytest.param(("--copy-all", "--changed-only", "."), "--copy-all: cannot be combined", id="copies"),
+            pytest.param(("--copy-all", "a.py"), "--copy-all: says what else goes into the mirror", id="no mirror"),
+            pytest.param(
+                ("--revert", "--skip", "x", "a.py"), "--skip: says what is put into scripts", id="revert skip"
+            ),
+            pytest.param(("--python-path", "gone", "a.py"), "--python-path: gone is no directory", id="no packages"),
+            pytest.param(("--files-from", "-", "-"), "--files-from: cannot read standard input if", id="both stdin"),
             pytest.param(("--files-from", "gone"), "--files-from: gone cannot be read", id="no list of files"),
             pytest.param(
                 ("a.py", "b.py", "-o", "c"), "is one file for several scripts; give a directory, c/", id="one"

@@ -27,10 +27,13 @@ NET = (
     b"    def forward(self, x):\n        return self.fc(x)\n"
 )
 FACTORY = b"from zoo.net import Net\n\n\ndef make():\n    return Net()\n\n\nSHARED = Net()\n"
+MODEL = b"import torch.nn as nn\n\nmodel = nn.Linear(2, 2)\nprint(model)\n"
 TRAIN = (
     b"from zoo.factory import SHARED, make\nfrom zoo.data import load\n\nmodel = make()\nmodel.train()\nprint(load())\n"
 )
 DATA = b"from pathlib import Path\n\n\ndef load():\n    return Path(__file__).with_name('data.txt').read_text()\n"
+
+needs_links = pytest.mark.skipif(os.name != "posix", reason="links as POSIX has them")
 
 
 class Outcome:
@@ -155,6 +158,12 @@ class TestMirror:
         run("src/zoo", "other/src2", "-o", "traced")
         assert {"zoo/net.py", "src2/a.py"} <= set(snapshot("traced"))
 
+    def test_of_directories_that_a_glob_means(self) -> None:
+        write("many/a/model.py", MODEL)
+        write("many/b/model.py", MODEL)
+        assert run("many/*", "-o", "out").code == 0
+        assert {"a/model.py", "b/model.py"} < set(snapshot("out"))
+
     def test_in_the_tree_itself_is_no_part_of_it(self) -> None:
         run("src", "-o", "src/traced")
         assert run("src", "-o", "src/traced").code == 0
@@ -257,6 +266,37 @@ class TestInPlace:
 
     def test_a_patch_of_an_absolute_path_applies_here(self) -> None:
         assert b"--- a/src/bom.py\n" in run(str(Path("src").resolve()), "--diff").out
+
+
+class TestSeveralNames:
+    @needs_links
+    def test_of_one_file_change_it_once(self) -> None:
+        write("zoo/b.py", MODEL)
+        Path("zoo/a.py").symlink_to("b.py")
+        outcome = run("zoo", "--in-place")
+        assert outcome.code == 0
+        assert "zoo/b.py: done already, with zoo/a.py" in outcome.err
+        assert Path("zoo/b.py").read_bytes().count(b"= Proxy.Proxy(") == 1
+        assert run("--revert", "zoo").code == 0
+        assert Path("zoo/b.py").read_bytes() == MODEL
+        assert Path("zoo/a.py").is_symlink()
+
+    def test_of_one_original_give_it_back_once(self) -> None:
+        write("zoo/model.py", MODEL)
+        run("zoo")
+        run("zoo/model.py", "--in-place")
+        outcome = run("--revert", "zoo")
+        assert outcome.code == 0
+        assert Path("zoo/model.py").read_bytes() == MODEL
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
+    def test_that_are_no_text(self) -> None:
+        name = os.fsdecode(b"zoo/\xff.py")
+        write(name, MODEL)
+        for option in ("--in-place", "--check", "--revert"):
+            assert run("zoo", option, "--report", "report.json").code == 0
+        assert Path(name).read_bytes() == MODEL
+        assert json.loads(Path("report.json").read_bytes())["files"][0]["path"] == "zoo/\ufffd.py"
 
 
 @pytest.mark.usefixtures("zoo")

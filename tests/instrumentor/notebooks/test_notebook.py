@@ -83,6 +83,14 @@ class TestForms:
         source = nbformat.writes(make_notebook("x = 1")).encode()
         assert instrument(source) is source
 
+    def test_half_a_character_is_as_good_as_another(self) -> None:
+        source = (
+            nbformat.writes(make_notebook(*CELLS)).replace("import torch", "x = '\\ud83d'; import torch", 1).encode()
+        )
+        result = instrument_notebook(source, Settings(), source_name="a.ipynb")
+        assert result.changed
+        assert revert_notebook(result.instrumented, source_name="a.ipynb").original == source
+
     def test_lines_are_those_of_the_cells(self) -> None:
         result = instrument_notebook(nbformat.writes(make_notebook(*CELLS)).encode(), Settings(), source_name="a.ipynb")
         assert result.cells == ((1, 2), (2, 3), (4, 4))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.paths.selection import Found, Patterns, SelectionRules, is_in_shard, select_files
+from instrumentor.paths.selection import Found, Patterns, SelectionRules, expand_globs, is_in_shard, select_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def make(*names: str, content: str = "") -> None:
 def select(*arguments: str, rules: SelectionRules | Callable[[str], SelectionRules] | None = None) -> list[str]:
     problems: list[InstrumentError] = []
     rules_for = rules if callable(rules) else lambda _: rules or SelectionRules()
-    found = [each.shown for each in select_files(arguments, rules_for, report=problems.append)]
+    found = [each.shown for each in select_files(list(expand_globs(arguments)), rules_for, report=problems.append)]
     assert not problems
     return found
 

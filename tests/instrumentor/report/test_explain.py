@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from msgspec.structs import replace
 
 from instrumentor.decision import Decision
-from instrumentor.report.explain import describe_object, render_decisions
+from instrumentor.report.explain import Explained, describe_object, render_decisions
 from instrumentor.report.relevance import may_pass_for_model
 
 WRAP = Decision(
@@ -45,7 +46,7 @@ def stdout(monkeypatch: pytest.MonkeyPatch) -> Stdout:
 
 def test_piped_each_decision_is_one_line(stdout: Stdout) -> None:
     header, rule, first, second = (
-        render_decisions([("mnist.py", WRAP), ("mnist.py", MERGED)], stdout).decode().splitlines()
+        render_decisions([Explained("mnist.py", WRAP), Explained("mnist.py", MERGED)], stdout).decode().splitlines()
     )
     assert header.split() == ["File", "Line", "Binding", "Object", "Verdict", "Confidence", "Reason", "Aliases"]
     assert set(rule) <= {"─", " "}
@@ -57,13 +58,27 @@ def test_piped_each_decision_is_one_line(stdout: Stdout) -> None:
     )
 
 
+def test_nothing_is_nothing(stdout: Stdout) -> None:
+    assert render_decisions([], stdout) == b""
+
+
+def test_lines_of_a_notebook_are_those_of_its_cells(stdout: Stdout) -> None:
+    decision = replace(
+        MERGED, line=7, reason="another name of the object wrapped at line 4 or 7", aliases=(("net", 5),)
+    )
+    table = render_decisions([Explained("a.ipynb", decision, cells=((1, 2), (4, 5)))], stdout).decode()
+    assert re.search(r"a\.ipynb:cell 5 +4 ", table)
+    assert "wrapped at cell 5 line 1 or cell 5 line 4" in table
+    assert "net (cell 5 line 2)" in table
+
+
 def test_piped_it_has_no_colours(stdout: Stdout) -> None:
-    assert b"\x1b" not in render_decisions([("mnist.py", WRAP)], stdout)
+    assert b"\x1b" not in render_decisions([Explained("mnist.py", WRAP)], stdout)
 
 
 def test_piped_columns_are_honoured(stdout: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    lines = render_decisions([("mnist.py", WRAP)], stdout).decode().splitlines()
+    lines = render_decisions([Explained("mnist.py", WRAP)], stdout).decode().splitlines()
     assert len(lines) > 3
     assert max(map(len, lines)) <= 100
 
@@ -71,7 +86,7 @@ def test_piped_columns_are_honoured(stdout: Stdout, monkeypatch: pytest.MonkeyPa
 def test_a_terminal_gets_its_width_and_colours(stdout: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
     stdout.is_terminal = True
     monkeypatch.setenv("COLUMNS", "100")
-    table = render_decisions([("mnist.py", MERGED)], stdout)
+    table = render_decisions([Explained("mnist.py", MERGED)], stdout)
     assert b"\x1b[33mmerged" in table
 
 
@@ -79,19 +94,19 @@ def test_no_color_is_honoured(stdout: Stdout, monkeypatch: pytest.MonkeyPatch) -
     stdout.is_terminal = True
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert b"\x1b" not in render_decisions([("mnist.py", MERGED)], stdout)
+    assert b"\x1b" not in render_decisions([Explained("mnist.py", MERGED)], stdout)
 
 
 def test_an_ascii_stream_gets_ascii(stdout: Stdout) -> None:
     stdout.encoding = "ascii"
-    table = render_decisions([("modèle.py", MERGED)], stdout)
+    table = render_decisions([Explained("modèle.py", MERGED)], stdout)
     assert table.isascii()
     assert b"mod\\xe8le.py" in table
 
 
 def test_what_the_script_says_is_no_markup_and_no_command(stdout: Stdout) -> None:
     decision = Decision("wrap", 1, 0, "a[red]", ":smile:", "\x1b[31mred", "constructed")
-    table = render_decisions([("[bold]m.py", decision)], stdout).decode()
+    table = render_decisions([Explained("[bold]m.py", decision)], stdout).decode()
     assert "[bold]m.py" in table
     assert "a[red]" in table
     assert ":smile:" in table

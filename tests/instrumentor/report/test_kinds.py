@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import nbformat
 import pytest
 from markdown_it import MarkdownIt
 from sarif_pydantic import Sarif
 
+from instrumentor.engine.outcome import Task
+from instrumentor.engine.work import process
 from instrumentor.report import json_report, markdown, sarif
 from instrumentor.report.kinds import write_reports
-from instrumentor.report.record import FileRecord, Site, summarize
+from instrumentor.report.record import FileRecord, Site, record_file, summarize
+from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
     from instrumentor.report.kinds import Render
@@ -157,3 +161,16 @@ def test_a_report_is_written_whole_or_not_at_all(
         write_reports(lambda: iter(records), [str(target)])
     assert target.read_bytes() == before
     assert [path.name for path in target.parent.iterdir()] == ["r.json"]
+
+
+def test_lines_of_a_notebook_are_those_of_its_cells(tmp_path: Path) -> None:
+    cells = ["import torch.nn as nn", "net = nn.Linear(2, 2)\nbest = net", "last = net"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    path = tmp_path / "a.ipynb"
+    nbformat.write(notebook, path)
+    task = Task(str(path), "a.ipynb", "a.ipynb", Settings(), goal="explain")
+    made, best, last = record_file(task, process(task), written_to=None, diff_to="a.ipynb").sites
+    assert [(each.name, each.cell, each.line) for each in made.aliases] == [("best", 2, 2), ("last", 3, 1)]
+    assert (best.cell, best.line, best.wrapped_in, best.wrapped_at) == (2, 2, 2, 1)
+    assert (last.cell, last.line, last.wrapped_in, last.wrapped_at) == (3, 1, 2, 1)
+    assert last.reason == "another name of the object wrapped at cell 2 line 1"
