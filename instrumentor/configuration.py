@@ -8,7 +8,7 @@ import re
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -173,7 +173,23 @@ def _read_section(file: str) -> Section | None:
     except msgspec.ValidationError as error:
         detail, _, place = str(error).partition(" - at `$.")
         key = re.split(r"[`.\[]", place)[0]
-        raise ConfigError(f"{key}: {detail[:1].lower()}{detail[1:]}", path=file, line=_line_of(text, key)) from None
+        message = f"{key}: {detail[:1].lower()}{detail[1:]}; {_describe_values(key)}"
+        raise ConfigError(message, path=file, line=_line_of(text, key)) from None
+
+
+def _describe_values(key: str) -> str:
+    """Say what a key takes, with an example."""
+    kinds = get_type_hints(Section)[key.replace("-", "_")].__args__
+    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    if choices:
+        return f"choose {', '.join(map(_quote, choices[:-1]))} or {_quote(choices[-1])}"
+    if bool in kinds:
+        return "write true or false"
+    return f'write a string, {key} = "..."' if str in kinds else f'write a list of strings, {key} = ["..."]'
+
+
+def _quote(text: str) -> str:
+    return f'"{text}"'
 
 
 def _refuse_unknown_keys(table: dict[str, Any], text: str, file: str) -> None:

@@ -83,7 +83,11 @@ class Journal:
         if not header.endswith(b"\n"):
             self._file.truncate(0)
             return False
-        if msgspec.json.decode(header) != run:
+        try:
+            is_same = msgspec.json.decode(header) == run
+        except msgspec.DecodeError:
+            is_same = False
+        if not is_same:
             self._file.close()
             raise ReportError(
                 "was left by a run with other options; resume with the same ones, or remove it", path=str(self._path)

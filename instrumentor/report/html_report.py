@@ -7,18 +7,17 @@ from html import escape
 from importlib.resources import files
 from typing import IO, TYPE_CHECKING
 
-from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import JsonLexer, PythonLexer
 
 from instrumentor import __version__
-from instrumentor.notebooks.cells import is_notebook
+from instrumentor.report.highlight import highlight_rows
 from instrumentor.report.relevance import may_pass_for_model
 from instrumentor.report.side_by_side import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from instrumentor.report.highlight import Coloured
     from instrumentor.report.record import Addition, FileRecord, Site, Summary
     from instrumentor.report.side_by_side import Row
 
@@ -178,24 +177,24 @@ def _diff_table(record: FileRecord, rows: list[Row], lines: set[int], number: in
     by_line: dict[int, list[Addition]] = {}
     for addition in record.additions:
         by_line.setdefault(addition.line, []).append(addition)
-    old_code = _highlight([row.old_text for row in rows], record.path)
-    new_code = _highlight([row.new_text for row in rows], record.path)
+    statements = {line for site in record.sites for line in (site.line, *(alias.line for alias in site.aliases))}
+    coloured = highlight_rows(rows, record.path, statements)
     yield '<table class="diff code"><colgroup><col class="n"><col><col class="n"><col></colgroup><tbody>\n'
-    for row, old, new in zip(rows, old_code, new_code, strict=True):
-        yield _diff_row(row, old, new, number)
+    for row, code in zip(rows, coloured, strict=True):
+        yield _diff_row(row, code, number)
         for addition in by_line.get(row.new or 0, []):
             if addition.site is not None:
                 yield _reason_row(record.sites[addition.site], number, lines)
     yield "</tbody></table>\n"
 
 
-def _diff_row(row: Row, old: str, new: str, number: int) -> str:
+def _diff_row(row: Row, code: Coloured, number: int) -> str:
     if row.kind == "gap":
         return '<tr class="gap"><td colspan="4"></td></tr>\n'
     anchor = f' id="f{number}-l{row.old}"' if row.old is not None else ""
     return (
-        f'<tr class="{row.kind}"{anchor}><td class="n">{row.old or ""}</td><td class="old">{old}</td>'
-        f'<td class="n">{row.new or ""}</td><td class="new">{new}</td></tr>\n'
+        f'<tr class="{row.kind}"{anchor}><td class="n">{row.old or ""}</td><td class="old">{code.old}</td>'
+        f'<td class="n">{row.new or ""}</td><td class="new">{code.new}</td></tr>\n'
     )
 
 
@@ -239,16 +238,3 @@ def _line_link(line: int, number: int, lines: set[int], cell: int | None) -> str
     if cell is not None:  # its lines are no lines of the file, of which the page shows the JSON
         return f"cell {cell} line {line}"
     return f'<a href="#f{number}-l{line}">line {line}</a>' if line in lines else f"line {line}"
-
-
-def _highlight(lines: list[str], path: str) -> list[str]:
-    """Colour lines as one text: what spans lines is coloured as far as the lines follow one another."""
-    lexer = (
-        JsonLexer(stripnl=False, ensurenl=False) if is_notebook(path) else PythonLexer(stripnl=False, ensurenl=False)
-    )
-    # Pygments takes "\r" and form feeds for line ends, which here they are not.
-    text = "\n".join(line.rstrip("\r").replace("\r", "␍").replace("\f", "␌") for line in lines)
-    coloured: str = highlight(text, lexer, HtmlFormatter(nowrap=True))
-    found = coloured.split("\n")
-    # A span that goes on over a line's end would tear the table's cells apart; pygments closes spans at line ends.
-    return [*found, *[""] * len(lines)][: len(lines)]

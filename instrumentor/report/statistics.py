@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from instrumentor.report.terminal import encoding_of, uses_color
+from instrumentor.report.terminal import encoding_of, line_width, uses_color
 
 if TYPE_CHECKING:
     from instrumentor.report.record import Summary
@@ -32,6 +32,7 @@ MEANINGS = {
     "suppressed": "models that a comment excludes",
     "unsure": "what may be a model, below --min-confidence",
 }
+_WIDTH = 110
 _VERDICTS = ("wrap", "merged", "not wrapped")
 
 
@@ -39,7 +40,8 @@ def render_statistics(summary: Summary, stream: TextIO) -> bytes:
     """Lay the counts out for `stream`, without writing to it."""
     target = io.BytesIO()
     text = io.TextIOWrapper(target, encoding=encoding_of(stream), errors="backslashreplace", newline="\n")
-    console = Console(file=text, force_terminal=uses_color(stream), highlight=False, markup=False, width=110)
+    console = Console(file=text, force_terminal=uses_color(stream), highlight=False, markup=False)
+    console.width = line_width(stream) or _WIDTH
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("Sites", justify="right")
     table.add_column("Reason")

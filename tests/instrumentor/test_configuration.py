@@ -95,7 +95,17 @@ class TestMistakes:
             pytest.param("[{}]\nqqq = 1\n", "2: qqq {}; the keys are logdir, log-level,", id="nothing near"),
             pytest.param("[{}]\nlogdir = 1\n[tool.x]\nlogdir = 2\n", "2: logdir: expected `str", id="a wrong type"),
             pytest.param("[x]\nskip = 2\n[{}]\nskip = ['a', 3]\n", "4: skip: expected `str", id="a wrong element"),
-            pytest.param("{}.log-level = 'A'\n", "1: log-level: invalid enum value 'A'", id="a wrong word"),
+            pytest.param(
+                "{}.skip = 'a'\n",
+                "1: skip: expected `array`, got `str`; write a list of strings, skip = ",
+                id="no list",
+            ),
+            pytest.param("{}.recurse = 'a'\n", "1: recurse: expected `bool`, got `str`; write true or", id="no truth"),
+            pytest.param(
+                "{}.log-level = 'A'\n",
+                '1: log-level: invalid enum value \'A\'; choose "WARNING", "INFO" or "DEBUG"',
+                id="a wrong word",
+            ),
             pytest.param("[{}]\nlogdir = ''\n", " logdir is empty", id="empty"),
             pytest.param("[tool]\ninstrumentor = 3\n", "2: tool.instrumentor is not a table", id="no table"),
             pytest.param("[{}\n", " is not TOML: ", id="no TOML"),

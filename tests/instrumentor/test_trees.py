@@ -381,6 +381,13 @@ class TestResume:
         assert Path("r.json").read_bytes() == whole
         assert not Path("r.json.partial").exists()
 
+    def test_but_not_over_what_is_no_journal(self) -> None:
+        write("report.json.partial", b"somebody's notes\n")
+        outcome = run("src", "--check", "--report", "report.json", "--resume")
+        assert outcome.code == 2
+        assert "was left by a run with other options" in outcome.err
+        assert Path("report.json.partial").read_bytes() == b"somebody's notes\n"
+
     def test_but_not_with_other_options(self) -> None:
         write("r.json.partial", json.dumps("another run").encode() + b"\n")
         outcome = run("src", "--in-place", "--report", "r.json", "--resume")
