@@ -22,7 +22,11 @@ OF_PARAMETERS: Final = frozenset({"never_updated", *NOTES})
 
 _FROZEN: Final = "frozen (requires_grad is False)"
 _NOT_STEPPED: Final = "in no optimizer's step"
-_EVALUATED: Final = f"{_NOT_STEPPED}; the model was called for evaluation only"
+_NOT_TRAINED: Final = "it never had a gradient, and nothing changed it"
+_EVALUATED: Final = {
+    _NOT_STEPPED: f"{_NOT_STEPPED}; the model was called for evaluation only",
+    _NOT_TRAINED: "it never had a gradient; the model was called for evaluation only",
+}
 _NO_STEP: Final = "no optimizer's step updated it"
 _RECORDED_LEVELS: Final = frozenset({"INFO", "DEBUG"})
 _UNCALLED: Final = frozenset(
@@ -126,12 +130,12 @@ def _never_updated(collector: ProcessCollector) -> list[Finding]:
             continue  # A target network, an average: it is given the weights of another model, whenever that may be.
         if tensor.module not in unrecorded and tensor.watched:
             reason = _reason_not_updated(tensor, tensor.module in sampled, has_optimizer=bool(process.steps))
-            if reason == _NOT_STEPPED and roots.get(tensor.module, 0) in evaluated:
-                reason = _EVALUATED
+            if roots.get(tensor.module, 0) in evaluated:
+                reason = _EVALUATED.get(reason, reason)
             if reason:
                 names_by_reason.setdefault(reason, []).append(tensor.name)
     all_names = [tensor.name for tensor in parameters]
-    kinds = {_FROZEN: "frozen", _EVALUATED: "evaluated"}
+    kinds = {_FROZEN: "frozen", **dict.fromkeys(_EVALUATED.values(), "evaluated")}
     return [
         Finding(kinds.get(reason, "never_updated"), name, reason, [process.rank], count)
         for reason, names in names_by_reason.items()
@@ -145,11 +149,14 @@ def _was_trained(tensor: TensorSummary) -> bool:
 
 
 def _only_evaluated(collector: ProcessCollector, roots: dict[int, int]) -> set[int]:
-    """The roots that were called, but in no stage with optimizer steps: as a checkpoint is that is tried out."""
+    """The roots that were called, but in no stage that trained anything: as a checkpoint is that is tried out."""
+    trained_stages = collector.trained_stages or collector.stages_with_gradients
     stages: dict[int, set[str]] = {}
     for module in collector.process.modules:
         stages.setdefault(roots[module.id], set()).update(module.stages)
-    return {root for root, called_in in stages.items() if called_in and not called_in & collector.trained_stages}
+    return {
+        root for root, called_in in stages.items() if trained_stages and called_in and not called_in & trained_stages
+    }
 
 
 def _roots(modules: Iterable[ModuleSummary]) -> dict[int, int]:
@@ -183,7 +190,7 @@ def _reason_not_updated(tensor: TensorSummary, is_sampled: bool, *, has_optimize
         return f"in an optimizer, but its values never changed{zero}"
     if tensor.gradients:
         return f"had gradients, but {_NO_STEP if has_optimizer else 'nothing changed it'}"
-    return _NOT_STEPPED if has_optimizer else "it never had a gradient, and nothing changed it"
+    return _NOT_STEPPED if has_optimizer else _NOT_TRAINED
 
 
 def fold_names(names: Iterable[str], all_names: Iterable[str]) -> list[tuple[str, int]]:

@@ -153,6 +153,7 @@ class ProcessCollector:
         non_finite: the non-finite values, in order.
         trails: for each of those, what made the output, from what and so on, back to what other modules put out.
         started_us: when the process started, in microseconds of Unix time.
+        stages_with_gradients: the stages in which a parameter had a gradient.
         problems: the distinct problems, in order; there is a limit to how many are kept.
         names: what the ids stand for, complete at the end.
     """
@@ -168,6 +169,7 @@ class ProcessCollector:
             size_bytes=file.size_bytes(),
         )
         self.started_us = file.started_us()
+        self.stages_with_gradients: set[str] = set()
         self.non_finite: list[events.NonFinite] = []
         self.trails: list[list[str]] = []
         self.problems: dict[str, ProblemSummary] = {}
@@ -381,6 +383,7 @@ class ProcessCollector:
             tensor.missing_gradients += 1
             return
         tensor.gradients += 1
+        self.stages_with_gradients.add(event.stage)
         tensor.last_gradient = statistics
         if statistics.norm != 0.0:
             tensor.has_nonzero_gradient = True

@@ -130,7 +130,8 @@ def _training_words(summary: Summary) -> str:
     """Steps and backward passes of the process that made most."""
     process = max(summary.processes, key=lambda process: (process.steps, process.backward_passes))
     if not process.steps:
-        words = "no optimizer step was traced"
+        by_hand = process.steps_made if any(tensor.gradients for tensor in process.tensors) else 0
+        words = f"{format_count(by_hand, 'step')} without an optimizer" if by_hand else "no optimizer step was traced"
     elif len(process.optimizers) == 1:
         words = f"{format_count(process.steps, 'step')} of {next(iter(process.optimizers)) or 'an optimizer'}"
     else:

@@ -173,6 +173,26 @@ def test_training_by_hand_is_judged_too(tmp_path: Path, write_trace: WriteTrace)
     assert of_kind(path, "never_updated") == [("model.idle", "it never had a gradient, and nothing changed it")]
 
 
+@pytest.mark.parametrize(("stage", "kinds"), [("eval", ["evaluated"]), ("train", ["never_updated"])])
+def test_a_model_that_was_only_evaluated_is_worth_a_note_where_training_is_by_hand_too(
+    stage: str, kinds: list[str], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Linear", 1),
+        events.Parameter(1, "model.weight", 1, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.Module(2, "best", "Linear", 2),
+        events.Parameter(2, "best.weight", 2, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        events.Gradient(3, tensor=1, statistics=VALUES),
+        events.Update(4, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place"),
+        events.CallModule(5, 1, 2, stage=stage),
+        events.ReturnModule(6, 1, 2, stage=stage),
+    )
+    assert [(finding.kind, finding.name) for finding in find(path)] == [(kind, "best.weight") for kind in kinds]
+
+
 def test_what_was_not_watched_is_not_judged(tmp_path: Path, write_trace: WriteTrace) -> None:
     weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES, watched=False)
     path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), weight, STEP)

@@ -105,6 +105,18 @@ def test_what_made_a_non_finite_output_is_told(tmp_path: Path, write_trace: Writ
     assert lines[found + 1].strip() == "made by log at net.py:13, from model.fc"
 
 
+def test_training_by_hand_is_told_by_its_steps(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Backward(1),
+        events.BackwardEnd(2, duration_us=1),
+        events.Gradient(2, tensor=1, statistics=events.Statistics(0.0, 1.0, 1.0)),
+        events.Update(3, 1, tensor=1, statistics=events.Statistics(0.0, 2.0, 2.0), cause="in-place"),
+        ends=True,
+    )
+    assert "  training   1 step without an optimizer, 1 backward pass (1 us)" in report(path)
+
+
 def test_a_part_of_a_run_is_summed_up_alone(small_trace: Path) -> None:
     summary = summarize(Trace.open(small_trace), period=Period(StepRange(1, 1)))
     text = "\n".join(summary_lines(summary, Palette(enabled=False)))
