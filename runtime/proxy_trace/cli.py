@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 
 import typer
 
+from proxy_trace.compare_command import COMPARE_HELP, compare
 from proxy_trace.export_command import EXPORT_HELP, export
 from proxy_trace.history_command import HISTORY_HELP, HistoryCommand, history
 from proxy_trace.options import (
@@ -50,6 +51,8 @@ Read what an instrumented script has left behind.
     [cyan]$ proxy-trace history train.py:41[/cyan]
   Do the ranks of a distributed run agree?
     [cyan]$ proxy-trace ranks[/cyan]
+  From which step on does a run no longer match an older one, and in what?
+    [cyan]$ proxy-trace compare proxy_trace/OLD_RUN_ID proxy_trace[/cyan]
   The whole run as a text log:
     [cyan]$ proxy-trace log | less[/cyan]
 
@@ -61,7 +64,7 @@ _EPILOG = """
 [bold]Exit codes[/bold]
 
   0    done, whatever was found
-  1    only ranks: some parameters differ
+  1    only ranks and compare: something differs
   2    wrong usage, or there is no trace that can be read
   130  interrupted
 """
@@ -245,6 +248,7 @@ def log(
 
 app.command(help=HISTORY_HELP, cls=HistoryCommand)(history)
 app.command(help=RANKS_HELP)(ranks)
+app.command(help=COMPARE_HELP)(compare)
 app.command(help=EXPORT_HELP)(export)
 
 

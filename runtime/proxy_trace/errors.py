@@ -110,6 +110,26 @@ class NothingToCompareError(TraceError):
         )
 
 
+class SameRunError(TraceError):
+    """Two paths that stand for one run, where two are to be compared."""
+
+    def __init__(self, first: Path, second: Path, run: str) -> None:
+        super().__init__(
+            f"{first} and {second} are the same run, {run}, so there is nothing to compare. "
+            "Give the directories of two runs; a logdir stands for its newest."
+        )
+
+
+class NothingInCommonError(TraceError):
+    """Two runs that have nothing to compare."""
+
+    def __init__(self, first: Path, second: Path) -> None:
+        super().__init__(
+            f"{first} and {second}: there is nothing to compare: no parameter or buffer that was asked for is in both, "
+            "in the same rank and by the same name."
+        )
+
+
 class NoSuchRankError(TraceError):
     """A rank that left no file in this run."""
 

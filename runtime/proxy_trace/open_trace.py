@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy_trace.history import follow
 from proxy_trace.ranks import compare_ranks
+from proxy_trace.runs import compare_runs
 from proxy_trace.summary import summarize
 from proxy_trace.trace import Trace
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from proxy_trace.history import HistoryEntry
     from proxy_trace.ranks import Comparison
+    from proxy_trace.runs import RunComparison
     from proxy_trace.summary import Summary
 
 
@@ -59,6 +61,16 @@ class OpenTrace(Trace):
             UnreadableFileError: if the file system refuses.
         """
         return compare_ranks(self)
+
+    def compare_with(self, other: Trace) -> RunComparison:
+        """Up to which step this run and another one are the same, and what differs first: reads both once.
+
+        Raises:
+            SameRunError: if the two are one.
+            NothingInCommonError: if they have no parameter and no buffer in common.
+            UnreadableFileError: if the file system refuses.
+        """
+        return compare_runs(self, other)
 
 
 def open_trace(path: Path | str) -> OpenTrace:

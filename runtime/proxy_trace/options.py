@@ -32,6 +32,11 @@ RunArgument = Annotated[
         show_default=False,
     ),
 ]
+FirstRunArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="A run directory, one of its .jsonl files, or the logdir (its newest run)."),
+]
+SecondRunArgument = Annotated[Path, typer.Argument(metavar="OTHER", help="Another one, likewise.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
 RankOption = Annotated[
     int | None,
@@ -50,6 +55,10 @@ NameOption = Annotated[
         help="Something named in the event: a parameter, a module, a function, an attribute.",
         show_default=False,
     ),
+]
+TensorNameOption = Annotated[
+    list[str] | None,
+    typer.Option("--name", "-n", metavar="GLOB", help="Only parameters and buffers of this name.", show_default=False),
 ]
 ModuleOption = Annotated[
     list[str] | None,

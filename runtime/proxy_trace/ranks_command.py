@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
-from proxy_trace.options import Format, FormatOption, RunArgument, StepOption, print_lines, run_or_default
+from proxy_trace.options import (
+    Format,
+    FormatOption,
+    RunArgument,
+    StepOption,
+    TensorNameOption,
+    print_lines,
+    run_or_default,
+)
 
 _DIFFERS: Final = 1
 
@@ -38,12 +46,7 @@ only between ranks that hold the same part.
 
 def ranks(
     run: RunArgument = None,
-    name: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--name", "-n", metavar="GLOB", help="Only parameters and buffers of this name.", show_default=False
-        ),
-    ] = None,
+    name: TensorNameOption = None,
     step: StepOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:

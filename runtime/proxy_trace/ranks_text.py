@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_trace.differences_text import how_often, values_apart
 from proxy_trace.table import format_table
-from proxy_trace.units import format_count, format_number, format_ranks
+from proxy_trace.units import format_count, format_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy_trace.colour import Palette
-    from proxy_trace.ranks import Comparison, Difference
-    from proxy_wrapper.events import Statistics
+    from proxy_trace.differences import Difference
+    from proxy_trace.ranks import Comparison
 
 _SHOWN: Final = 20
 
@@ -61,25 +62,14 @@ def _section(title: str, colour: str, differences: Sequence[Difference], palette
 
 def _row(difference: Difference) -> tuple[str, ...]:
     groups = " | ".join(format_ranks(ranks) for ranks in difference.groups)
-    until = (
-        "" if difference.last_step == difference.first_step + difference.steps - 1 else f", last {difference.last_step}"
+    return (
+        str(difference.first_step),
+        difference.name,
+        groups,
+        how_often(difference),
+        values_apart(difference.values),
+        _cause(difference),
     )
-    times = f"{difference.steps:,} of {format_count(difference.compared, 'step')}{until}"
-    return str(difference.first_step), difference.name, groups, times, _values(difference.values), _cause(difference)
-
-
-def _values(values: Sequence[Statistics | None]) -> str:
-    """The first of norm, minimum and maximum that tells the groups apart, to as many digits as that takes."""
-    if any(each is None for each in values):
-        return " | ".join("none" if each is None else f"norm {format_number(each.norm)}" for each in values)
-    for field in ("norm", "minimum", "maximum", "nonfinite"):
-        numbers = [getattr(each, field) for each in values]
-        if len(set(map(repr, numbers))) == len(numbers):
-            break
-    words = [format_number(number) for number in numbers]
-    if len(set(words)) < len(words):
-        words = [f"{number:.9g}" if isinstance(number, float) else str(number) for number in numbers]
-    return f"{field} {' | '.join(words)}"
 
 
 def _cause(difference: Difference) -> str:

@@ -161,7 +161,17 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--help"], ["-h"], ["summary", "-h"], ["show", "-h"], ["log", "--help"], ["history", "-h"], ["export", "-h"]],
+    [
+        [],
+        ["--help"],
+        ["-h"],
+        ["summary", "-h"],
+        ["show", "-h"],
+        ["log", "--help"],
+        ["history", "-h"],
+        ["export", "-h"],
+        ["compare", "-h"],
+    ],
 )
 def test_help_teaches_with_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(arguments) == 0

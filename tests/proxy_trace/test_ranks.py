@@ -11,7 +11,7 @@ from proxy_trace.cli import run_command
 from proxy_trace.colour import Palette
 from proxy_trace.errors import OneRankError
 from proxy_trace.open_trace import open_trace
-from proxy_trace.ranks import compare_ranks, is_same
+from proxy_trace.ranks import compare_ranks
 from proxy_trace.ranks_text import ranks_lines
 from proxy_trace.selection import StepRange
 from proxy_trace.trace import Trace
@@ -261,29 +261,6 @@ def test_steps_and_names_narrow_down(write_rank: Callable[..., Path]) -> None:
     assert compare(path, steps=StepRange(0, 2)).agrees
     assert compare(path, is_chosen=lambda name: "weight" in name).agrees
     assert not compare(path, steps=StepRange(3, None)).agrees
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "is_equal"),
-    [
-        pytest.param(Statistics(-1.0, 1.0, 2.0), Statistics(-1.0, 1.0, 2.0), True, id="the same"),
-        pytest.param(Statistics(-1.0, 1.0, 2.0), Statistics(-1.0, 1.0, 2.0 + 1e-7), True, id="a sum rounded otherwise"),
-        pytest.param(Statistics(-1.0, 1.0, 2.0), Statistics(-1.0, 1.0, 2.00001), False, id="another norm"),
-        pytest.param(
-            Statistics(-1.0, 1.0, 2.0), Statistics(-1.0, 1.0000001, 2.0), False, id="the last bit of an extreme"
-        ),
-        pytest.param(Statistics("nan", "nan", "nan", 1), Statistics("nan", "nan", "nan", 1), True, id="NaN in both"),
-        pytest.param(
-            Statistics("nan", "nan", "nan", 1), Statistics("nan", "nan", "nan", 2), False, id="more NaN in one"
-        ),
-        pytest.param(Statistics(0.0, 1.0, 1.0), Statistics("nan", "nan", "nan", 1), False, id="NaN in one"),
-        pytest.param(None, None, True, id="none in both"),
-        pytest.param(None, Statistics(), False, id="none in one"),
-    ],
-)
-def test_statistics_are_the_same_where(first: Statistics | None, second: Statistics | None, is_equal: bool) -> None:
-    assert is_same(first, second) is is_equal
-    assert is_same(second, first) is is_equal
 
 
 def test_an_open_trace_compares_its_ranks(write_rank: Callable[..., Path]) -> None:

@@ -1,4 +1,4 @@
-"""Follows the state of a model through the trace of one rank, from optimizer step to optimizer step."""
+"""Follows the state of a model through the trace of one process, from optimizer step to optimizer step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from proxy_trace.trace import TraceFile
 
 
-class RankReader:
-    """Where one rank's process stands in its trace.
+class StepReader:
+    """Where one process stands in its trace.
 
     Attributes:
         file: the trace.
-        rank: the rank.
+        number: by which differences tell it from those that it is compared with, such as the rank.
         tensors: what was defined so far, the latest definition by name.
-        values: the latest statistics of each parameter and buffer, by name.
+        start: the statistics of each parameter and buffer when training began, by name.
+        values: the latest ones.
         changed: the names that were given values since the step before.
         gradients: the gradients that the step found, by name; None for a parameter that had none.
         step: the step that ended last, or that the trace ended in.
@@ -27,10 +28,11 @@ class RankReader:
         end: how the process ended, as `RunEnd` says it; "" if the trace does not.
     """
 
-    def __init__(self, file: TraceFile) -> None:
+    def __init__(self, file: TraceFile, number: int) -> None:
         self.file = file
-        self.rank = file.run.rank
+        self.number = number
         self.tensors: dict[str, events.StateTensor] = {}
+        self.start: dict[str, events.Statistics | None] = {}
         self.values: dict[str, events.Statistics | None] = {}
         self.changed: set[str] = set()
         self.gradients: dict[str, events.Statistics | None] = {}
@@ -41,6 +43,7 @@ class RankReader:
         self._reading = file.read()
         self._events = iter(self._reading)
         self._last_complete = -1
+        self._has_started = False
 
     @property
     def bytes_read(self) -> int:
@@ -67,6 +70,8 @@ class RankReader:
                 name = self._names.get(event.tensor, "")
                 self.values[name] = event.statistics
                 self.changed.add(name)
+            elif isinstance(event, (events.Backward, events.OptimizerStep)):
+                self._note_start()
             elif isinstance(event, events.Gradient):
                 self.gradients[self._names.get(event.tensor, "")] = event.statistics
             elif isinstance(event, events.OptimizerStepEnd):
@@ -74,11 +79,18 @@ class RankReader:
                 return
             elif isinstance(event, events.RunEnd):
                 self.end = f"{event.reason} {event.error}".rstrip()
+        self._note_start()
         self.has_ended = True
 
     def forget_values(self) -> None:
         """Take nothing that was read so far for what holds now: records are missing."""
         self.values.clear()
+
+    def _note_start(self) -> None:
+        """Training begins: what the state is now, it was loaded with or initialised to."""
+        if not self._has_started:
+            self._has_started = True
+            self.start = dict(self.values)
 
     def _define(self, event: events.StateTensor) -> None:
         before = self._names.get(event.id)
@@ -92,11 +104,11 @@ class RankReader:
         self.changed.add(event.name)
 
 
-def read_together(readers: list[RankReader]) -> Iterator[tuple[int, list[RankReader], list[RankReader]]]:
-    """Take several ranks through their traces, side by side.
+def read_together(readers: list[StepReader]) -> Iterator[tuple[int, list[StepReader], list[StepReader]]]:
+    """Take several processes through their traces, side by side.
 
     Yields:
-        For each step that ended in any rank: its number, the readers that stand at its end, and those that lack it
+        For each step that ended in any: its number, the readers that stand at its end, and those that lack it
         though they go on later. A last time, with -1, when all are at the end of traces without a single step.
     """
     for reader in readers:

@@ -1,0 +1,34 @@
+"""What differs between traces that should agree, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_trace.units import format_count, format_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy_trace.differences import Difference
+    from proxy_trace.runs import RunDifference
+    from proxy_wrapper.events import Statistics
+
+
+def how_often(found: Difference | RunDifference) -> str:
+    """After how many of the steps compared something differed, and the last of them, if it did not after each."""
+    until = "" if found.last_step == found.first_step + found.steps - 1 else f", last {found.last_step}"
+    return f"{found.steps:,} of {format_count(found.compared, 'step')}{until}"
+
+
+def values_apart(values: Sequence[Statistics | None]) -> str:
+    """The first of norm, minimum and maximum that tells the groups apart, to as many digits as that takes."""
+    if any(each is None for each in values):
+        return " | ".join("none" if each is None else f"norm {format_number(each.norm)}" for each in values)
+    for field in ("norm", "minimum", "maximum", "nonfinite"):
+        numbers = [getattr(each, field) for each in values]
+        if len(set(map(repr, numbers))) == len(numbers):
+            break
+    words = [format_number(number) for number in numbers]
+    if len(set(words)) < len(words):
+        words = [f"{number:.9g}" if isinstance(number, float) else str(number) for number in numbers]
+    return f"{field} {' | '.join(words)}"
