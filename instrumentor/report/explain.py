@@ -6,8 +6,9 @@ import io
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,11 +18,15 @@ from instrumentor.report.terminal import encoding_of, escape_unprintable, line_w
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import RenderableType
+
     from instrumentor.decision import Decision
 
 _VERDICT_STYLES = {"wrap": "bold green", "merged": "yellow", "not wrapped": "dim"}
 _CONFIDENCE_STYLES = {"certain": "", "likely": "yellow", "possible": "red"}
 _MAX_CLASSES = 2
+# Eight columns in less than this come out as syllables one below the other.
+_TABLE_WIDTH = 100
 
 
 class Explained(NamedTuple):
@@ -47,7 +52,8 @@ def render_decisions(rows: Sequence[Explained], stream: TextIO) -> bytes:
 
     Returns:
         A table in the stream's encoding, nothing where there are no decisions. A terminal gets colours and its own
-        width; a pipe or file gets one line for each decision, however long, for `grep` and `less -S`.
+        width, or a list where that is too narrow for columns; a pipe or file gets one line for each decision, however
+        long, for `grep` and `less -S`.
     """
     if not rows:
         return b""
@@ -56,8 +62,8 @@ def render_decisions(rows: Sequence[Explained], stream: TextIO) -> bytes:
     rendered = io.TextIOWrapper(target, encoding=encoding_of(stream), errors="backslashreplace", newline="\n")
     color = uses_color(stream)
     console = Console(file=rendered, force_terminal=color, highlight=False, markup=False, emoji=False)
-    table = _build_table(rows)
     width = line_width(stream)
+    table = _build_table(rows) if width is None or width >= _TABLE_WIDTH else _build_list(rows)
     if width is None:
         # Rich believes no measurement wider than the console.
         console.width = 100_000
@@ -91,6 +97,22 @@ def _build_table(rows: Sequence[Explained]) -> Table:
             _cell(", ".join(f"{name} ({describe_line(line, cells)})" for name, line in decision.aliases)),
         )
     return table
+
+
+def _build_list(rows: Sequence[Explained]) -> Group:
+    parts: list[RenderableType] = []
+    for path, decision, cells in rows:
+        cell, line = place_in_cells(decision.line, cells)
+        place = f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
+        verdict = Text(decision.verdict, style=_VERDICT_STYLES[decision.verdict])
+        confidence = Text(decision.confidence, style=_CONFIDENCE_STYLES[decision.confidence])
+        target = _cell(decision.target)
+        target.stylize("bold")
+        parts.append(Text.assemble(_cell(place), " ", target, " ", verdict, ", ", confidence, overflow="fold"))
+        about = [describe_lines_in(describe_object(decision), cells), describe_lines_in(decision.reason, cells)]
+        about.extend(f"also {name}, {describe_line(line, cells)}" for name, line in decision.aliases)
+        parts.extend(Padding(_cell(each), (0, 0, 0, 4)) for each in about)
+    return Group(*parts)
 
 
 def describe_object(decision: Decision) -> str:

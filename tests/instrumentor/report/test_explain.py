@@ -90,6 +90,18 @@ def test_a_terminal_gets_its_width_and_colours(stdout: Stdout, monkeypatch: pyte
     assert b"\x1b[33mmerged" in table
 
 
+def test_a_narrow_terminal_gets_a_list(stdout: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout.is_terminal = True
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("NO_COLOR", "1")
+    rows = [Explained("mnist.py", WRAP), Explained("zoo/a.ipynb", replace(MERGED, line=3), cells=((1, 2), (3, 5)))]
+    lines = render_decisions(rows, stdout).decode().splitlines()
+    assert lines[:2] == ['mnist.py:126 models["g"] wrap, certain', "    torch.nn.Linear"]
+    assert "    also self.net, line 141" in lines
+    assert "zoo/a.ipynb:cell 5:1 net merged, certain" in lines
+    assert max(map(len, lines)) <= 50
+
+
 def test_no_color_is_honoured(stdout: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
     stdout.is_terminal = True
     monkeypatch.setenv("COLUMNS", "100")
