@@ -22,7 +22,7 @@ from instrumentor.engine.executors import LOCAL, count_jobs, find_engine
 from instrumentor.engine.outcome import Failure, Outcome, Task
 from instrumentor.engine.progress import Progress
 from instrumentor.engine.results_cache import ResultsCache, clear
-from instrumentor.errors import InstrumentError
+from instrumentor.errors import ConfigError, InstrumentError
 from instrumentor.messages import say
 from instrumentor.output.writing import Writer, show_diff
 from instrumentor.paths import files
@@ -433,7 +433,13 @@ def _execute(request: Request) -> int:
             from instrumentor.resolve.facts_cache import clear_facts
 
             clear(directory / "results")
-            clear_facts(directory)
+            try:
+                clear_facts(directory)
+            except OSError as error:
+                reason = files.describe_os_error(error)
+                raise ConfigError(
+                    f"cannot be cleared ({reason}); name another one with --cache-dir", path=str(directory)
+                ) from None
         run.search = SearchPaths(request.python_path)
         if request.cache:
             run.cache = stack.enter_context(ResultsCache(directory / "results", run.search))

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from instrumentor.errors import ReportError
-from instrumentor.report.record import FileRecord
+from instrumentor.report.record import FileRecord, make_readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +61,12 @@ class Journal:
 
     def add(self, record: FileRecord) -> None:
         """Append a record, for good: what stands in the journal is done, whatever happens next."""
+        try:
+            line = self._encoder.encode(record)
+        except UnicodeEncodeError:
+            line = self._encoder.encode(make_readable(record))
         self._file.seek(0, os.SEEK_END)
-        self._file.write(self._encoder.encode(record) + b"\n")
+        self._file.write(line + b"\n")
         self._file.flush()
 
     def records(self) -> Iterator[FileRecord]:

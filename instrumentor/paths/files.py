@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import errno
 import os
+import re
 import stat
 import sys
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 STANDARD_STREAM = "-"
 STDIN_NAME = "<stdin>"
 OUTPUT_PREFIX = "instrumented_"
+_NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,8 @@ def portable_path(path: str) -> str:
 
 
 def readable_text(text: str) -> str:
-    """A text that may hold paths, with what is no character in these replaced."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """A text that any file can hold: what is no character, in paths or in a script's strings, is replaced."""
+    return _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def project_directory(script: Script) -> Path:

@@ -7,7 +7,7 @@ away or gives it another meaning needs another `VERSION`.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from instrumentor.decision import Decision
-    from instrumentor.engine.outcome import Failure, Outcome, Task
+    from instrumentor.engine.outcome import Outcome, Task
 
 VERSION = 1
 
@@ -215,8 +215,21 @@ def record_file(task: Task, outcome: Outcome, *, written_to: str | None, diff_to
         additions=_record_additions(task, outcome, sites),
         diff=diff,
         quotes=_record_quotes(task, outcome, sites),
-        error=None if failure is None else _record_failure(failure),
+        error=None if failure is None else Error(message=failure.message, line=failure.line, column=failure.column),
     )
+
+
+def make_readable(record: FileRecord) -> FileRecord:
+    """A record of texts that any file can hold; names and strings of a script need not be."""
+    return msgspec.convert(_make_readable(msgspec.to_builtins(record)), FileRecord)
+
+
+def _make_readable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _make_readable(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_make_readable(each) for each in value]
+    return readable_text(value) if isinstance(value, str) else value
 
 
 def summarize(records: Iterable[FileRecord]) -> Summary:
@@ -233,10 +246,6 @@ def summarize(records: Iterable[FileRecord]) -> Summary:
         codes.update(site.code for site in record.sites)
     ordered = [dict(counts.most_common()) for counts in (statuses, decisions, codes)]
     return Summary(files=files, lines=lines, statuses=ordered[0], decisions=ordered[1], codes=ordered[2])
-
-
-def _record_failure(failure: Failure) -> Error:
-    return Error(message=readable_text(failure.message), line=failure.line, column=failure.column)
 
 
 def _record_site(decision: Decision, cells: tuple[tuple[int, int], ...]) -> Site:

@@ -62,7 +62,10 @@ class FactsCache(Generic[T]):
         """Keep the facts about a module; where that is not possible the next run reads the module again."""
         if not self._is_writable:
             return
-        packed = self._encoder.encode(facts)
+        try:
+            packed = self._encoder.encode(facts)
+        except UnicodeEncodeError:  # strings may hold halves of characters, which no file does
+            return
         path = self._path(content)
         temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
         try:

@@ -289,6 +289,13 @@ class TestSeveralNames:
         assert outcome.code == 0
         assert Path("zoo/model.py").read_bytes() == MODEL
 
+    def test_in_strings_that_hold_half_a_character(self) -> None:
+        write("zoo/model.py", MODEL.replace(b"model", rb'nets["\ud83d"]').replace(b"\n\n", b"\n\nnets = {}\n"))
+        outcome = run("zoo", "--check", *(f"--report=report{suffix}" for suffix in (".json", ".md", ".sarif", ".html")))
+        assert outcome.code == 1
+        (model,) = json.loads(Path("report.json").read_bytes())["files"]
+        assert [site["decision"] for site in model["sites"]] == ["wrap"]
+
     @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
     def test_that_are_no_text(self) -> None:
         name = os.fsdecode(b"zoo/\xff.py")

@@ -68,6 +68,12 @@ def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
     assert cache.load(SOURCE) is None
 
 
+def test_half_a_character_is_not_kept_and_breaks_nothing(tmp_path: Path) -> None:
+    source = rb'__all__ = ["\ud83d"]'
+    facts_in(tmp_path).store(source, read_facts(source))
+    assert facts_in(tmp_path).load(source) is None
+
+
 def test_facts_of_another_kind_or_version_are_others(tmp_path: Path) -> None:
     facts_in(tmp_path).store(SOURCE, read_facts(SOURCE))
     assert FactsCache(tmp_path, "modules", "2", ModuleFacts).load(SOURCE) is None
