@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy_trace.units import format_count, format_number
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Statistics
 
 
+_FIELDS: Final = ("norm", "minimum", "maximum", "nonfinite")
+
+
 def how_often(found: Difference | RunDifference) -> str:
     """After how many of the steps compared something differed, and the last of them, if it did not after each."""
     until = "" if found.last_step == found.first_step + found.steps - 1 else f", last {found.last_step}"
@@ -21,14 +24,13 @@ def how_often(found: Difference | RunDifference) -> str:
 
 
 def values_apart(values: Sequence[Statistics | None]) -> str:
-    """The first of norm, minimum and maximum that tells the groups apart, to as many digits as that takes."""
+    """The first of norm, minimum and maximum that tells most of the groups apart, in as many digits as that takes."""
     if any(each is None for each in values):
         return " | ".join("none" if each is None else f"norm {format_number(each.norm)}" for each in values)
-    for field in ("norm", "minimum", "maximum", "nonfinite"):
-        numbers = [getattr(each, field) for each in values]
-        if len(set(map(repr, numbers))) == len(numbers):
-            break
+    by_field = {field: [getattr(each, field) for each in values] for field in _FIELDS}
+    field = max(by_field, key=lambda field: len(set(map(repr, by_field[field]))))
+    numbers = by_field[field]
     words = [format_number(number) for number in numbers]
-    if len(set(words)) < len(words):
+    if len(set(words)) < len(set(map(repr, numbers))):
         words = [f"{number:.9g}" if isinstance(number, float) else str(number) for number in numbers]
     return f"{field} {' | '.join(words)}"
