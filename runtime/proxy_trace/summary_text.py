@@ -117,7 +117,7 @@ def _recording_lines(summary: Summary) -> Iterator[str]:
     sampled = {(module.first, module.every) for module in process.modules if is_sampled(module)}
     unwatched = sum(not tensor.watched for tensor in process.tensors)
     left_out = [
-        f"each {every:,}th step" + (f" after the first {first:,}" if first else "") for first, every in sorted(sampled)
+        f"1 of {every:,} steps" + (f" after the first {first:,}" if first else "") for first, every in sorted(sampled)
     ]
     words = [f"only {' or '.join(left_out)} (of {process.steps_made:,})"] if left_out else []
     if unwatched:

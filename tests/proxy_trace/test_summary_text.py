@@ -77,7 +77,7 @@ def test_stages_and_what_was_left_out_on_purpose_are_told(tmp_path: Path, write_
     )
     lines = report(path).splitlines()
     assert "  stages     train (1 step, 1 call), validation (1 call)" in lines
-    assert "  recorded   only each 10th step after the first 5 (of 42); 1 tensor not watched" in lines
+    assert "  recorded   only 1 of 10 steps after the first 5 (of 42); 1 tensor not watched" in lines
 
 
 def test_versions_that_differ_between_processes_are_all_told(tmp_path: Path, write_trace: WriteTrace) -> None:
