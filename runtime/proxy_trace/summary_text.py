@@ -165,10 +165,19 @@ def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
         lines = format_table([""] * len(rows[0]), rows, "l" * len(rows[0]))[1:]
         for finding, line in zip(shown, lines, strict=True):
             yield f"  {line}"
-            if finding.trail:
-                yield f"         made by {', from '.join(finding.trail)}"
+            made = _made_words(finding)
+            if made:
+                yield f"         {made}"
         if len(findings) > len(shown):
             yield f"  ... and {len(findings) - len(shown):,} more; --format json lists all"
+
+
+def _made_words(finding: Finding) -> str:
+    """What a non-finite output was made by and from; that its own module made it goes without saying."""
+    words = [f"{'from' if place else 'by'} {name}" for place, name in enumerate(finding.trail)]
+    if finding.trail[:1] == [finding.name]:
+        del words[0]
+    return f"made {', '.join(words)}" if words else ""
 
 
 def _finding_cells(finding: Finding, show_ranks: bool) -> list[str]:

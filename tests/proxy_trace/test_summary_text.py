@@ -117,6 +117,32 @@ def test_training_by_hand_is_told_by_its_steps(tmp_path: Path, write_trace: Writ
     assert "  training   1 step without an optimizer, 1 backward pass (1 us)" in report(path)
 
 
+@pytest.mark.parametrize(
+    ("input_ids", "expected"),
+    [
+        pytest.param([7], "made from model.fc", id="from what another module put out"),
+        pytest.param([], "then", id="from nothing that was seen"),
+    ],
+)
+def test_that_a_module_made_its_own_output_is_not_said(
+    input_ids: list[int], expected: str, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model.fc", "Linear", 1),
+        events.Module(2, "model.act", "ReLU", 2),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1, outputs=["float32[3]"], output_ids=[7]),
+        events.CallModule(3, module=2, input_ids=input_ids),
+        events.ReturnModule(4, module=2, outputs=["float32[3]"], output_ids=[8]),
+        events.NonFinite(5, module=2, count=1, type="float32[3]"),
+        events.NonFinite(6, module=1, where="parameter", tensor=1, count=1),
+    )
+    lines = report(path).splitlines()
+    found = next(number for number, line in enumerate(lines) if "first" in line)
+    assert lines[found + 1].strip().startswith(expected)
+
+
 def test_a_part_of_a_run_is_summed_up_alone(small_trace: Path) -> None:
     summary = summarize(Trace.open(small_trace), period=Period(StepRange(1, 1)))
     text = "\n".join(summary_lines(summary, Palette(enabled=False)))
