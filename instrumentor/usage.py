@@ -11,6 +11,7 @@ import typer
 from msgspec import UNSET
 
 from instrumentor.configuration import Section
+from instrumentor.notebooks.cells import is_notebook
 from instrumentor.paths.files import STANDARD_STREAM, is_directory_output
 from instrumentor.paths.selection import expand_globs, is_directory
 from instrumentor.report.kinds import KINDS
@@ -100,6 +101,11 @@ def refuse_nonsense(request: Request) -> None:
             request.entry and (has_stdin or has_tree or len(arguments) != 1),
             "--entry",
             "needs one script, the one that Python is to run",
+        ),
+        (
+            request.entry and any(map(is_notebook, arguments)),
+            "--entry",
+            "needs a script; name a notebook alone, or the directory with all its files",
         ),
         (
             request.entry and request.revert,

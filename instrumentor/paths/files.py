@@ -454,6 +454,8 @@ def _directory_given(argument: str) -> InstrumentError:
 
 def _nearest_name(path: Path) -> str:
     """Suggest what a path that is not there may have meant."""
+    if os.path.islink(path):  # noqa: PTH114 - no name makes it raise
+        return "it is a link that leads nowhere"
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except (OSError, ValueError):

@@ -635,6 +635,11 @@ class TestMistakes:
         assert (outcome.code, outcome.err) == (2, message)
         assert listing() == ["mnist.py"]
 
+    @pytest.mark.skipif(os.name != "posix", reason="links as POSIX has them")
+    def test_a_link_that_leads_nowhere(self) -> None:
+        Path("mnist.py").symlink_to("gone.py")
+        assert run("mnist.py").err == "mnist.py: no such file; it is a link that leads nowhere\n"
+
     def test_a_name_that_no_file_can_have(self) -> None:
         outcome = run("x" * 300)
         assert outcome.code == 2
@@ -710,6 +715,7 @@ class TestMistakes:
             pytest.param(
                 ("--revert", "--skip", "x", "a.py"), "--skip: says what is put into scripts", id="revert skip"
             ),
+            pytest.param(("--entry", "a.ipynb"), "--entry: needs a script; name a notebook alone", id="entry notebook"),
             pytest.param(("--python-path", "gone", "a.py"), "--python-path: gone is no directory", id="no packages"),
             pytest.param(("--files-from", "-", "-"), "--files-from: cannot read standard input if", id="both stdin"),
             pytest.param(("--files-from", "gone"), "--files-from: gone cannot be read", id="no list of files"),
