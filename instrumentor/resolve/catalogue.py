@@ -365,8 +365,6 @@ WEAK_EVIDENCE = frozenset(
         "apply",
     ]
 )
-# Of the weak ones these are what tensors and data loaders have not.
-TRAINING_EVIDENCE = frozenset({"train", "zero_grad", "state_dict", "load_state_dict", "apply", "requires_grad_"})
 CALLED = "()"
 WRAPPED = "a wrapper for modules"
 BACKWARD = "backward"
