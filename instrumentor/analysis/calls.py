@@ -128,11 +128,13 @@ class Calls:
             return NOTHING
         if isinstance(atom, Foreign):
             let_anything_run(self.scope)  # it may be any function of the script
+            self.effects.call_any_method("__call__")
             self.effects.hand_over(arguments)
             return value(atom)
         if atom.is_object:
             return self._call_object(atom, node, arguments)
         let_anything_run(self.scope)  # it may be any function of the script
+        self.effects.call_any_method("__call__")
         return self.effects.make_unknown(node, arguments)
 
     def _call_named(self, atom: Named, node: ast.expr, arguments: Arguments) -> Value:
@@ -203,16 +205,20 @@ class Calls:
         if isinstance(atom, Plain):
             return PLAIN
         if isinstance(atom, Foreign):
+            self.effects.call_any_method(name)
             self.effects.hand_over(arguments)
             return value(atom)
         if atom.is_object:
             return self._object_method(atom, name, node, arguments)
+        self.effects.call_any_method(name)
         return self.effects.make_unknown(node, arguments)
 
     def _class_method(self, atom: ClassRef, name: str, node: ast.expr, arguments: Arguments) -> Value:
         cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
+        if name == "__subclasses__":
+            return self.scope.box(node, frozenset(ClassRef(each.key) for each in self.scope.kinds.descendants(cls)))
         method = self.scope.hierarchy.method(cls, name)
         if method is not None:
             return self._invocation.invoke(method, value(atom), node, arguments)
@@ -295,7 +301,7 @@ class Calls:
         if parts is not None:
             return parts
         if name in catalogue.ADOPTING_METHODS and scope.kinds.is_adopting(base):
-            self.effects.absorb_passed(arguments, node)
+            self._adopt(name, node, arguments)
             return value(atom)
         if name in catalogue.HARMLESS_METHODS:
             return value(Derived(root(atom)))
@@ -308,6 +314,11 @@ class Calls:
         if nature is Nature.MODULE and not isinstance(base, Parameter):
             return value(Derived(root(atom)))
         return self._unknown_method(atom, name, node, arguments)
+
+    def _adopt(self, name: str, node: ast.expr, arguments: Arguments) -> None:
+        self.effects.absorb_passed(arguments, node)
+        if name in catalogue.NAMED_ADOPTING_METHODS:
+            self.object_stores.forget_attributes()
 
     def _parts(self, atom: Atom, name: str, node: ast.expr) -> Value | None:
         """What a method of a module gives that hands out its submodules; None for other methods."""
@@ -341,4 +352,5 @@ class Calls:
             if site.nature is Nature.NOT_MODULE and natures and max(natures) is Nature.NOT_MODULE:
                 self.effects.escape(arguments.all())
                 return self.effects.make(node, Nature.NOT_MODULE, f"{site.labels[0]}.{name}", arguments)
+        self.effects.call_any_method(name)
         return self.effects.make_unknown(node, arguments, value(atom))

@@ -91,7 +91,7 @@ class ContainerMethods:
             held = self.facts.contents.elements(atom.site)
             return self.scope.box(node, held, *map(self.members.elements, arguments.each()))
         elif name in {"values", "__iter__", "__reversed__"}:
-            return value(atom)
+            return self.scope.box(node, self.facts.contents.elements(atom.site))
         elif name == "items":
             return self.scope.box(node, self.scope.pack(node, [PLAIN, self.facts.contents.elements(atom.site)]))
         return PLAIN

@@ -100,6 +100,8 @@ class Effects:
             for atom in held:
                 if isinstance(atom, (FunctionRef, Method, Partial)):
                     self._escape(atom)
+                elif isinstance(atom, Instance):
+                    self._call_instance_unseen(atom)
                 elif isinstance(atom, Parameter):
                     key = atom.function, atom.name
                     self.facts.passed.callables_escape.add([key])
@@ -138,6 +140,19 @@ class Effects:
         function = self.scope.kinds.function_at(key)
         if function is not None:
             self.facts.demand(function)
+
+    def _call_instance_unseen(self, atom: Instance) -> None:
+        """An instance may be called; those of other files' classes are left to the calls that are seen."""
+        cls = self.scope.kinds.class_of(atom.key)
+        if cls is not None and cls.unit.name in self.facts.whole_units:
+            method = self.scope.hierarchy.method(cls, "__call__")
+            if method is not None:
+                self._call_unseen(method.key)
+
+    def call_any_method(self, name: str) -> None:
+        """A method is called of what is not known: that may be an instance which got there out of sight."""
+        for method in self.facts.methods_by_name.get(name, ()):
+            self._call_unseen(method.key)
 
     def _construct_unseen(self, atom: ClassRef) -> None:
         cls = self.scope.kinds.class_of(atom.key)

@@ -224,7 +224,8 @@ class Evaluator:
             held = self._operand(element)
             if isinstance(element, ast.Starred):
                 held, is_behind_star = self.members.elements(held), True
-            self.facts.contents.put(box.site, ANY_KEY if is_behind_star else repr(position), held)
+            is_placed = not is_behind_star and not isinstance(node, ast.Set)
+            self.facts.contents.put(box.site, repr(position) if is_placed else ANY_KEY, held)
         return value(box)
 
     def _dict(self, node: ast.Dict) -> Value:

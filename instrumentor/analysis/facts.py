@@ -82,6 +82,7 @@ class Facts:
         constructed: the classes of other files of which there are instances.
         opened: the classes whose methods unseen code may call, with how many classes were below them then.
         called_unseen: the functions whose parameters may be given more than `passed` says.
+        methods_by_name: the methods of the script's classes.
         demanded_functions: the functions to analyse, by key.
         demanded_units: the files whose tops are to be analysed, by name.
         whole_units: the files of which every function is analysed, called or not.
@@ -133,6 +134,7 @@ class Facts:
         self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
         self.passed = Passed(visits, self.contents, self.calls, self.called_unseen)
+        self.methods_by_name: dict[str, list[Function]] = {}
         self.demanded_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.whole_units: set[str] = {SCRIPT}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.entries import scope_key
 from instrumentor.analysis.facts import Facts
+from instrumentor.analysis.passed_around import PassedAround
 from instrumentor.analysis.replay import Records
 from instrumentor.analysis.statements import Pass
 from instrumentor.analysis.unseen_methods import is_called_unseen
@@ -49,6 +50,7 @@ class _Analysis:
         self.hierarchy = Hierarchy(project)
         self._script = project.script
         self._records = Records()
+        self._passed_around = PassedAround(project.script)
         self._begun: set[str] = set()
         self._depth = 0
         self.facts.demanded_units.update((unit.name, unit) for unit in units)
@@ -56,6 +58,9 @@ class _Analysis:
         # First: the files that a project may have are bounded, and these say the most.
         for cls in self._script.class_of.values():
             self.hierarchy.is_module(cls)
+        for function in self._script.function_of.values():
+            if function.owner is not None:
+                self.facts.methods_by_name.setdefault(function.name, []).append(function)
         self.facts.demanded_functions.update((each.key, each) for each in self._script.function_of.values())
 
     def visit_due(self, *, is_forward: bool) -> bool:
@@ -75,7 +80,7 @@ class _Analysis:
     def _visit(self, unit: Unit, function: Function | None) -> None:
         scope = scope_key(unit, function)
         self._begun.add(scope)
-        if function is not None and is_called_unseen(self.hierarchy, function):
+        if function is not None and (is_called_unseen(self.hierarchy, function) or function in self._passed_around):
             self.facts.note_unseen_calls(function.key)
         elif function is not None and isinstance(function.node, ast.AsyncFunctionDef):
             self.facts.touched.note_running_unseen(function.key)

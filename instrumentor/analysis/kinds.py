@@ -9,13 +9,16 @@ from instrumentor.analysis.values import (
     PLAIN,
     Atom,
     Derived,
+    Instance,
     Made,
+    Method,
     Opaque,
     Parameter,
     Part,
     Scripted,
     Value,
     root,
+    value,
 )
 from instrumentor.resolve.nature import Nature
 
@@ -49,6 +52,16 @@ class Kinds:
         self.facts.descendants.kept(cls, lambda: found)
         self.facts.descendants.note_read(cls)
         return found
+
+    def methods_named(self, key: str, prefix: str) -> Value:
+        """The methods of a class's instances whose names begin with `prefix`, those that Python calls aside."""
+        names = {name for each in self._related(key) for name in each.methods if not name.startswith("__")}
+        return value(*(Method(Instance(key), name) for name in names if name.startswith(prefix)))
+
+    def _related(self, key: str) -> list[Class]:
+        """A class with those above and below it."""
+        cls = self.class_of(key)
+        return [] if cls is None else [*self.hierarchy.ancestors(cls), *self.descendants(cls)]
 
     def method_of(self, base: Atom, name: str) -> Function | None:
         """The project's method that `base.name` is, where `base` is a project's module."""

@@ -9,13 +9,13 @@ from instrumentor.analysis.arguments import Arguments, written_arguments
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.running import let_anything_run
 from instrumentor.analysis.spelling import text_of
-from instrumentor.analysis.touched import ATTRIBUTES
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
     PLAIN,
     Atom,
     Box,
+    ClassRef,
     FunctionRef,
     Instance,
     Made,
@@ -209,6 +209,7 @@ class LibraryCalls:
                     copies.append(self._copied_container(node, each, is_deep=name == "copy.deepcopy"))
                 elif isinstance(each, Instance):
                     # The modules that a deep copy holds are its own; no call shows them.
+                    self.effects.escape(value(each))
                     copies.append(OPAQUE if name == "copy.deepcopy" else value(each))
                 elif not each.is_object:
                     copies.append(derive(value(each)))
@@ -241,6 +242,9 @@ class LibraryCalls:
         if name == "builtins.filter":
             given = given[1:]
         elements = [members.elements(held) for held in given]
+        if name == "builtins.zip" and arguments.rest:
+            zipped = self.scope.box(node, self.members.elements(arguments.rest), *elements)
+            return self.scope.box(node, zipped)  # tuples that are not told apart from what they lie in
         if name == "builtins.zip":
             return self.scope.box(node, self.scope.pack(node, elements))
         if name == "builtins.enumerate":
@@ -284,12 +288,20 @@ class LibraryCalls:
                 if isinstance(atom, Named):
                     found.append(member(atom.name, ANY_KEY if name is None else name))
                 elif name is None:
-                    found.append(self.members.any_of_unit(atom) if isinstance(atom, UnitRef) else OPAQUE)
+                    found.append(self._any_attribute(atom, _written_prefix(node)))
                 elif name in catalogue.UNWRAPPING_ATTRIBUTES and atom.is_object:
                     found.append(value(unwrap(atom)))
                 else:
                     found.append(self.members.attribute(atom, name))
         return join(found)
+
+    def _any_attribute(self, atom: Atom, prefix: str) -> Value:
+        """What an object has under a name that is computed and begins with `prefix`: what can be called is told."""
+        if isinstance(atom, UnitRef):
+            return self.members.any_of_unit(atom)
+        if isinstance(atom, (ClassRef, Instance)):
+            return self.scope.kinds.methods_named(atom.key, prefix) | OPAQUE
+        return OPAQUE
 
     def _setattr(self, node: ast.expr, arguments: Arguments) -> Value:
         if len(arguments.positional) == len(("object", "name", "value")):
@@ -300,8 +312,7 @@ class LibraryCalls:
         return PLAIN
 
     def _delattr(self, _node: ast.expr, _arguments: Arguments) -> Value:
-        self.facts.touched.note(self.scope.key, {ATTRIBUTES})
-        self.scope.env.forget_objects()
+        self.object_stores.forget_attributes()
         return PLAIN
 
     def _shuffle(self, _node: ast.expr, arguments: Arguments) -> Value:
@@ -323,6 +334,16 @@ def _written_name(node: ast.expr, arguments: Arguments) -> str | None:
     written = written_arguments(node)
     name = written[1] if len(written) == len(arguments.positional) else None
     return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+
+def _written_prefix(node: ast.expr) -> str:
+    """How the attribute's name begins that a call computes, as in `getattr(self, f"on_{event}")`."""
+    name = (*written_arguments(node), None, None)[1]
+    if isinstance(name, ast.BinOp) and isinstance(name.op, ast.Add):
+        name = name.left
+    if isinstance(name, ast.JoinedStr) and name.values:
+        name = name.values[0]
+    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
 
 
 def _wrapped_if_object(held: Value) -> Value:

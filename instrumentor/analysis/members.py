@@ -157,6 +157,8 @@ class Members:
             held.append(value(Method(atom, name)))
         held += [self._got(each, atom) for each in join(held)]
         found = join(held)
+        if not found and (fallback := hierarchy.method(cls, "__getattr__")) is not None:
+            return self.property_value(fallback, value(atom))
         if not found and any(base is None or not base.startswith("builtins.") for base in hierarchy.library_bases(cls)):
             return OPAQUE  # a base outside the project may have set it
         return found

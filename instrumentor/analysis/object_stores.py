@@ -19,7 +19,6 @@ from instrumentor.analysis.values import (
     Instance,
     Opaque,
     Pack,
-    Parameter,
     Value,
     strip,
 )
@@ -62,6 +61,11 @@ class ObjectStores:
             self._scope.env.may_store(_step(target), stored)
         return is_kept
 
+    def forget_attributes(self) -> None:
+        """Attributes may hold something else from now on, under names that are not looked at."""
+        self._scope.facts.touched.note(self._scope.key, {ATTRIBUTES})
+        self._scope.env.forget_objects()
+
     def set_attribute(self, receiver: Value, name: str | None, held: Value, node: ast.expr, text: str) -> None:
         """Store a value into an attribute by its name, which may be computed, as `setattr` does.
 
@@ -100,7 +104,7 @@ class ObjectStores:
                 scope.hold_anything(held)
             return
         unit = scope.unit.name
-        for each in () if name is None else (name,):
+        for each in sorted(scope.unit.stored) if name is None else (name,):
             scope.facts.note_shared(unit, each)
             scope.facts.touched.note(scope.key, {(unit, each)})
             scope.facts.grow(scope.facts.stored_outside, (unit, each), scope.outliving(held, unit))
@@ -149,8 +153,9 @@ class ObjectStores:
             # Only modules themselves are registered; a plain list keeps its elements out of sight.
             self._effects.note(self._scope.facts.absorbed, stored, event)
             self._scope.facts.hidden.update(self._scope.facts.contents.reach(held - stored))
-        if not all(isinstance(strip(atom), (Instance, ClassRef, Box, Parameter)) for atom in receiver):
-            self._effects.escape_callables([held])  # a library that is given it may call it
+        if not all(isinstance(strip(atom), (Instance, ClassRef, Box)) for atom in receiver):
+            # A library that is given it may call it, and what modules hold beside modules is called out of sight.
+            self._effects.escape_callables([held])
         for atom in receiver:
             base = strip(atom)
             if isinstance(atom, Box) and isinstance(target, ast.Subscript):

@@ -311,7 +311,8 @@ SUBMODULE_METHODS = frozenset(
 ITERATING_METHODS = frozenset({"modules", "children"})
 NAMING_METHODS = frozenset({"named_modules", "named_children"})
 # Methods that put their arguments into a module as its submodules.
-ADOPTING_METHODS = frozenset({"add_module", "register_module", "append", "extend", "insert", "update", "__setitem__"})
+NAMED_ADOPTING_METHODS = frozenset({"add_module", "register_module"})  # which store attributes
+ADOPTING_METHODS = NAMED_ADOPTING_METHODS | frozenset({"append", "extend", "insert", "update", "__setitem__"})
 # Methods that look at or change the module in place and give nothing away that trains.
 HARMLESS_METHODS = frozenset(
     [

@@ -558,6 +558,139 @@ worker.start()
 worker.join()
 second = kept
 """,
+    "a module calls a function that it keeps": """
+class Model(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+    def forward(self, net):
+        return self.function(net)
+one, two = Net(), Net()
+def exchange(net):
+    global kept
+    kept = net
+kept = one
+model = Model(exchange)
+first = kept
+model(two)
+second = kept
+""",
+    "functions and instances get to where they are called out of sight": """
+import dataclasses
+import operator
+one, two = Net(), Net()
+class Holder:
+    def __init__(self, net):
+        self.net = net
+    def take(self, net):
+        self.net = net
+def exchange(net):
+    global kept
+    kept = net
+def send():
+    received = yield
+    while True:
+        received(kept_for_later)
+        received = yield
+class Carrier(Exception):
+    def __init__(self, function):
+        self.function = function
+@dataclasses.dataclass
+class Settings:
+    function: object = dataclasses.field(default_factory=lambda: exchange)
+    holder: object = dataclasses.field(default_factory=lambda: holders[0])
+class Pipeline:
+    def __init__(self):
+        self.steps = []
+    def __rshift__(self, step):
+        self.steps.append(step)
+        return self
+    def __call__(self, net):
+        for step in self.steps:
+            step(net)
+kept, kept_for_later, holders = one, two, [Holder(one)]
+first = kept
+sending = send()
+next(sending)
+sending.send(exchange)
+second = kept
+try:
+    raise Carrier(exchange)
+except Carrier as carrier:
+    carrier.function(one)
+third = kept
+Settings().function(two)
+fourth = kept
+(Pipeline() >> exchange)(one)
+fifth = kept
+operator.itemgetter("f")({"f": exchange})(two)
+sixth = kept
+seventh = holders[0].net
+max(holders, key=id).take(two)
+eighth = holders[0].net
+Settings().holder.take(one)
+ninth = holders[0].net
+names, holding = zip(*[("a", holders[0])])
+holding[0].take(two)
+tenth = holders[0].net
+""",
+    "methods are called by names that are computed": """
+one, two = Net(), Net()
+class Plugin:
+    def on_start(self, net):
+        global kept
+        kept = net
+class Trainer:
+    def __init__(self, *plugins):
+        self.plugins = plugins
+    def call(self, event, *args):
+        for plugin in self.plugins:
+            method = getattr(plugin, f"on_{event}", None)
+            if method is not None:
+                method(*args)
+    def start(self, net):
+        self.call("start", net)
+kept = one
+trainer = Trainer(Plugin())
+first = kept
+trainer.start(two)
+second = kept
+for plugin in Plugin.__subclasses__():
+    plugin().on_start(one)
+class Other(Plugin):
+    def on_end(self, net):
+        self.on_start(net)
+for plugin in Plugin.__subclasses__():
+    getattr(plugin(), "on_" + "end")(one)
+third = kept
+class Stand:
+    def __init__(self, other):
+        self._other = other
+    def __getattr__(self, name):
+        return getattr(self._other, name)
+Stand(Other()).on_end(two)
+fourth = kept
+""",
+    "values of a dict and elements of a set are unpacked": """
+one, two = Net(), Net()
+named = {"one": one, "two": two}
+first, second = named.values()
+exchange = {"f": lambda net: globals().update(kept=net)}
+kept = one
+[function] = exchange.values()
+fifth = kept
+function(two)
+sixth = kept
+""",
+    "a module gets another part by name in a function": """
+one, two, model = Net(), Net(), Net()
+model.part = model.other = one
+def exchange(net):
+    model.add_module("part", net)
+first = model.part
+exchange(two)
+second = model.part
+""",
     "names and attributes change under computed names": """
 import functools
 class Holder:
