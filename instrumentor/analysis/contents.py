@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.tables import Marks, Table
-from instrumentor.analysis.values import Box, Pack, SiteKey, Value, join, widen
+from instrumentor.analysis.values import Box, Pack, SiteKey, Value, grown, join
 
 if TYPE_CHECKING:
     from instrumentor.analysis.blocks import Conditions
@@ -36,7 +36,7 @@ class Contents(Table[SiteKey, dict[str, Value]]):
         """Let the container made at `site` hold one thing more under `key`."""
         held = self.kept(site, dict)
         old = held.get(key)
-        new = widen(value if old is None else join((old, value)))
+        new = grown(old, value)
         if new != old:
             held[key] = new
             self._elements.pop(site, None)

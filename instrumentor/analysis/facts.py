@@ -21,9 +21,9 @@ from instrumentor.analysis.values import (
     SiteKey,
     Value,
     functions_in,
+    grown,
     join,
     strip,
-    widen,
 )
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT
@@ -169,7 +169,7 @@ class Facts:
     def grow(self, table: Table[K, Value], key: K, value: Value) -> None:
         """Add to what a table says `key` may hold."""
         old = table.peek(key)
-        new = widen(value if old is None else join((old, value)))
+        new = grown(old, value)
         if new != old:
             table[key] = new
 

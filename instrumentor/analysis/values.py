@@ -216,6 +216,7 @@ MAX_TUPLE_DEPTH = 3
 MAX_NAME_PARTS = 7
 # Of an object that nobody names: its parts, what is computed from it, and what libraries have under a name.
 MAX_VIEWS = 24
+_VIEWS = (Part, Derived, Scripted, Named)
 _WIDENED = Widened()
 
 
@@ -257,17 +258,20 @@ def join(values: Iterable[Value]) -> Value:
     return together
 
 
-def widen(value_: Value) -> Value:
-    """The value with one atom in the place of its parts, results and libraries' things, where these are many.
+def grown(old: Value | None, added: Value) -> Value:
+    """A value that is kept, with more; its parts, results and libraries' things are one atom where these are many.
 
     In code that passes everything to everything, each name would hold a view of every object, and a view of a view.
     Objects, containers and what can be called stay: that is what decisions are about. A value once widened stays so.
     """
-    is_widened = _WIDENED in value_
-    if not is_widened and len(value_) <= MAX_VIEWS:
-        return value_
-    kept = frozenset(atom for atom in value_ if not isinstance(atom, (Part, Derived, Scripted, Named)))
-    return kept | {_WIDENED} if is_widened or len(value_) - len(kept) > MAX_VIEWS else value_
+    together = added if old is None else join((old, added))
+    is_widened = _WIDENED in together
+    if not is_widened and len(together) <= MAX_VIEWS:
+        return together
+    if not any(isinstance(atom, (*_VIEWS, Widened)) for atom in added):
+        return together  # what was there has been looked at before
+    kept = frozenset(atom for atom in together if not isinstance(atom, _VIEWS))
+    return kept | {_WIDENED} if is_widened or len(together) - len(kept) > MAX_VIEWS else together
 
 
 def pack(items: Iterable[Value]) -> Value:

@@ -21,6 +21,7 @@ from instrumentor.analysis.values import (
     Value,
     Wrapper,
     derive,
+    grown,
     join,
     known,
     replace,
@@ -29,7 +30,6 @@ from instrumentor.analysis.values import (
     tuple_depth,
     unwrap,
     value,
-    widen,
     wrap,
 )
 
@@ -80,11 +80,17 @@ def test_parameters_are_replaced_wherever_they_are() -> None:
 
 def test_many_views_become_one_and_objects_stay() -> None:
     views = value(*(Part(Parameter("f", str(number))) for number in range(MAX_VIEWS)), *OPAQUE)
-    assert widen(views | {MADE}) == views | {MADE}
+    assert grown(views, value(MADE)) == views | {MADE}
+    assert grown(None, views | {MADE}) == views | {MADE}
 
-    (widened,) = widen(views | value(Derived(MADE), MADE, FunctionRef("f"))) - value(MADE, FunctionRef("f"), *OPAQUE)
+    (widened,) = grown(views | value(MADE, FunctionRef("f")), value(Derived(MADE))) - value(
+        MADE, FunctionRef("f"), *OPAQUE
+    )
     assert isinstance(widened, Foreign)
-    assert widen(value(widened, Part(OTHER), OTHER)) == value(widened, OTHER)
+    objects = value(*(Box(SiteKey("", line, 0, line, 5)) for line in range(MAX_VIEWS)))
+    assert grown(objects | {widened}, value(Part(OTHER), OTHER)) == objects | {widened, OTHER}
+    assert grown(value(widened), value(Part(OTHER))) == value(widened)
+    assert grown(value(Part(OTHER)), value(widened)) == value(widened)
 
 
 def test_views_keep_to_what_is_told_apart() -> None:
