@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.entries import Event, Site
     from instrumentor.analysis.scope import Scope
-    from instrumentor.analysis.tables import Table
+    from instrumentor.analysis.tables import Marks, Table
     from instrumentor.resolve.units import Function
 
 
@@ -51,6 +51,7 @@ class Effects:
         # What was passed by the call that was looked at last.
         self._handed_over: Arguments | None = None
         self._absorbed: Arguments | None = None
+        self._escaped: set[tuple[Marks[tuple[str, str]], tuple[str, str]]] = set()
 
     def make(self, node: ast.expr, nature: Nature, label: str, arguments: Arguments) -> Value:
         """A new object, made by the call `node`."""
@@ -102,10 +103,8 @@ class Effects:
                     self._escape(atom)
                 elif isinstance(atom, Instance):
                     self._call_instance_unseen(atom)
-                elif isinstance(atom, Parameter):
-                    key = atom.function, atom.name
-                    self.facts.passed.callables_escape.add([key])
-                    self.escape_callables([self.facts.passed.defaults.get(key, NOTHING)])
+                elif isinstance(atom, Parameter) and self._is_first(self.facts.passed.callables_escape, atom):
+                    self.escape_callables([self.facts.passed.defaults.get((atom.function, atom.name), NOTHING)])
 
     def escape_passed(self, function: Function, given: Mapping[str, Value]) -> None:
         """What a call passes may be called and changed wherever the function called lets its parameters get."""
@@ -119,9 +118,8 @@ class Effects:
     def _escape(self, atom: Atom) -> None:
         whole = root(atom) if isinstance(atom, Part) else atom
         if isinstance(whole, Parameter):
-            key = whole.function, whole.name
-            self.facts.passed.escape.add([key])
-            self.escape(self.facts.passed.defaults.get(key, NOTHING))
+            if self._is_first(self.facts.passed.escape, whole):
+                self.escape(self.facts.passed.defaults.get((whole.function, whole.name), NOTHING))
             return
         while isinstance(atom, Partial):
             self.facts.captured.hand_over(self.facts.bound_arguments[atom.site].all())
@@ -134,6 +132,14 @@ class Effects:
             self._open_methods(atom)
         elif isinstance(atom, ClassRef):
             self._construct_unseen(atom)
+
+    def _is_first(self, marks: Marks[tuple[str, str]], parameter: Parameter) -> bool:
+        """Note that a parameter escapes; whether that is new to this visit: one's default may be another, or itself."""
+        key = parameter.function, parameter.name
+        marks.add([key])
+        is_first = (marks, key) not in self._escaped
+        self._escaped.add((marks, key))
+        return is_first
 
     def _call_unseen(self, key: str) -> None:
         self.facts.note_unseen_calls(key)

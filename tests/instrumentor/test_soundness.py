@@ -542,6 +542,25 @@ Holder(exchange).enter(two)
 later.run()
 sixth = kept
 """,
+    "a default is what the function itself has left": """
+one, two = Net(), Net()
+kept = one
+for net in (one, two):
+    def leave(given=kept):
+        global kept
+        kept, given = net, list(map(id, [given]))
+        repr(kept)
+        return kept
+    first = leave()
+    second = leave(kept)
+def call(given=kept):
+    global kept
+    kept = given
+    list.sort([given], key=repr)
+    repr(given)
+call()
+third = kept
+""",
     "a callback gets to a thread through its constructor": """
 import threading
 one, two = Net(), Net()
