@@ -50,7 +50,7 @@ class _Analysis:
         self.hierarchy = Hierarchy(project)
         self._script = project.script
         self._records = Records()
-        self._passed_around = PassedAround(project.script)
+        self._passed_around = PassedAround(self.hierarchy, project.script)
         self._begun: set[str] = set()
         self._depth = 0
         self.facts.demanded_units.update((unit.name, unit) for unit in units)

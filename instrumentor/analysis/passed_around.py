@@ -6,43 +6,93 @@ import ast
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Function, Unit
 
 
 class PassedAround:
-    """The functions that may be called by another name than their own, with anything, wherever that is.
+    """The functions that may be called from anywhere, with anything.
 
     A function that is a value gets to its callers by many ways: exceptions, generators that are sent it, copies, what
-    libraries keep. Not all of them are followed.
+    libraries keep. Not all of them are followed. One that has another name, which is only called, stays at hand.
 
     Args:
+        hierarchy: says what names stand for.
         script: the script, whose text is asked besides a function's own file.
     """
 
-    def __init__(self, script: Unit) -> None:
+    def __init__(self, hierarchy: Hierarchy, script: Unit) -> None:
+        self._hierarchy = hierarchy
         self._script = script
+        self._made = {function.name for function in script.function_of.values()}
         self._names: dict[str, frozenset[str]] = {}
 
     def __contains__(self, function: Function) -> bool:
         node = function.node
         if isinstance(node, ast.Lambda):
-            return True
+            kept = self._kept(function.unit, node)
+            return kept is None or not self._read_in(function.unit).isdisjoint(kept)
         return any(node.name in self._read_in(unit) for unit in (function.unit, self._script))
 
     def _read_in(self, unit: Unit) -> frozenset[str]:
         found = self._names.get(unit.name)
         if found is None:
-            found = self._names[unit.name] = frozenset(_names_of_values(unit))
+            found = self._names[unit.name] = frozenset(self._names_of_values(unit))
         return found
 
+    def _names_of_values(self, unit: Unit) -> set[str]:
+        """The names that a file reads otherwise than to call what has them, or to have something decorated by it."""
+        found: set[str] = set()
+        others: list[tuple[str, tuple[str, ...]]] = []
+        for node, above in unit.parents.items():
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+                continue
+            if isinstance(above, ast.Attribute) or node in getattr(above, "decorator_list", ()):
+                continue
+            name = node.id if isinstance(node, ast.Name) else node.attr
+            kept = self._kept(unit, node)
+            if kept is None:
+                found.add(name)
+            elif kept:
+                others.append((name, kept))
+        while reached := {name for name, kept in others if name not in found and not found.isdisjoint(kept)}:
+            found |= reached
+        return found
 
-def _names_of_values(unit: Unit) -> Iterator[str]:
-    """The names that a file reads otherwise than to call what has them, or to have something decorated by it."""
-    for node, above in unit.parents.items():
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-            continue
-        is_called = (isinstance(above, ast.Call) and above.func is node) or isinstance(above, ast.Attribute)
-        if not is_called and node not in getattr(above, "decorator_list", ()):
-            yield node.id if isinstance(node, ast.Name) else node.attr
+    def _kept(self, unit: Unit, node: ast.expr) -> tuple[str, ...] | None:
+        """The names that a value gets where it stands; none where it is called there; None where it may go anywhere."""
+        above = unit.parents[node]
+        while isinstance(above, ast.Call) and above.func is not node:
+            caller = self._hierarchy.resolve(unit, above.func) if node in above.args[:1] else None
+            if caller == "builtins.map":
+                return ()
+            if caller != "functools.partial":
+                return None
+            node, above = above, unit.parents[above]
+        if isinstance(above, ast.Call):
+            return ()
+        is_made_here = isinstance(node, ast.Lambda) or (isinstance(node, ast.Name) and node.id in self._made)
+        if isinstance(above, ast.Return) and is_made_here:
+            return self._decorated_by(unit, above)
+        is_stored = isinstance(above, ast.Assign) and not isinstance(unit.parents[above], ast.ClassDef)
+        targets = above.targets if isinstance(above, ast.Assign) and is_stored else []
+        names = tuple(target.id for target in targets if isinstance(target, ast.Name))
+        return names if names and len(names) == len(targets) else None
+
+    def _decorated_by(self, unit: Unit, returned: ast.Return) -> tuple[str, ...] | None:
+        """The functions that get a decorator's result in their place; None where it is used for more than that."""
+        maker = unit.parents[returned]
+        while not isinstance(maker, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)):
+            maker = unit.parents[maker]
+        if unit is not self._script or not isinstance(maker, ast.FunctionDef):
+            return None
+        names: list[str] = []
+        for node, above in unit.parents.items():
+            if isinstance(node, ast.Attribute) and node.attr == maker.name:
+                return None
+            if isinstance(node, ast.Name) and node.id == maker.name:
+                is_method = isinstance(unit.parents[above], ast.ClassDef)
+                if not isinstance(above, ast.FunctionDef) or node not in above.decorator_list[:1] or is_method:
+                    return None
+                names.append(above.name)
+        return tuple(names) or None
