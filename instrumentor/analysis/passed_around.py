@@ -26,8 +26,19 @@ class PassedAround:
         self._script = script
         self._made = {function.name for function in script.function_of.values()}
         self._names: dict[str, frozenset[str]] = {}
+        self._found: dict[Function, bool] = {}
+        self._uses: dict[str, list[ast.expr]] = {}
+        for each in script.parents:
+            if isinstance(each, (ast.Name, ast.Attribute)):
+                self._uses.setdefault(each.id if isinstance(each, ast.Name) else each.attr, []).append(each)
 
     def __contains__(self, function: Function) -> bool:
+        found = self._found.get(function)
+        if found is None:
+            found = self._found[function] = self._is_passed_around(function)
+        return found
+
+    def _is_passed_around(self, function: Function) -> bool:
         node = function.node
         if isinstance(node, ast.Lambda):
             kept = self._kept(function.unit, node)
@@ -87,12 +98,11 @@ class PassedAround:
         if unit is not self._script or not isinstance(maker, ast.FunctionDef):
             return None
         names: list[str] = []
-        for node, above in unit.parents.items():
-            if isinstance(node, ast.Attribute) and node.attr == maker.name:
+        for node in self._uses.get(maker.name, ()):
+            above = unit.parents[node]
+            if isinstance(node, ast.Attribute) or not isinstance(above, ast.FunctionDef):
                 return None
-            if isinstance(node, ast.Name) and node.id == maker.name:
-                is_method = isinstance(unit.parents[above], ast.ClassDef)
-                if not isinstance(above, ast.FunctionDef) or node not in above.decorator_list[:1] or is_method:
-                    return None
-                names.append(above.name)
+            if node not in above.decorator_list[:1] or isinstance(unit.parents[above], ast.ClassDef):
+                return None
+            names.append(above.name)
         return tuple(names) or None

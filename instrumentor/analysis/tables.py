@@ -158,10 +158,6 @@ class Marks(Readers[K]):
         self.note_read(key)
         return key in self._held
 
-    def has(self, key: K) -> bool:
-        """Whether it is so by now, for those that are told when it comes to be so."""
-        return key in self._held
-
     def add(self, keys: Iterable[K]) -> None:
         """Let it be so for more."""
         for key in keys:

@@ -45,7 +45,7 @@ class Plain(Opaque):
 
 @dataclass(frozen=True, eq=False)
 class Foreign(Opaque):
-    """Anything that code which cannot be seen may have put into a container, and what comes of it."""
+    """Anything that may have been put into a container, or under a name, out of sight; and what comes of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +214,7 @@ NOTHING: Value = frozenset()
 # Every object of the analysed program is one of finitely many; these bounds keep what is made of others finite too.
 MAX_TUPLE_DEPTH = 3
 MAX_NAME_PARTS = 7
-# Of an object that nobody names: its parts, what is computed from it, and what libraries have under a name.
+# How many views of objects and things of libraries a value that is kept tells apart.
 MAX_VIEWS = 24
 _VIEWS = (Part, Derived, Scripted, Named)
 _WIDENED = Widened()
