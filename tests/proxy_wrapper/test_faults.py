@@ -240,6 +240,7 @@ def test_two_programs_in_one_logdir_leave_two_runs(logdir: str) -> None:
 
 def test_interrupts_at_any_point_leave_tracing_whole(logdir: str, capfd: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell has its background jobs ignore it.
         model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level="DEBUG")
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         caught = 0
