@@ -16,6 +16,7 @@ from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
     PLAIN,
+    AnyMethod,
     Atom,
     Box,
     ClassRef,
@@ -62,6 +63,9 @@ _UNBOUND_METHODS = (
     "collections.deque.",
     "collections.OrderedDict.",
 )
+
+# Of how many methods that a computed name may be each is followed.
+_MAX_METHODS = 8
 
 
 class Calls:
@@ -119,6 +123,8 @@ class Calls:
             return self.apply(atom.callee, node, arguments.behind(self.facts.bound_arguments[atom.site]))
         if isinstance(atom, Method):
             return self.call_method(atom.receiver, atom.name, node, arguments)
+        if isinstance(atom, AnyMethod):
+            return self._call_any_method(atom, node, arguments)
         if isinstance(atom, Instance):
             return self.call_method(atom, "__call__", node, arguments)
         if isinstance(atom, (Derived, Scripted)):
@@ -126,15 +132,16 @@ class Calls:
             return value(Derived(root(atom)))
         if isinstance(atom, Plain):
             return NOTHING
-        if isinstance(atom, Foreign):
-            let_anything_run(self.scope)  # it may be any function of the script
-            self.effects.call_any_method("__call__")
-            self.effects.hand_over(arguments)
-            return value(atom)
         if atom.is_object:
             return self._call_object(atom, node, arguments)
+        return self._call_unknown(atom, node, arguments)
+
+    def _call_unknown(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
         let_anything_run(self.scope)  # it may be any function of the script
         self.effects.call_any_method("__call__")
+        if isinstance(atom, Foreign):
+            self.effects.hand_over(arguments)
+            return value(atom)
         return self.effects.make_unknown(node, arguments)
 
     def _call_named(self, atom: Named, node: ast.expr, arguments: Arguments) -> Value:
@@ -179,6 +186,14 @@ class Calls:
         return made
 
     # ---- methods ----
+
+    def _call_any_method(self, atom: AnyMethod, node: ast.expr, arguments: Arguments) -> Value:
+        """What calling a method by a computed name gives; where it may be many, it is as unknown as any function."""
+        names = self.scope.kinds.methods_named(atom.receiver.key, atom.prefix)
+        if len(names) <= _MAX_METHODS:
+            return join([self.call_method(atom.receiver, name, node, arguments) for name in names])
+        self.effects.escape(value(atom))
+        return self._call_unknown(atom, node, arguments)
 
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a method of one object gives."""

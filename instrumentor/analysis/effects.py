@@ -13,6 +13,7 @@ from instrumentor.analysis.values import (
     FOREIGN,
     NOTHING,
     PLAIN,
+    AnyMethod,
     Atom,
     Box,
     ClassRef,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Event, Site
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.tables import Marks, Table
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.units import Class, Function
 
 
 class Effects:
@@ -99,7 +100,7 @@ class Effects:
         """Functions and methods among what a library is given may be called by it, now or later."""
         for held in given:
             for atom in held:
-                if isinstance(atom, (FunctionRef, Method, Partial)):
+                if isinstance(atom, (FunctionRef, Method, AnyMethod, Partial)):
                     self._escape(atom)
                 elif isinstance(atom, Instance):
                     self._call_instance_unseen(atom)
@@ -128,7 +129,7 @@ class Effects:
             let_others_run(self.scope)
             self.facts.escaped.add(atom.key)
             self._call_unseen(atom.key)
-        elif isinstance(atom, (Instance, Method)):
+        elif isinstance(atom, (Instance, Method, AnyMethod)):
             self._open_methods(atom)
         elif isinstance(atom, ClassRef):
             self._construct_unseen(atom)
@@ -166,8 +167,8 @@ class Effects:
         if initialiser is not None:
             self._call_unseen(initialiser.key)
 
-    def _open_methods(self, atom: Instance | Method) -> None:
-        receiver = atom.receiver if isinstance(atom, Method) else atom
+    def _open_methods(self, atom: Instance | Method | AnyMethod) -> None:
+        receiver = atom if isinstance(atom, Instance) else atom.receiver
         if isinstance(receiver, Box):
             self.open_container(receiver)
         cls = self.scope.kinds.class_of(receiver.key) if isinstance(receiver, Instance) else None
@@ -176,8 +177,8 @@ class Effects:
         self.scope.env.forget_objects()
         let_others_run(self.scope)
         hierarchy = self.scope.hierarchy
-        named = hierarchy.method(cls, atom.name) if isinstance(atom, Method) else None
-        if named is not None:
+        for named in self._named(atom, cls):
+            self.facts.escaped.add(named.key)
             self._call_unseen(named.key)
         descendants = self.scope.kinds.descendants(cls)
         if self.facts.opened.get(cls.key) == len(descendants):
@@ -188,6 +189,15 @@ class Effects:
                 continue  # A mixin's `self` may be one, and a module that is handed on opens none of its methods.
             for method in related.methods.values():
                 self._call_unseen(method.key)
+
+    def _named(self, atom: Instance | Method | AnyMethod, cls: Class) -> list[Function]:
+        """The methods that a value is, or is one of; none for an instance, which has others of its own."""
+        if isinstance(atom, Instance):
+            return []
+        names = [atom.name] if isinstance(atom, Method) else self.scope.kinds.methods_named(cls.key, atom.prefix)
+        classes = [cls] if isinstance(atom, Method) else [cls, *self.scope.kinds.descendants(cls)]
+        found = [self.scope.hierarchy.method(each, name) for each in classes for name in names]
+        return list(dict.fromkeys(method for method in found if method is not None))
 
     def absorb_passed(self, arguments: Arguments, node: ast.expr) -> None:
         """What a call passes becomes part of the object whose method it calls: once, whichever object that may be."""

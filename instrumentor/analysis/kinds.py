@@ -9,16 +9,13 @@ from instrumentor.analysis.values import (
     PLAIN,
     Atom,
     Derived,
-    Instance,
     Made,
-    Method,
     Opaque,
     Parameter,
     Part,
     Scripted,
     Value,
     root,
-    value,
 )
 from instrumentor.resolve.nature import Nature
 
@@ -53,10 +50,10 @@ class Kinds:
         self.facts.descendants.note_read(cls)
         return found
 
-    def methods_named(self, key: str, prefix: str) -> Value:
-        """The methods of a class's instances whose names begin with `prefix`, those that Python calls aside."""
+    def methods_named(self, key: str, prefix: str) -> list[str]:
+        """Which methods of a class's instances have names that begin with `prefix`, those that Python calls aside."""
         names = {name for each in self._related(key) for name in each.methods if not name.startswith("__")}
-        return value(*(Method(Instance(key), name) for name in names if name.startswith(prefix)))
+        return sorted(name for name in names if name.startswith(prefix))
 
     def _related(self, key: str) -> list[Class]:
         """A class with those above and below it."""

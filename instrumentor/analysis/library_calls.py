@@ -13,6 +13,7 @@ from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
     PLAIN,
+    AnyMethod,
     Atom,
     Box,
     ClassRef,
@@ -300,7 +301,7 @@ class LibraryCalls:
         if isinstance(atom, UnitRef):
             return self.members.any_of_unit(atom)
         if isinstance(atom, (ClassRef, Instance)):
-            return self.scope.kinds.methods_named(atom.key, prefix) | OPAQUE
+            return value(AnyMethod(Instance(atom.key), prefix)) | OPAQUE
         return OPAQUE
 
     def _setattr(self, node: ast.expr, arguments: Arguments) -> Value:

@@ -98,6 +98,14 @@ class Method(Atom):
 
 
 @dataclass(frozen=True, eq=False)
+class AnyMethod(Atom):
+    """A method taken off its object under a name that is computed; `prefix` is how it begins, as far as is known."""
+
+    receiver: Instance
+    prefix: str
+
+
+@dataclass(frozen=True, eq=False)
 class Super(Atom):
     """What `super()` gives in a class: its instance, looked at from the class above."""
 

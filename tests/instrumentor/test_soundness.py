@@ -653,6 +653,50 @@ names, holding = zip(*[("a", holders[0])])
 holding[0].take(two)
 tenth = holders[0].net
 """,
+    "one of many methods is called by a name that is computed": """
+one, two = Net(), Net()
+class Commands:
+    def zero(self): return 0
+    def one(self): return 1
+    def two(self): return 2
+    def three(self): return 3
+    def four(self): return 4
+    def five(self): return 5
+    def six(self): return 6
+    def seven(self): return 7
+    def make(self): return Net()
+    def exchange(self):
+        global kept
+        kept = two
+        return kept
+def dispatch(commands, name):
+    return getattr(commands, name)()
+kept = one
+first = kept
+made = dispatch(Commands(), "make")
+again = dispatch(Commands(), "make")
+given = dispatch(Commands(), "exchange")
+second = kept
+handle = getattr(Commands(), "exchange"[:])
+kept = one
+third = kept
+[handle for _ in range(2)][-1]()
+fourth = kept
+kept = one
+fifth = kept
+list(map(getattr(Commands(), "exchange"[:]), ()))
+sorted([1, 2], key=lambda _: handle() is None)
+sixth = kept
+""",
+    "a library calls a method that makes a model": """
+import itertools
+class Factory:
+    def make(self):
+        return Net()
+made = list(itertools.starmap(Factory().make, [(), ()]))
+first = made[0]
+second = made[1]
+""",
     "methods are called by names that are computed": """
 one, two = Net(), Net()
 class Plugin:
