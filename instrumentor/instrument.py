@@ -99,9 +99,9 @@ def instrument_source(
     text = decode(source, source_name=source_name)
     tree = parse(text, source_name=source_name)
     suppressions = read_suppressions(text)
+    script = index_unit(SCRIPT, "", tree)
     try:
         with room_for_nesting():
-            script = index_unit(SCRIPT, "", tree)
             if outlines is not None and not may_wrap(script, settings, replace(sources or Sources(), parsed=outlines)):
                 return Result(source, source, (), already_instrumented=False)
             project = Project(script, settings, sources)
@@ -110,10 +110,13 @@ def instrument_source(
                 SiteIndex(facts, hierarchy, project.script), settings, text, suppressions, is_alone=looks_elsewhere
             )
             elsewhere = _models_elsewhere(project, sources, facts, hierarchy, settings, text) if looks_elsewhere else ()
+            facts.take_apart()
     except RecursionError:
         raise SourceSyntaxError(
             "nested too deeply to be analysed; split its longest expression, or exclude the file", path=source_name
         ) from None
+    finally:
+        script.take_apart()
     instrumented = rewrite(source, text, tree, plan, settings, source_name=source_name)
     return Result(source, instrumented, plan.decisions, already_instrumented=False, elsewhere=elsewhere)
 

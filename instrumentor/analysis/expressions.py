@@ -23,7 +23,6 @@ from instrumentor.analysis.values import (
     Box,
     FunctionRef,
     Instance,
-    Parameter,
     Value,
     derive,
     join,
@@ -64,7 +63,7 @@ class Evaluator:
         self.calls = Calls(scope, self.members)
         self.certainty = Certainty(scope)
         self.numbering = Numbering(scope, self.members, self.certainty)
-        self.namespaces = Namespaces(self.calls.object_stores, self.members, self.evaluate, self.things)
+        self.namespaces = Namespaces(scope, self.calls.object_stores, self.members)
 
     def evaluate(self, node: ast.expr | None) -> Value:
         """What `node` may be; notes on the way what it does to objects. Nothing written is None."""
@@ -114,7 +113,7 @@ class Evaluator:
         held = self.scope.env.get(path) if path is not None else None
         if held is not None:
             return held
-        return join([self.members.attribute(each, node.attr) for each in self.things(receiver)])
+        return join([self.members.attribute(each, node.attr) for each in self.scope.kinds.things(receiver)])
 
     def _subscript(self, node: ast.Subscript) -> Value:
         receiver = self.evaluate(node.value)
@@ -123,13 +122,7 @@ class Evaluator:
         held = self.scope.env.get(path) if path is not None else None
         if held is not None:
             return held
-        return join([self.members.element(node, each) for each in self.things(receiver)])
-
-    def things(self, held: Value) -> Value:
-        """The things that reading something of a value reaches."""
-        if not any(type(atom) is Parameter for atom in held):
-            return held  # the usual case
-        return frozenset(each for atom in held for each in self.scope.kinds.stands_for(atom))
+        return join([self.members.element(node, each) for each in self.scope.kinds.things(receiver)])
 
     def store(self, target: ast.expr, held: Value, number: Number = None) -> Stored:
         """Let a name, an attribute or an element hold a value."""
@@ -137,10 +130,10 @@ class Evaluator:
             self.scope.assign((target.id,), held, number)
             return Stored()
         assert isinstance(target, (ast.Attribute, ast.Subscript))
-        receiver = self.things(self.evaluate(target.value))
+        receiver = self.scope.kinds.things(self.evaluate(target.value))
         if isinstance(target, ast.Subscript):
             self.evaluate(target.slice)
-            if self.namespaces.store(target, held):
+            if self.namespaces.store(target, held, self.evaluate):
                 return Stored(is_kept=False)
         is_kept = self.calls.object_stores.store(target, receiver, held, number)
         return Stored(receiver, is_kept)
@@ -153,7 +146,7 @@ class Evaluator:
         if isinstance(function, ast.Attribute):
             receiver = self.evaluate(function.value)
             arguments = self._arguments(node)
-            self.namespaces.call(node, function, arguments)
+            self.namespaces.call(node, function, arguments, self.evaluate)
             path = path_of(function)
             held = self.scope.env.get(path) if path is not None else None
             if held is None:

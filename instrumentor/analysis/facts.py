@@ -155,6 +155,11 @@ class Facts:
             self._keep_events()
         self._events = outer
 
+    def take_apart(self) -> None:
+        """Let go of everything: what is known refers to itself in circles, which only the collector would undo."""
+        self.visits.forget_readers()
+        vars(self).clear()
+
     def _tell_again(self, tell: Callable[[], None]) -> None:
         if self.visits.current is not None:
             self.visits.current.tell_again(tell)

@@ -119,6 +119,12 @@ class Kinds:
         is_other = others and not any(each.is_object or type(each) is Opaque for each in passed)
         return others if is_other else [*others, atom]
 
+    def things(self, held: Value) -> Value:
+        """The things that reading something of a value reaches."""
+        if not any(type(atom) is Parameter for atom in held):
+            return held  # the usual case
+        return frozenset(each for atom in held for each in self.stands_for(atom))
+
     def nature(self, made: Made) -> Nature:
         """What a site is known to make, before its use is looked at."""
         site = self.facts.sites.get(made.site)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from instrumentor.analysis.arguments import Arguments, written_arguments
 from instrumentor.analysis.contents import ANY_KEY
@@ -65,43 +65,14 @@ class LibraryCalls:
         self.members = members
         self.effects = effects
         self.object_stores = object_stores
-        self._effects: dict[Effect, Callable[[ast.expr, Arguments, str], Value]] = {
-            Effect.IDENTITY: self._identity,
-            Effect.PROXIES: self._proxies,
-            Effect.IDENTITY_TUPLE: self._identity_tuple,
-            Effect.REPLACES: self._replaces,
-            Effect.WRAPS: self._wraps,
-            Effect.WRAPS_EACH: self._wraps_each,
-            Effect.WRAPS_FIRST: self._wraps_first,
-            Effect.WRAPS_REPLACING: self._wraps_replacing,
-            Effect.UNWRAPS: self._unwraps,
-            Effect.COPIES: self._copies,
-            Effect.DERIVES: self._derives,
-            Effect.COLLECTS: self._collects,
-            Effect.READS: self._reads,
-            Effect.BUILDS: self._builds,
-        }
-        self._builtins: dict[str, Callable[[ast.expr, Arguments], Value]] = {
-            "builtins.getattr": self._getattr,
-            "builtins.setattr": self._setattr,
-            "builtins.delattr": self._delattr,
-            "builtins.object.__setattr__": self._setattr,
-            "builtins.object.__delattr__": self._delattr,
-            "builtins.super": self._super,
-            "random.shuffle": self._shuffle,
-            "random.choice": lambda _, arguments: self.members.elements(arguments.at(0)),
-            "random.sample": lambda node, arguments: self.scope.box(node, self.members.elements(arguments.at(0))),
-            "random.choices": lambda node, arguments: self.scope.box(node, self.members.elements(arguments.at(0))),
-            "builtins.dict.fromkeys": lambda node, arguments: self.scope.box(node, arguments.at(1) or PLAIN),
-            "builtins.next": lambda _, arguments: join((self.members.elements(arguments.at(0)), arguments.at(1))),
-        }
 
     def call(self, name: str, node: ast.expr, arguments: Arguments) -> Value:
         """What calling the library's function or class `name` gives."""
         knowledge = self.scope.hierarchy.knowledge
         full_name, name = name, catalogue.canonical_name(name)
-        if name in self._builtins:
-            return self._builtins[name](node, arguments)
+        builtin = self._BUILTINS.get(name)
+        if builtin is not None:
+            return builtin(self, node, arguments)
         if name in _RUNNING_TEXT:
             let_anything_run(self.scope)
             if name == "builtins.exec":
@@ -133,7 +104,7 @@ class LibraryCalls:
         self.facts.call_kinds.setdefault(id(node), set()).add(effect.name)
         if effect in _CALLING:
             self.effects.escape_callables(arguments.each())
-        return self._effects[effect](node, arguments, name)
+        return self._EFFECTS[effect](self, node, arguments, name)
 
     def _nature_of_container(self, arguments: Arguments) -> Nature:
         """A container is what it is made of; an empty one will be filled later."""
@@ -328,6 +299,49 @@ class LibraryCalls:
         while function is not None and function.owner is None:
             function = function.parent
         return OPAQUE if function is None or function.owner is None else value(Super(function.owner.key))
+
+    def _next(self, _node: ast.expr, arguments: Arguments) -> Value:
+        return join((self.members.elements(arguments.at(0)), arguments.at(1)))
+
+    def _choice(self, _node: ast.expr, arguments: Arguments) -> Value:
+        return self.members.elements(arguments.at(0))
+
+    def _sample(self, node: ast.expr, arguments: Arguments) -> Value:
+        return self.scope.box(node, self.members.elements(arguments.at(0)))
+
+    def _from_keys(self, node: ast.expr, arguments: Arguments) -> Value:
+        return self.scope.box(node, arguments.at(1) or PLAIN)
+
+    _EFFECTS: ClassVar[dict[Effect, Callable[[LibraryCalls, ast.expr, Arguments, str], Value]]] = {
+        Effect.IDENTITY: _identity,
+        Effect.PROXIES: _proxies,
+        Effect.IDENTITY_TUPLE: _identity_tuple,
+        Effect.REPLACES: _replaces,
+        Effect.WRAPS: _wraps,
+        Effect.WRAPS_EACH: _wraps_each,
+        Effect.WRAPS_FIRST: _wraps_first,
+        Effect.WRAPS_REPLACING: _wraps_replacing,
+        Effect.UNWRAPS: _unwraps,
+        Effect.COPIES: _copies,
+        Effect.DERIVES: _derives,
+        Effect.COLLECTS: _collects,
+        Effect.READS: _reads,
+        Effect.BUILDS: _builds,
+    }
+    _BUILTINS: ClassVar[dict[str, Callable[[LibraryCalls, ast.expr, Arguments], Value]]] = {
+        "builtins.getattr": _getattr,
+        "builtins.setattr": _setattr,
+        "builtins.delattr": _delattr,
+        "builtins.object.__setattr__": _setattr,
+        "builtins.object.__delattr__": _delattr,
+        "builtins.super": _super,
+        "builtins.next": _next,
+        "builtins.dict.fromkeys": _from_keys,
+        "random.shuffle": _shuffle,
+        "random.choice": _choice,
+        "random.choices": _sample,
+        "random.sample": _sample,
+    }
 
 
 def _written_name(node: ast.expr, arguments: Arguments) -> str | None:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.object_stores import ObjectStores
+    from instrumentor.analysis.scope import Scope
+
+    # Gives what an expression may be.
+    Evaluate = Callable[[ast.expr], Value]
 
 _OF_FILES = value(Named("builtins.globals"), Named("builtins.locals"), Named("builtins.vars"))
 _VARS = value(Named("builtins.vars"))
@@ -25,57 +29,54 @@ class Namespaces:
     """What is stored into the names of a file, or the attributes of objects, by way of the dicts that hold them.
 
     Args:
+        scope: the scope that is visited.
         stores: carries the stores out.
         members: tells what dicts that are merged hold.
-        evaluate: what an expression gives.
-        things: what reading something of a value reaches.
     """
 
-    def __init__(
-        self,
-        stores: ObjectStores,
-        members: Members,
-        evaluate: Callable[[ast.expr], Value],
-        things: Callable[[Value], Value],
-    ) -> None:
+    def __init__(self, scope: Scope, stores: ObjectStores, members: Members) -> None:
+        self._scope = scope
         self._stores = stores
         self._members = members
-        self._evaluate = evaluate
-        self._things = things
 
-    def store(self, target: ast.Subscript, held: Value) -> bool:
+    def store(self, target: ast.Subscript, held: Value, evaluate: Evaluate) -> bool:
         """Store a value into a namespace; False where the target is no element of one."""
         key = target.slice.value if isinstance(target.slice, ast.Constant) else None
         name = key if isinstance(key, str) else None
-        if self._is_of_file(target.value):
+        if _is_of_file(target.value, evaluate):
             self._stores.set_global(name, held)
             return True
-        holder = self._holder(target.value)
+        holder = _holder(target.value, evaluate)
         if holder is not None:
-            self._stores.set_attribute(self._things(self._evaluate(holder)), name, held, target, text_of(holder))
+            things = self._scope.kinds.things(evaluate(holder))
+            self._stores.set_attribute(things, name, held, target, text_of(holder))
         return holder is not None
 
-    def call(self, node: ast.Call, method: ast.Attribute, arguments: Arguments) -> None:
+    def call(self, node: ast.Call, method: ast.Attribute, arguments: Arguments, evaluate: Evaluate) -> None:
         """Carry out a call of a method by which a namespace is changed; nothing for other calls."""
         if method.attr not in _STORING_METHODS:
             return
         given = join([arguments.all(), self._members.elements(arguments.all())])
-        if self._is_of_file(method.value):
+        if _is_of_file(method.value, evaluate):
             self._stores.set_global(None, given)
-        elif (holder := self._holder(method.value)) is not None:
-            self._stores.set_attribute(self._things(self._evaluate(holder)), None, given, node, text_of(holder))
+        elif (holder := _holder(method.value, evaluate)) is not None:
+            things = self._scope.kinds.things(evaluate(holder))
+            self._stores.set_attribute(things, None, given, node, text_of(holder))
 
-    def _is_of_file(self, node: ast.expr) -> bool:
-        """Whether an expression is `globals()`, or likewise gives the names of the file."""
-        makers = self._makers(node) if isinstance(node, ast.Call) and not node.args else NOTHING
-        return bool(makers) and makers <= _OF_FILES
 
-    def _holder(self, node: ast.expr) -> ast.expr | None:
-        """The object whose attributes an expression gives by name: `model.__dict__`, `vars(model)`."""
-        if isinstance(node, ast.Attribute) and node.attr == "__dict__":
-            return node.value
-        is_vars = isinstance(node, ast.Call) and len(node.args) == 1 and self._makers(node) == _VARS
-        return node.args[0] if is_vars else None  # type: ignore[attr-defined]
+def _is_of_file(node: ast.expr, evaluate: Evaluate) -> bool:
+    """Whether an expression is `globals()`, or likewise gives the names of the file."""
+    makers = _makers(node, evaluate) if isinstance(node, ast.Call) and not node.args else NOTHING
+    return bool(makers) and makers <= _OF_FILES
 
-    def _makers(self, node: ast.Call) -> Value:
-        return self._evaluate(node.func) if isinstance(node.func, ast.Name) else NOTHING
+
+def _holder(node: ast.expr, evaluate: Evaluate) -> ast.expr | None:
+    """The object whose attributes an expression gives by name: `model.__dict__`, `vars(model)`."""
+    if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+        return node.value
+    is_vars = isinstance(node, ast.Call) and len(node.args) == 1 and _makers(node, evaluate) == _VARS
+    return node.args[0] if is_vars else None  # type: ignore[attr-defined]
+
+
+def _makers(node: ast.Call, evaluate: Evaluate) -> Value:
+    return evaluate(node.func) if isinstance(node.func, ast.Name) else NOTHING

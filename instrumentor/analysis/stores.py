@@ -186,7 +186,7 @@ class Stores:
     def augment(self, node: ast.AugAssign) -> None:
         """Carry out `+=` and its like: lists grow in place, other objects are computed anew."""
         added = self.evaluator.evaluate(node.value)
-        before = self.evaluator.things(self.evaluator.evaluate(node.target))
+        before = self.scope.kinds.things(self.evaluator.evaluate(node.target))
         if any(self.scope.kinds.is_module(strip(atom)) for atom in before):
             self.evaluator.calls.effects.absorb([added], node, text_of(node.target))
         result: list[Value] = []
@@ -213,7 +213,7 @@ class Stores:
                 self.delete(element)
             return
         if isinstance(target, ast.Subscript):
-            for atom in self.evaluator.things(self.evaluator.evaluate(target.value)):
+            for atom in self.scope.kinds.things(self.evaluator.evaluate(target.value)):
                 if isinstance(atom, Box):
                     self.scope.scatter(atom.site)
         if isinstance(target, (ast.Attribute, ast.Subscript)):
@@ -236,7 +236,7 @@ class Stores:
             for each in pattern.patterns:
                 self.match(each, OPAQUE)
             for name, each in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
-                self.match(each, join([self.members.attribute(atom, name) for atom in self.evaluator.things(held)]))
+                self.match(each, join([self.members.attribute(atom, name) for atom in self.scope.kinds.things(held)]))
         elif isinstance(pattern, ast.MatchOr):
             before, ways = self.scope.env, []
             for each in pattern.patterns:
@@ -263,7 +263,7 @@ class Stores:
 
     def _match_mapping(self, pattern: ast.MatchMapping, held: Value) -> None:
         for key, each in zip(pattern.keys, pattern.patterns, strict=True):
-            known = self.evaluator.things(held) - PLAIN
+            known = self.scope.kinds.things(held) - PLAIN
             found = [
                 self.facts.contents.elements(atom.site, constant_key(key)) if isinstance(atom, Box) else OPAQUE
                 for atom in known

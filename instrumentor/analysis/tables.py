@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,6 +42,7 @@ class Visits:
     def __init__(self) -> None:
         self.current: Reader | None = None
         self._settled: set[str] = set()
+        self._tables: list[Readers[Any]] = []
 
     def is_due(self, scope: str) -> bool:
         """Whether a visit of a scope may find anything new."""
@@ -63,6 +64,15 @@ class Visits:
         finally:
             self.current = outer
 
+    def note_table(self, table: Readers[Any]) -> None:
+        """Remember a table of which entries are read."""
+        self._tables.append(table)
+
+    def forget_readers(self) -> None:
+        """Let go of the tables, and of who has read what: that is what keeps them all."""
+        while self._tables:
+            self._tables.pop().forget_readers()
+
     def repeat(self, readers: Iterable[Reader]) -> None:
         """Have the scopes visited again that somebody visited, the one that is being visited too."""
         for reader in readers:
@@ -76,6 +86,11 @@ class Readers(Generic[K]):
     def __init__(self, visits: Visits) -> None:
         self._visits = visits
         self._readers: dict[K, set[Reader]] = {}
+        visits.note_table(self)
+
+    def forget_readers(self) -> None:
+        """Let go of who has read what."""
+        self._readers.clear()
 
     def note_read(self, key: K) -> None:
         """Remember that the visit depends on an entry."""

@@ -11,19 +11,20 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.libraries import Libraries
 
-# Source bytes whose trees, with what the analysis made of them, may lie about before the cyclic garbage is collected; a
-# tree takes some 60 times its source.
-_COLLECT_AFTER_BYTES = 100_000
-# Source bytes whose trees and outlines the caches have let go of before all there is gets looked through.
+# Source bytes that are looked at before what refers to itself among what is new is collected: of each script some ten
+# objects, of one that failed all that was made of it, some 60 times its source.
+_COLLECT_AFTER_BYTES = 500_000
+# Source bytes of which the caches have let go before all there is gets looked through.
 _COLLECT_ALL_AFTER_BYTES = 600_000
 
 
 class GarbageCollection:
     """Collects what scripts leave behind, while Python itself does not.
 
-    Trees are cyclic garbage, and looking for it anew with every few hundred objects costs a quarter of the time. What a
-    script leaves behind is new. What the caches keep is old after the first look, and is looked at once more only when
-    they have let go of some of it; otherwise each look would cost as much as all that is kept.
+    Looking for garbage anew with every few hundred objects costs a quarter of the time. What an analysis made is taken
+    apart and freed at once, as are the files that the caches let go of. What else is left of a script is new. What the
+    caches keep is old after the first look, and is looked at once more only when they have let go of some of it;
+    otherwise each look would cost as much as all that is kept.
 
     Args:
         libraries: the caches.
@@ -37,6 +38,7 @@ class GarbageCollection:
 
     def after_script(self, size: int) -> None:
         """Collect what scripts left behind, if it is enough by now; the last one was of `size` bytes."""
+        self._libraries.units.take_apart_dropped()
         self._scripts_bytes += size
         # Its neighbours were parsed too, as far as they are its project's and no script before led to them.
         parsed = self._scripts_bytes + self._libraries.parsed_bytes

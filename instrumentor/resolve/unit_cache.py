@@ -30,6 +30,7 @@ class UnitCache:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, bytes], Unit | None] = OrderedDict()
+        self._dropped: list[Unit] = []
         self._held_bytes = 0
         self.parsed_bytes = self.dropped_bytes = 0
 
@@ -43,7 +44,14 @@ class UnitCache:
         self.parsed_bytes += len(content)
         self._held_bytes += len(content)
         while self._held_bytes > self._max_bytes and len(self._held) > 1:
-            (_, oldest), _ = self._held.popitem(last=False)
+            (_, oldest), dropped = self._held.popitem(last=False)
             self._held_bytes -= len(oldest)
             self.dropped_bytes += len(oldest)
+            if dropped is not None:
+                self._dropped.append(dropped)
         return unit
+
+    def take_apart_dropped(self) -> None:
+        """Let go of what units refer to that are not kept any more; to be called where no script is looked at."""
+        while self._dropped:
+            self._dropped.pop().take_apart()

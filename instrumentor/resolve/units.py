@@ -103,6 +103,15 @@ class Unit:
     exits: set[ast.AST] = field(default_factory=set)
     left_early: set[ast.AST] = field(default_factory=set)
 
+    def take_apart(self) -> None:
+        """Let go of its classes and functions, which refer back to it: only the collector would undo these circles."""
+        for cls in self.class_of.values():
+            cls.methods.clear()
+        for table in (self.classes, self.functions, self.class_of, self.class_by_key):
+            table.clear()
+        self.function_of.clear()
+        self.function_by_key.clear()
+
 
 def index_unit(name: str, folder: str, tree: ast.Module) -> Unit:
     """List what a parsed file defines and imports."""

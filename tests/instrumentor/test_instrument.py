@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -244,3 +246,15 @@ def test_a_sum_of_a_thousand_terms_is_analysed() -> None:
     result = instrument(SCRIPT + b"total = " + b" + ".join([b"model(1)"] * 1_000) + b"\nsame = model\n")
     assert [(each.target, each.verdict) for each in result.decisions] == [("model", "wrap"), ("same", "merged")]
     assert sys.getrecursionlimit() < 10_000
+
+
+def test_what_an_analysis_made_is_freed_without_the_collector() -> None:
+    source = Path(__file__).parents[2].joinpath("examples/dcgan.py").read_bytes()
+    instrument(source)
+    gc.collect()
+    gc.disable()
+    try:
+        assert instrument(source).changed
+        assert gc.collect() < 100
+    finally:
+        gc.enable()

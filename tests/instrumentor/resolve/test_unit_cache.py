@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import ast
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
 
 from instrumentor.instrument import instrument_source
 from instrumentor.resolve.unit_cache import UnitCache
-from instrumentor.resolve.units import Sources
+from instrumentor.resolve.units import Sources, index_unit
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,3 +58,18 @@ def test_what_was_asked_for_longest_ago_goes_first() -> None:
     for content in (b"a", b"b", b"a", b"c", b"a", b"b"):
         cache.find("x.py", content, lambda content=content: asked.append(content))  # type: ignore[misc]
     assert asked == [b"a", b"b", b"c", b"b"]
+
+
+def test_what_was_dropped_is_freed_at_once_when_no_script_is_looked_at() -> None:
+    cache = UnitCache(max_bytes=1)
+    unit = cache.find("x.py", b"1", lambda: index_unit("x.py", "", ast.parse("class A:\n    def f(self): ...\n")))
+    assert unit is not None
+    cache.find("y.py", b"2", lambda: None)
+    assert unit.classes  # a script may be using it
+    left = weakref.ref(unit.classes["A"].methods["f"])
+    gc.disable()
+    try:
+        cache.take_apart_dropped()
+        assert left() is None
+    finally:
+        gc.enable()
