@@ -18,6 +18,8 @@ from instrumentor.analysis.values import (
     strip,
 )
 from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.only_returned import function_returning
+from instrumentor.resolve.units import Function
 from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
@@ -143,12 +145,28 @@ class Judge:
             modules = self.index.modules_fetched(site)
             keys = tuple(sorted(base.site for atom in modules if isinstance(base := root(atom), Made)))
             return Verdict(Fate.ALIAS, "merged", "the object it was given, or a wrapper of it", placement, keys)
-        if site.key in self._wrapped_inside or not self.index.is_handed_out(site):
+        if site.key in self._wrapped_inside or not self._is_handed_out(site):
             return None
         callers = tuple(caller.key for caller in self.index.callers(site))
         if callers:
             return Verdict(Fate.HANDED_ON, "merged", "returned to where it is wrapped", placement, callers)
         return _not_wrapped("returned", "returned to callers outside this file, where it is wrapped", placement)
+
+    def _is_handed_out(self, site: Site) -> bool:
+        """Whether an object leaves its function as the value returned, and nobody else needs its proxy before."""
+        if self.index.is_handed_out(site):
+            return True
+        function = site.function
+        if function is None or site.key.path or function.key in self.index.facts.escaped:
+            return False
+        # Nobody but its own class knows of what is returned as it was made, whatever that tells others of it.
+        node = function_returning(site.unit, site.node)
+        return (
+            node is not None
+            and node is function.node
+            # A library's may keep what the function gave.
+            and all(isinstance(self.index.hierarchy.resolve(site.unit, each), Function) for each in node.decorator_list)
+        )
 
     def _final_placement(self, site: Site, placement: Placement | None) -> Placement | None:
         """Where the proxy goes; behind the last call that gives the object other parameters, where there is one."""
@@ -240,7 +258,7 @@ class Judge:
         forced = (
             placement is None
             or placement.place is Place.DISCARDED
-            or any(origin.key in inside or not self.index.is_handed_out(origin) for origin in own)
+            or any(origin.key in inside or not self._is_handed_out(origin) for origin in own)
         )
         if not forced or self.index.is_in_module_class(caller):
             return set()

@@ -257,6 +257,29 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
         ),
         pytest.param(
             """
+            import elsewhere
+            from net import Net
+            MADE = []
+            class Kept(Net):
+                def __init__(self):
+                    super().__init__()
+                    MADE.append(self)
+                    elsewhere.note(self.body)
+            def make_always():
+                return Kept()
+            def make_by_name():
+                model = Kept()
+                return model
+            def make_sometimes(size):
+                model = Kept()
+                if size > 1:
+                    return model
+                return None
+            """,
+            id="models that their own class tells others of",
+        ),
+        pytest.param(
+            """
             from config import Config
             from tables import register
             @register

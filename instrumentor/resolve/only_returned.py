@@ -1,0 +1,61 @@
+"""Whether a function does nothing with what an expression in it gives but return it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve.bindings import function_around
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.units import Unit
+
+_REPEATED = (
+    ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Try,
+)  # fmt: skip
+
+
+def function_returning(unit: Unit, node: ast.AST) -> ast.FunctionDef | None:
+    """The function of a file's top which returns what `node` gives, once, and does nothing else with it.
+
+    Nobody but who calls that function gets hold of it, or its own class, whose methods have it as `self`. It may have a
+    name, which is read to be returned and nowhere else.
+    """
+    function = function_around(unit, node)
+    if not isinstance(function, ast.FunctionDef) or unit.parents[function] is not unit.tree:
+        return None
+    above: ast.AST = node
+    while above is not function:
+        above = unit.parents[above]
+        if isinstance(above, _REPEATED):
+            return None
+    if any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(function)):
+        return None
+    statement = unit.parents[node]
+    is_returned = isinstance(statement, ast.Return) or _is_named_and_returned(unit, statement, function)
+    return function if is_returned else None
+
+
+def _is_named_and_returned(unit: Unit, statement: ast.AST, function: ast.FunctionDef) -> bool:
+    """Whether a statement gives something a name of which a function makes no use but to return it."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name):
+        return False
+    uses = [
+        node
+        for node in ast.walk(function)
+        if (isinstance(node, ast.Name) and node.id == target.id and node is not target)
+        or (isinstance(node, (ast.arg, ast.Global, ast.Nonlocal)) and _mentions(node, target.id))
+    ]
+    return bool(uses) and all(
+        isinstance(node, ast.Name)
+        and isinstance(unit.parents[node], ast.Return)
+        and function_around(unit, node) is function  # not one within it, which may keep hold of it
+        for node in uses
+    )
+
+
+def _mentions(node: ast.arg | ast.Global | ast.Nonlocal, name: str) -> bool:
+    return node.arg == name if isinstance(node, ast.arg) else name in node.names
