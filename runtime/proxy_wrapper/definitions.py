@@ -84,7 +84,7 @@ class Definitions:
                 type=self._describer.describe(tensor),
                 device=str(tensor.device),
                 requires_grad=state.requires_grad,
-                aliases=list(state.aliases),
+                aliases=state.aliases,
                 statistics=state.statistics,  # type: ignore[arg-type]
                 time_us=self._now_us(),
                 watched=state.watched,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
@@ -44,33 +44,41 @@ rows are then, to the bit, those of the tensors alone."""
 
 _NARROW: Final = (torch.float16, torch.bfloat16)
 
-Extent: TypeAlias = tuple[float, float, float]
-"""The least and the greatest element of a tensor, and its L2 norm."""
+
+class Extents(NamedTuple):
+    """Of several tensors, each one's least and greatest element, and its L2 norm.
+
+    Lists of numbers, which the garbage collector does not count, as it would count a tuple for each tensor.
+    """
+
+    lowest: list[float]
+    highest: list[float]
+    norms: list[float]
 
 
-def extents(tensors: Sequence[torch.Tensor]) -> list[Extent]:
-    """The extent of each tensor, in order; a NaN anywhere makes each of its numbers NaN.
+def extents(tensors: Sequence[torch.Tensor]) -> Extents:
+    """The extents of tensors, in order; a NaN anywhere makes each of a tensor's three numbers NaN.
 
     To be called where autograd is off.
 
     Args:
         tensors: on the CPU, strided, with elements, of floating dtypes, integers or truth values.
     """
-    found: list[Extent] = [(0.0, 0.0, 0.0)] * len(tensors)
+    lowest, highest, norms = [0.0] * len(tensors), [0.0] * len(tensors), [0.0] * len(tensors)
     for indices, members in _groups(tensors):
-        norms = _norms(members)
+        group_norms = _norms(members)
         if isinstance(members, torch.Tensor):
-            lowest, highest = tolist(amin(members, 1)), tolist(amax(members, 1))
-            for index, extent in zip(indices, zip(lowest, highest, norms, strict=True), strict=True):
-                found[index] = extent
+            rows = zip(indices, tolist(amin(members, 1)), tolist(amax(members, 1)), group_norms, strict=True)
+            for index, low, high, norm in rows:
+                lowest[index], highest[index], norms[index] = low, high, norm
             continue
-        for index, member, norm in zip(indices, members, norms, strict=True):
+        for index, member, norm in zip(indices, members, group_norms, strict=True):
             if numel(member) >= _LARGE:
-                found[index] = (item(amin(member)), item(amax(member)), norm)
+                lowest[index], highest[index], norms[index] = item(amin(member)), item(amax(member)), norm
             else:
                 low, high = aminmax(member)
-                found[index] = (item(low), item(high), norm)
-    return found
+                lowest[index], highest[index], norms[index] = item(low), item(high), norm
+    return Extents(lowest, highest, norms)
 
 
 def l2_norms(tensors: Sequence[torch.Tensor]) -> list[float]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
 """The attributes under which PyTorch's wrappers hold the module; names leave them out."""
 
+_NOTHING: Final[frozenset[str]] = frozenset()
+
 _FIRST_SWEEP: Final = 1024
 """How many names there are when those of models that are gone are looked for; later, whenever they have doubled."""
 
@@ -57,7 +59,9 @@ class StateEntry:
         self.key = key
         self.is_buffer = is_buffer
         self.name = f"{holder.name}.{key}"
-        self.aliases: list[str] = []
+        # Nothing here is a container of its own until there is something in it: a large model has many entries, and
+        # the garbage collector goes through each container.
+        self.aliases: tuple[str, ...] = ()
         self.placements = ""
         # Whether it had a gradient coming when it was last defined; how often it was defined again for that.
         self.requires_grad = False
@@ -74,8 +78,8 @@ class StateEntry:
         # The last step of an optimizer that changed it and was not recorded; -1 for none.
         self.unrecorded_step = -1
         self.watched = True
-        self.has_been_nonfinite: set[str] = set()
-        self.read: set[str] = set()
+        self.has_been_nonfinite: frozenset[str] = _NOTHING
+        self.read: frozenset[str] = _NOTHING
 
     def tensor(self) -> torch.Tensor | None:
         """The tensor that has the name now; None if there is none, or FSDP has put the whole in place of a part."""
@@ -187,6 +191,7 @@ class Registry:
         # The modules that had a name last: of each type (the key begins with it), and of all (it begins with "").
         self._named: dict[tuple[str, str], ModuleEntry] = {}
         self._sweep_at = _FIRST_SWEEP
+        self._on_freed = self._forget_freed  # One for all modules.
         self._next_module = 1
         self._next_state = 1
 
@@ -241,15 +246,6 @@ class Registry:
         """
         key = id(module)
         self._strangers.pop(key, None)
-        modules, forget_state = self.modules, self._forget_state
-
-        def forget(ref: weakref.ref[nn.Module]) -> None:
-            entry = modules.get(key)
-            if entry is not None and entry.module is ref:
-                del modules[key]
-                for state in entry.state:
-                    forget_state(state)
-
         type_name = type(module).__name__
         before = self._gone(name, type_name)
         if before is not None:
@@ -257,10 +253,11 @@ class Registry:
         else:
             number = self._next_module
             self._next_module += 1
-        entry = ModuleEntry(number, weakref.ref(module, forget), name, type_name, parent, channel, level, watch)
+        ref = weakref.KeyedRef(module, self._on_freed, key)
+        entry = ModuleEntry(number, ref, name, type_name, parent, channel, level, watch)
         if before is not None:
             entry.state_ids = {(state.is_buffer, state.key): state.id for state in before.state}
-        modules[key] = entry
+        self.modules[key] = entry
         self.rename_module(entry, name)
         return entry
 
@@ -293,6 +290,13 @@ class Registry:
         for state in entry.state:
             self._forget_state(state)
 
+    def _forget_freed(self, ref: weakref.KeyedRef[int, nn.Module]) -> None:
+        entry = self.modules.get(ref.key)
+        if entry is not None and entry.module is ref:
+            del self.modules[ref.key]
+            for state in entry.state:
+                self._forget_state(state)
+
     def _forget_state(self, state: StateEntry) -> None:
         if self.state.get(state.id) is state:
             del self.state[state.id]
@@ -322,7 +326,7 @@ class Registry:
                 if other is not None:
                     alias = f"{entry.name}.{key}"
                     if alias != other.name and alias not in other.aliases:
-                        other.aliases.append(alias)
+                        other.aliases = (*other.aliases, alias)
                         changed.append((other, tensor))
                     continue
                 number = entry.state_ids.get((is_buffer, key), 0)

@@ -238,11 +238,11 @@ def _summarize_hosted(places: list[int], tensors: list[torch.Tensor], results: l
     """Put the statistics of `tensors` into `results` at `places`."""
     is_finite = math.isfinite
     found = extents(tensors)
-    if is_finite(sum([norm for _, _, norm in found])):  # Then so is everything else.
-        for index, extent in zip(places, found, strict=True):
-            results[index] = Statistics(*extent)
+    if is_finite(sum(found.norms)):  # Then so is everything else.
+        for index, lowest, highest, norm in zip(places, *found, strict=True):
+            results[index] = Statistics(lowest, highest, norm)
         return
-    for index, values, (lowest, highest, norm) in zip(places, tensors, found, strict=True):
+    for index, values, lowest, highest, norm in zip(places, tensors, *found, strict=True):
         if is_finite(lowest) and is_finite(highest):
             results[index] = Statistics(lowest, highest, as_number(norm))
         else:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from proxy_wrapper.extents import Extent, extents, l2_norms
+from proxy_wrapper.extents import extents, l2_norms
 
 SHAPES = [
     (),
@@ -27,7 +27,12 @@ SHAPES = [
 ]
 
 
-def alone(tensor: torch.Tensor) -> Extent:
+def together(tensors: list[torch.Tensor]) -> list[tuple[float, ...]]:
+    """Minimum, maximum and norm of each tensor."""
+    return list(zip(*extents(tensors), strict=True))
+
+
+def alone(tensor: torch.Tensor) -> tuple[float, ...]:
     """The same by torch's reductions of one tensor."""
     return tensor.min().item(), tensor.max().item(), torch._foreach_norm([tensor])[0].item()
 
@@ -36,36 +41,36 @@ def alone(tensor: torch.Tensor) -> Extent:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_many_tensors_have_to_the_bit_the_numbers_of_each_alone(count: int, dtype: torch.dtype) -> None:
     tensors = [torch.randn(shape, dtype=dtype) * 10**i for i, shape in enumerate(SHAPES) for _ in range(count)]
-    assert extents(tensors) == [alone(tensor) for tensor in tensors]
+    assert together(tensors) == [alone(tensor) for tensor in tensors]
 
 
 def test_norms_are_those_of_the_extents_whatever_else_is_asked_for() -> None:
     tensors = [torch.randn(shape) for shape in SHAPES for _ in range(6)]
-    norms = [norm for _, _, norm in extents(tensors)]
+    norms = extents(tensors).norms
     assert l2_norms(tensors) == norms
     assert [norm for tensor in tensors for norm in l2_norms([tensor])] == norms
 
 
 def test_a_tensor_that_is_not_contiguous_is_reduced_as_it_lies() -> None:
     tensors = [torch.randn(64, 16).t() for _ in range(5)]
-    assert extents(tensors) == [alone(tensor) for tensor in tensors]
+    assert together(tensors) == [alone(tensor) for tensor in tensors]
 
 
 def test_integers_are_taken_for_what_they_are() -> None:
     tensors = [torch.tensor(2**60 + i) for i in range(3)] + [torch.tensor([True, False]), torch.tensor([3, 4])]
-    assert extents(tensors) == [(2.0**60, 2.0**60, 2.0**60)] * 3 + [(0.0, 1.0, 1.0), (3.0, 4.0, 5.0)]
+    assert together(tensors) == [(2.0**60, 2.0**60, 2.0**60)] * 3 + [(0.0, 1.0, 1.0), (3.0, 4.0, 5.0)]
 
 
 def test_half_precision_is_summed_up_in_single() -> None:
     tensors = [torch.full((300,), 1000.0, dtype=torch.float16) for _ in range(5)]
-    for extent in extents(tensors):
+    for extent in together(tensors):
         assert extent == pytest.approx((1000.0, 1000.0, 1000 * math.sqrt(300)))
 
 
 def test_infinities_stay_with_their_tensor() -> None:
     tensors = [torch.ones(8) for _ in range(5)]
     tensors[2][3] = -math.inf
-    found = extents(tensors)
+    found = together(tensors)
     assert found[2] == (-math.inf, 1.0, math.inf)
     assert found[1] == found[3] == pytest.approx((1.0, 1.0, math.sqrt(8)))
 
@@ -73,9 +78,9 @@ def test_infinities_stay_with_their_tensor() -> None:
 def test_a_nan_makes_all_three_numbers_nan() -> None:
     tensors = [torch.ones(8) for _ in range(5)]
     tensors[4][0] = math.nan
-    assert all(math.isnan(number) for number in extents(tensors)[4])
+    assert all(math.isnan(number) for number in together(tensors)[4])
 
 
 def test_none_gives_none() -> None:
-    assert extents([]) == []
+    assert together([]) == []
     assert l2_norms([]) == []

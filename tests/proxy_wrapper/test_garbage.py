@@ -17,6 +17,8 @@ from tests.proxy_wrapper.global_hooks import has_module_hooks
 from tests.proxy_wrapper.programs import Branching, Plain, images, train
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy_wrapper.observers.memory import MemoryObserver
 
 
@@ -150,3 +152,51 @@ def test_nothing_is_kept_alive(kind: str, level: str, logdir: str) -> None:
     del model, x, out, things, thing
     gc.collect()
     assert gone() is None
+
+
+def test_the_collector_stays_as_the_program_has_set_it(level: str, logdir: str) -> None:
+    def settings() -> tuple[object, ...]:
+        return gc.isenabled(), gc.get_threshold(), gc.get_debug(), list(gc.callbacks), gc.get_freeze_count()
+
+    before = settings()
+    model = Proxy.Proxy(Branching(), recurse=True, logdir=logdir, log_level=level)
+    train(model)
+    during = settings()
+    Proxy.unproxy(model)
+    assert during == settings() == before
+
+
+def test_steps_of_a_large_model_bring_on_the_collector_no_more_often_for_being_traced(logdir: str) -> None:
+    """Else it goes through the whole heap in each step, for longer than the step takes."""
+    model = nn.ParameterList(torch.zeros(4) for _ in range(3000))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        for parameter in model:
+            parameter.grad = torch.ones(4)
+        optimizer.step()
+
+    step()
+    plain = collections_during(step)
+    Proxy.Proxy(model, recurse=True, logdir=logdir)
+    step()
+    assert plain > 0
+    assert collections_during(step) <= 1.5 * plain
+
+
+def collections_during(do: Callable[[], None]) -> int:
+    """How often the garbage collector runs."""
+    runs = 0
+
+    def count(phase: str, _: object) -> None:
+        nonlocal runs
+        runs += phase == "start"
+
+    gc.collect()
+    gc.callbacks.append(count)
+    try:
+        do()
+    finally:
+        gc.callbacks.remove(count)
+    return runs

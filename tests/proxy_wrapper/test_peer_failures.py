@@ -159,7 +159,7 @@ def test_3a_tied_weights_are_one_parameter_with_two_names(logdir: str, seen: Mem
     assert model.again.weight is model.first.weight
     defined = {event.id: event for event in seen.events if isinstance(event, Parameter)}
     (shared,) = (event for event in defined.values() if event.name == "net.first.weight")
-    assert shared.aliases == ["net.again.weight"]
+    assert shared.aliases == ("net.again.weight",)
     assert sum(isinstance(event, Update) and event.tensor == shared.id for event in seen.events) == 1
 
 

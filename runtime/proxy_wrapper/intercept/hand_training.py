@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy_wrapper.intercept.state_records import gradient_of
+from proxy_wrapper.state_tensors import StateTensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import torch
 
     from proxy_wrapper.events import Gradient
     from proxy_wrapper.intercept.state_records import StateRecords
@@ -68,11 +67,11 @@ class HandTraining:
         return has_changed or is_paused
 
     def _gradients(self, location: int) -> list[Gradient]:
-        states: list[tuple[StateEntry, torch.Tensor]] = []
+        states = StateTensors()
         for state in list(self._tracer.registry.state.values()):
             tensor = None if state.is_buffer else state.tensor()
             if tensor is not None and gradient_of(tensor) is not None and not state.holder.is_paused:
-                states.append((state, tensor))
+                states.add(state, tensor)
         return self._records.gradients(states, location)
 
 

@@ -41,6 +41,10 @@ _TO_CALL: Final = 3
 _PASSED: Final = 2
 """How many frames of torch's there are from there on, where a module is called as usual: `_wrapped_call_impl`, too."""
 
+_NO_WORDS: Final[dict[str, str]] = {}
+_NO_NUMBERS: Final[dict[str, int]] = {}
+"""What nearly all calls have for keywords: two objects fewer that wait, with each record, to be written."""
+
 
 class ModuleCalls:
     """Makes `CallModule` and `ReturnModule` events, and `NonFinite` ones for outputs.
@@ -211,10 +215,9 @@ class ModuleCalls:
             numbers = tuple(map(self._meet, outputs))
             words = tuple(map(self._describe, outputs))
         if entry.level <= INFO:
-            keywords: dict[str, str] = {}
-            keyword_ids: dict[str, int] = {}
+            keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
-                self._collect_keywords(rest[0], keywords, keyword_ids)
+                keywords, keyword_ids = self._describe_keywords(rest[0])
             now = (perf_counter_ns() - self._began_ns) // 1000
             entry.channel.emit(
                 ReturnModule(
@@ -247,11 +250,13 @@ class ModuleCalls:
             self._mode.leave(call.entry.module())
         return call
 
-    def _collect_keywords(self, given: dict[str, Any], words: dict[str, str], numbers: dict[str, int]) -> None:
-        """Put the description and the number of each tensor that was given by keyword into `words` and `numbers`."""
+    def _describe_keywords(self, given: dict[str, Any]) -> tuple[dict[str, str], dict[str, int]]:
+        """The description of each tensor that was given by keyword, and its number."""
+        words, numbers = {}, {}
         for key, value in given.items():
             if isinstance(value, torch.Tensor):
                 words[key], numbers[key] = self._describe(value), self._meet(value)
+        return words, numbers
 
 
 class ModeSetter:

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from proxy_wrapper.events import Statistics
+from proxy_wrapper.state_tensors import Changes, StateTensors
 from proxy_wrapper.statistics import are_values_readable, has_values, norms, unobserved
 from proxy_wrapper.torch_functions import is_floating_point, numel
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from proxy_wrapper.events import Number
     from proxy_wrapper.intercept.state_records import StateRecords
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
@@ -61,8 +63,7 @@ class StateChanges:
         """
         if not are_values_readable():
             return
-        changed: list[tuple[StateEntry, torch.Tensor, str]] = []
-        suspects: list[tuple[StateEntry, torch.Tensor]] = []
+        changes, suspects = Changes(), StateTensors()
         compares = self._are_norms_comparable()
         turn, self._looks = self._looks, self._looks + 1
         compares_all = compares and (is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0)
@@ -71,18 +72,18 @@ class StateChanges:
             if not state.watched or (state.unrecorded_step >= 0 and not is_last):
                 continue
             if cause:
-                changed.append((state, tensor, "step" if state.unrecorded_step >= 0 else cause))
+                changes.add(state, tensor, "step" if state.unrecorded_step >= 0 else cause)
             elif compares:
                 if state.is_buffer and _is_changed_by_kernels(tensor):
-                    changed.append((state, tensor, "data"))
+                    changes.add(state, tensor, "data")
                 elif compares_all or state.bypasses_version:
-                    suspects.append((state, tensor))
+                    suspects.add(state, tensor)
         if suspects:
-            changed.extend(self._changed_among(suspects))
-        if changed:
-            self._records.record_updates(changed, 0)
+            self._add_changed(suspects, changes)
+        if changes:
+            self._records.record_updates(changes, 0)
 
-    def glance(self, *, trains_by_hand: bool) -> list[StateEntry]:
+    def glance(self, *, trains_by_hand: bool) -> Sequence[StateEntry]:
         """Before a module is called from outside: record changes since the last call, if no step came between.
 
         This is how a program that trains without an optimizer is seen, one that clips weights in a loop of its own,
@@ -103,8 +104,7 @@ class StateChanges:
             return []
         self._glances += 1
         compares_all = self._glances <= _FIRST_LOOKS
-        changed: list[tuple[StateEntry, torch.Tensor, str]] = []
-        suspects: list[tuple[StateEntry, torch.Tensor]] = []
+        changes, suspects = Changes(), StateTensors()
         for state in list(tracer.registry.state.values()):
             if state.is_buffer or not state.watched or state.holder.is_paused:
                 continue
@@ -115,16 +115,16 @@ class StateChanges:
                 continue
             cause = self._cause(state, tensor)
             if cause:
-                changed.append((state, tensor, cause))
+                changes.add(state, tensor, cause)
             elif compares_all or state.bypasses_version:
-                suspects.append((state, tensor))
+                suspects.add(state, tensor)
         if suspects and self._are_norms_comparable():
-            changed.extend(self._changed_among(suspects))
-        for state, _, _ in changed:
+            self._add_changed(suspects, changes)
+        for state in changes.of.entries:
             state.unrecorded_step = -1
-        if changed:
-            self._records.record_updates(changed, 0)
-        return [state for state, _, _ in changed]
+        if changes:
+            self._records.record_updates(changes, 0)
+        return changes.of.entries
 
     def follow_step(self) -> None:
         """Let the next glance follow upon the present step."""
@@ -155,28 +155,24 @@ class StateChanges:
             return "data"
         return ""
 
-    def _changed_among(
-        self, suspects: list[tuple[StateEntry, torch.Tensor]]
-    ) -> list[tuple[StateEntry, torch.Tensor, str]]:
-        """Those whose norm is not what it was; on an accelerator all of them: their numbers are compared later."""
-        hosted = []
-        changed = []
+    def _add_changed(self, suspects: StateTensors, changes: Changes) -> None:
+        """Add those whose norm is not what it was; on an accelerator all of them: their numbers are compared later."""
+        hosted = StateTensors()
+        before: list[Number] = []
         for state, tensor in suspects:
             known = state.statistics
             if isinstance(known, Statistics):
                 if tensor.dtype in _NORMED and known.norm is not None and has_values(tensor):
-                    hosted.append((state, tensor, known.norm))
+                    hosted.add(state, tensor)
+                    before.append(known.norm)
             elif known is not None:
-                changed.append((state, tensor, "data"))
+                changes.add(state, tensor, "data")
         if hosted:
             with unobserved() as readable:
-                found = norms([tensor for _, tensor, _ in hosted]) if readable else []
-            changed.extend(
-                (state, tensor, "data")
-                for (state, tensor, before), norm in zip(hosted, found, strict=False)
-                if norm != before
-            )
-        return changed
+                found = norms(hosted.tensors) if readable else before
+            for state, tensor, norm, last in zip(hosted.entries, hosted.tensors, found, before, strict=True):
+                if norm != last:
+                    changes.add(state, tensor, "data")
 
     def _are_norms_comparable(self) -> bool:
         """Whether the numbers of the last look were summed up in the same order as they would be now."""

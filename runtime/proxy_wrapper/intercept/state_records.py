@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import Gradient, NonFinite, Statistics, Update
 from proxy_wrapper.levels import INFO
@@ -11,14 +12,18 @@ from proxy_wrapper.statistics import summarize, unobserved
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import torch
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.state_tensors import Changes, StateTensors
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.tracer import Tracer
+
+is_watched: Final[Callable[[StateEntry], bool]] = attrgetter("watched")
+"""Whether updates and gradients are recorded. No Python function: a call less for each."""
 
 
 class StateRecords:
@@ -27,16 +32,16 @@ class StateRecords:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
-    def gradients(self, states: Sequence[tuple[StateEntry, torch.Tensor]], location: int) -> list[Gradient]:
+    def gradients(self, states: StateTensors, location: int) -> list[Gradient]:
         """The gradients that parameters have now, those that are not watched left out, as events not yet sent."""
         tracer = self._tracer
-        watched = [pair for pair in states if pair[0].watched]
+        watched = states.where(is_watched)
         with unobserved() as readable:
-            statistics = summarize([gradient_of(tensor) if readable else None for _, tensor in watched])
+            statistics = summarize([gradient_of(tensor) if readable else None for tensor in watched.tensors])
         now, step, thread, stage = tracer.now_us(), tracer.step, tracer.thread.number, tracer.thread.stage
         return [
             Gradient(now, step, state.holder.id, location, thread, stage, state.id, numbers)  # type: ignore[arg-type]
-            for (state, _), numbers in zip(watched, statistics, strict=True)
+            for state, numbers in zip(watched.entries, statistics, strict=True)
         ]
 
     def send_gradients(self, gradients: Sequence[Gradient]) -> None:
@@ -57,17 +62,18 @@ class StateRecords:
                     self._check(state, "gradient", tensor, numbers, event.location, batch)
         batch.send()
 
-    def record_updates(self, changed: Sequence[tuple[StateEntry, torch.Tensor, str]], location: int) -> None:
-        """Record tensors that have, or may have, changed, each with the cause (see `events.Update`).
+    def record_updates(self, changes: Changes, location: int) -> None:
+        """Record tensors that have, or may have, changed.
 
         A step that was not recorded at its time is recorded under its own number.
         """
         tracer = self._tracer
         batch = Batch()
         with unobserved() as readable:
-            statistics = summarize([tensor if readable else None for _, tensor, _ in changed])
+            statistics = summarize(changes.of.tensors if readable else [None] * len(changes))
             now, thread, stage = tracer.now_us(), tracer.thread.number, tracer.thread.stage
-            for (state, tensor, cause), numbers in zip(changed, statistics, strict=True):
+            rows = zip(changes.of.entries, changes.of.tensors, changes.causes, statistics, strict=True)
+            for state, tensor, cause, numbers in rows:
                 version, data_ptr = marks_of(tensor)
                 if cause == "data":
                     if numbers is None or numbers == state.statistics:
@@ -123,7 +129,7 @@ class StateRecords:
         if isinstance(numbers, PendingStatistics):
             count: Any = PendingNonFinite(numbers)
         elif numbers.nonfinite:
-            state.has_been_nonfinite.add(where)
+            state.has_been_nonfinite |= {where}
             count = numbers.nonfinite
         else:
             return

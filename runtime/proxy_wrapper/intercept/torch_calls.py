@@ -307,7 +307,7 @@ class TorchCallMode(TorchFunctionMode):
             return registry.is_proxied(result)
         # A gradient is made anew in each step, and is the same variable to whoever reads the trace.
         is_known = name in state.read
-        state.read.add(name)
+        state.read |= {name}
         return is_known
 
     def _suspect(self, owner: Any) -> None:

@@ -16,15 +16,15 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
 from proxy_wrapper.intercept.hand_training import HandTraining
 from proxy_wrapper.intercept.state_changes import StateChanges
-from proxy_wrapper.intercept.state_records import StateRecords
+from proxy_wrapper.intercept.state_records import StateRecords, is_watched
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.state_tensors import Changes, StateTensors
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from torch.utils.hooks import RemovableHandle
 
-    from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
 
 _STEP: Final = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
@@ -128,53 +128,51 @@ class Updates:
         tracer = self._tracer
         recorded = self._recorded(states)
         if len(recorded) < len(states):
-            for state, _ in states:
+            for state in states.entries:
                 if state.holder.is_paused:
                     state.unrecorded_step = tracer.step
         if recorded or not states:
             self._record_step(optimizer, recorded, has_closure)
         tracer.end_step(ends_iteration=self._iterations.is_ended_by(optimizer))
 
-    def _record_step(
-        self, optimizer: torch.optim.Optimizer, recorded: list[tuple[StateEntry, torch.Tensor]], has_closure: bool
-    ) -> None:
+    def _record_step(self, optimizer: torch.optim.Optimizer, recorded: StateTensors, has_closure: bool) -> None:
         tracer = self._tracer
         location = tracer.thread.optimizer_location
         tracer.thread.leave_optimizer()
         if has_closure:  # Only now: it is the closure that made the gradients.
             self._records.send_gradients(self._records.gradients(recorded, location))
-        for state, _ in recorded:
+        for state in recorded.entries:
             state.unrecorded_step = -1
-        self._records.record_updates([(state, tensor, "step") for state, tensor in recorded if state.watched], location)
+        self._records.record_updates(Changes(recorded.where(is_watched), "step"), location)
         now = tracer.now_us()
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         duration = now - tracer.thread.optimizer_began_us
         self._emit(OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration), recorded)
 
-    def _emit(self, event: OptimizerStep | OptimizerStepEnd, recorded: list[tuple[StateEntry, torch.Tensor]]) -> None:
+    def _emit(self, event: OptimizerStep | OptimizerStepEnd, recorded: StateTensors) -> None:
         """Send what concerns the modules of `recorded`; if there are none, everybody."""
         if not recorded:
             self._tracer.broadcast(event, event.location, level=INFO)
-        for channel in {state.holder.channel for state, _ in recorded if state.holder.level <= INFO}:
+        for channel in {state.holder.channel for state in recorded.entries if state.holder.level <= INFO}:
             channel.emit(event, event.location)
 
-    def _states(self, optimizer: torch.optim.Optimizer) -> list[tuple[StateEntry, torch.Tensor]]:
+    def _states(self, optimizer: torch.optim.Optimizer) -> StateTensors:
         """The proxied parameters that `optimizer` updates, in its order."""
         known = self._tracer.registry.by_identity
-        found: list[tuple[StateEntry, torch.Tensor]] = []
+        found = StateTensors()
         tensor: torch.Tensor
         for group in optimizer.param_groups:
             for tensor in group["params"]:
                 state = known.get(id(tensor))
                 if state is not None and state.tensor() is tensor:
-                    found.append((state, tensor))
+                    found.add(state, tensor)
         return found
 
-    def _recorded(self, states: list[tuple[StateEntry, torch.Tensor]]) -> list[tuple[StateEntry, torch.Tensor]]:
+    def _recorded(self, states: StateTensors) -> StateTensors:
         """Those of modules that the present iteration is recorded for."""
         if not self._tracer.is_sampling:
             return states
-        return [(state, tensor) for state, tensor in states if not state.holder.is_paused]
+        return states.where(lambda state: not state.holder.is_paused)
 
 
 class IterationCount:

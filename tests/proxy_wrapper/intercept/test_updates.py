@@ -157,7 +157,7 @@ def test_statistics_are_those_of_each_step(logdir: str, seen: MemoryObserver) ->
 def test_tied_weights_are_one_tensor_with_two_names(logdir: str, seen: MemoryObserver) -> None:
     Proxy.Proxy(Tied(), recurse=True, name="net", logdir=logdir)
     last = {event.name: event for event in seen.events if isinstance(event, Parameter)}
-    assert last["net.first.weight"].aliases == ["net.again.weight"]
+    assert last["net.first.weight"].aliases == ("net.again.weight",)
     assert "net.again.weight" not in last
 
 
