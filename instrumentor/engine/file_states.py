@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from instrumentor.paths.file_state import digest_of, stat_file
+from instrumentor.resolve.module_places import list_names
 from instrumentor.source.undo import original_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # What is remembered of files and folders during a run; forgotten altogether when it is more.
 _MAX_REMEMBERED = 50_000
@@ -46,7 +51,7 @@ class FileStates:
         if folder not in self._names:
             if len(self._names) >= _MAX_REMEMBERED:
                 self._names.clear()
-            self._names[folder] = _list_names(folder)
+            self._names[folder] = list_names(folder)
         return self._names[folder]
 
     def missing_part(self, path: str) -> tuple[str, str] | None:
@@ -68,18 +73,9 @@ class FileStates:
             return None
         return (folder, name) if name not in names else None
 
-    def is_missing(self, folder: str, names: list[str]) -> bool:
-        """Whether none of some names is there in a folder."""
+    def come(self, folder: str, names: Iterable[str]) -> frozenset[str]:
+        """Which of some names are there in a folder."""
         there = self.names_in(folder)
         if there is None:
-            return not any(os.path.lexists(os.path.join(folder, name)) for name in names)  # noqa: PTH118
-        return there.isdisjoint(names)
-
-
-def _list_names(folder: str) -> frozenset[str] | None:
-    try:
-        return frozenset(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
-    except (FileNotFoundError, NotADirectoryError):
-        return frozenset()
-    except (OSError, ValueError):  # a folder may be passed through that may not be listed
-        return None
+            return frozenset(name for name in names if os.path.lexists(os.path.join(folder, name)))  # noqa: PTH118
+        return there.intersection(names)

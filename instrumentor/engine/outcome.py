@@ -8,6 +8,7 @@ import msgspec
 
 from instrumentor.decision import Decision  # noqa: TC001 - the cache resolves the fields' types
 from instrumentor.paths.file_state import FileState  # noqa: TC001 - as above
+from instrumentor.resolve.module_places import Lookup  # noqa: TC001 - as above
 from instrumentor.resolve.search_path import Packages
 from instrumentor.settings import Settings  # noqa: TC001 - as above
 
@@ -90,6 +91,7 @@ class Outcome(msgspec.Struct, frozen=True):
         elsewhere: for a script given by name, the other files of its project that make models which it does not get
             hold of, relative to its directory.
         dependencies: the other files that were looked at.
+        lookups: the modules of installed packages that were looked for.
     """
 
     status: Status
@@ -104,3 +106,4 @@ class Outcome(msgspec.Struct, frozen=True):
     failure: Failure | None = None
     elsewhere: tuple[str, ...] = ()
     dependencies: tuple[FileState, ...] = ()
+    lookups: tuple[Lookup, ...] = ()

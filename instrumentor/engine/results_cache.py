@@ -3,9 +3,10 @@
 One SQLite file, so that runs at the same time may share it and a run that is killed leaves it whole. Rows lie in the
 order in which a tree is walked, and are read many at a time:
 
-    results   one for each script and choice of settings, with the numbers of its folder and of what was read for it
-    sources   other files, once for each content they were read with
-    folders   for all scripts of a folder together, which names were looked for and not there
+    results   one for each script and choice of settings, with the numbers of its folder and of what it depends on
+    folders   for all scripts of a folder together, which names of the project were looked for and not there
+
+What outcomes depend on besides is in the tables of `kept_dependencies`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import os
 import sqlite3
 import sys
 import time
-from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -23,7 +23,9 @@ from msgspec.structs import replace
 
 from instrumentor import __version__
 from instrumentor.decision import Decision  # noqa: TC001 - msgspec resolves the fields' types
+from instrumentor.engine import kept_dependencies
 from instrumentor.engine.file_states import FileStates
+from instrumentor.engine.kept_dependencies import KeptDependencies, number_lookups, number_sources
 from instrumentor.engine.outcome import Outcome, Status
 from instrumentor.paths.file_state import FileState, digest_of, is_settled
 from instrumentor.resolve.search_path import SearchPaths
@@ -33,17 +35,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from instrumentor.engine.outcome import Task
+    from instrumentor.resolve.module_places import Lookup
 
-_FORMAT = 2
+_FORMAT = 3
 _KEPT_DAYS = 30
 _PAGE = 512
 _FLUSH_AFTER = 256
 _FLUSH_AFTER_S = 2.0
-# Contents of files that no outcome depends on any more are not looked for, but forgotten with everything else.
-_MAX_SOURCES = 2_000_000
 _MAX_HELD = 100_000
 
-_SCHEMA = """
+_SCHEMA = (
+    kept_dependencies.SCHEMA
+    + """
 create table if not exists results (
     run blob not null,               -- a digest of the settings and all else that is the same for a whole run
     path blob not null,              -- with a zero byte for each slash: so a folder comes before what follows it
@@ -54,28 +57,23 @@ create table if not exists results (
     status text not null,
     lines integer not null,
     result_digest blob not null,
-    sources blob not null,           -- numbers of sources, four bytes each
+    sources blob not null,           -- numbers, four bytes each
+    lookups blob not null,           -- the same
     details blob not null,
+    missing blob not null,           -- names by the folder that they are not in: this script's own
     primary key (run, path)
 ) without rowid;
-create table if not exists sources (
-    number integer primary key,
-    path blob not null,
-    digest blob not null,
-    modified_ns integer not null,
-    size integer not null,
-    unique (path, digest)
-);
 create table if not exists folders (
     number integer primary key autoincrement,
     run blob not null,
     path blob not null,
     used integer not null,           -- the day, counted from 1970
     roots text not null,             -- where imports started from
-    missing blob not null,           -- names by the folder that they are not in
+    missing blob not null,           -- those of all its scripts
     unique (run, path)
 );
 """
+)
 
 
 class _Details(msgspec.Struct, array_like=True):
@@ -99,16 +97,7 @@ class _Row(NamedTuple):
     lines: int
     result_digest: bytes
     sources: bytes
-
-
-class _Source(NamedTuple):
-    """A file as it was when an outcome came to depend on it."""
-
-    number: int
-    path: bytes
-    digest: bytes
-    modified_ns: int
-    size: int
+    lookups: bytes
 
 
 class _Kept(NamedTuple):
@@ -120,7 +109,9 @@ class _Kept(NamedTuple):
     result_digest: bytes
     details: bytes
     sources: tuple[FileState, ...]
-    missing: frozenset[tuple[str, str]]
+    lookups: tuple[Lookup, ...]
+    folders: tuple[str, ...]
+    missing: dict[str, list[str]]
 
 
 class _Page(NamedTuple):
@@ -155,23 +146,22 @@ class ResultsCache:
         self._missing_decoder = msgspec.msgpack.Decoder(dict[str, list[str]])
         self._encoder = msgspec.msgpack.Encoder()
         self._files = FileStates()
+        self._dependencies = KeptDependencies(self._files)
         self._today = int(time.time()) // 86400
         self._last_run: tuple[Task, str, bytes] | None = None
         self._page: _Page | None = None
-        self._sources: dict[int, _Source] = {}
-        self._is_unchanged: dict[int, bool] = {}
         self._folders: dict[int, tuple[int, str, bytes]] = {}
-        self._holding: dict[int, bool] = {}
+        # By the numbers of folders, what was missing and has come; None where imports start from elsewhere now.
+        self._come: dict[int, dict[str, frozenset[str]] | None] = {}
         # By run, folder, and where its imports started from.
         self._pending: dict[tuple[bytes, bytes, str], dict[bytes, _Kept]] = {}
         self._pending_count = 0
         self._flushed_s = time.monotonic()
-        # Folders for which something has come that was not there: nothing that is kept of them holds any more.
+        # Folders whose imports start from elsewhere now: nothing that is kept of them holds any more.
         self._stale: set[int] = set()
         self._touched: set[int] = set()
-        # Files with the content that they had, whose times say so no longer.
+        # Scripts with the content that they had, whose times say so no longer.
         self._newer_scripts: dict[tuple[bytes, bytes], tuple[int, int]] = {}
-        self._newer_sources: dict[int, tuple[int, int]] = {}
         self._directory = directory
         self._connection = self._open() or self._open()
 
@@ -199,7 +189,7 @@ class ResultsCache:
         try:
             run, path = self._run(task), _in_order(task.path)
             row = self._row(self._connection, run, path)
-            if row is None or not self._holds(self._connection, run, task.path, row):
+            if row is None or not self._holds(self._connection, run, task, row):
                 return None
             outcome = Outcome(
                 row.status,
@@ -229,14 +219,16 @@ class ResultsCache:
         if os.path.islink(task.path):  # noqa: PTH114 - whose imports start from another folder
             return
         parts = [self._files.missing_part(each.path) for each in outcome.dependencies if each.digest is None]
-        missing = frozenset(part for part in parts if part is not None)
-        if None in parts:  # it has come meanwhile
-            return
+        missing: dict[str, list[str]] = {}
+        for part in dict.fromkeys(parts):
+            if part is None:  # it has come meanwhile
+                return
+            missing.setdefault(part[0], []).append(part[1])
         roots = self._roots_of(task.path)
         details = _Details(outcome.decisions, outcome.cells, outcome.recorded_source, outcome.elsewhere)
         try:
             packed = self._encoder.encode(details)
-            "".join((roots, *(text for part in missing for text in part))).encode()
+            "".join((roots, *missing, *(name for names in missing.values() for name in names))).encode()
         except UnicodeEncodeError:  # names that are no text, as file systems may have them
             return
         folder = _in_order(os.path.dirname(task.path))  # noqa: PTH120
@@ -248,6 +240,8 @@ class ResultsCache:
             outcome.result_digest,
             packed,
             tuple(each for each in outcome.dependencies if each.digest is not None),
+            outcome.lookups,
+            task.packages.folders,
             missing,
         )
         self._pending_count += 1
@@ -275,7 +269,7 @@ class ResultsCache:
                 and task.was_found == last.was_found
             ):
                 return run
-        parts = (repr(task.settings), task.goal, str(task.was_found), task.packages.digest.hex(), place)
+        parts = (repr(task.settings), task.goal, str(task.was_found), *task.packages.folders, place)
         stated = "\0".join(parts).encode("utf-8", "surrogateescape")
         run = digest_of(self._environment + stated)
         self._last_run = (task, place, run)
@@ -284,7 +278,8 @@ class ResultsCache:
     def _row(self, connection: sqlite3.Connection, run: bytes, path: bytes) -> _Row | None:
         if self._page is None or not self._page.covers(run, path):
             query = (
-                "select path, folder, modified_ns, size, digest, status, lines, result_digest, sources from results"
+                "select path, folder, modified_ns, size, digest, status, lines, result_digest, sources, lookups"
+                " from results"
                 f" where run = ? and path >= ? order by path limit {_PAGE}"
             )
             rows = {row[0]: _Row(*row) for row in connection.execute(query, (run, path))}
@@ -292,9 +287,11 @@ class ResultsCache:
             self._page = _Page(run, path, last, rows)
         return self._page.rows.get(path)
 
-    def _holds(self, connection: sqlite3.Connection, run: bytes, path: str, row: _Row) -> bool:
+    def _holds(self, connection: sqlite3.Connection, run: bytes, task: Task, row: _Row) -> bool:
         """Whether a script and all that was read for it, or looked for, are as they were."""
-        if not self._is_folder_unchanged(connection, row.folder, path):
+        path = task.path
+        come = self._come_to_folder(connection, row.folder, path)
+        if come is None or (come and not self._is_independent_of(connection, run, row, come)):
             return False
         state = self._files.state(path)
         if state != (row.modified_ns, row.size):
@@ -302,56 +299,41 @@ class ResultsCache:
                 return False
             if is_settled(state[0]):
                 self._newer_scripts[run, row.path] = state
-        if not row.sources:
-            return True
-        numbers = array("I", row.sources)
-        known = self._is_unchanged
-        return all(known[number] if number in known else self._look_at(connection, number) for number in numbers)
+        return self._dependencies.hold(connection, row.sources, row.lookups, task.packages.folders)
 
-    def _is_folder_unchanged(self, connection: sqlite3.Connection, number: int, path: str) -> bool:
-        """Whether scripts of a folder would look at the same places, and what was missing there is so still."""
-        if number not in self._holding:
+    def _is_independent_of(
+        self, connection: sqlite3.Connection, run: bytes, row: _Row, come: dict[str, frozenset[str]]
+    ) -> bool:
+        """Whether a script has not looked for what has come; other scripts of its folder have."""
+        query = "select missing from results where run = ? and path = ?"
+        missing = self._missing_decoder.decode(connection.execute(query, (run, row.path)).fetchone()[0])
+        return all(names.isdisjoint(missing.get(folder, ())) for folder, names in come.items())
+
+    def _come_to_folder(
+        self, connection: sqlite3.Connection, number: int, path: str
+    ) -> dict[str, frozenset[str]] | None:
+        """What scripts of a folder missed and is there now, by the folder it came to; None if they look elsewhere."""
+        if number not in self._come:
             if number not in self._folders:
-                if len(self._holding) > _MAX_HELD:
-                    self._holding.clear()
+                if len(self._come) > _MAX_HELD:
+                    self._come.clear()
                 self._folders.clear()
                 query = "select number, used, roots, missing from folders where number >= ? order by number limit 128"
                 self._folders.update((row[0], row[1:]) for row in connection.execute(query, (number,)))
             used, roots, packed = self._folders.get(number, (self._today, None, b""))
-            holds = roots == self._roots_of(path) and all(
-                self._files.is_missing(folder, names) for folder, names in self._missing_decoder.decode(packed).items()
-            )
-            self._holding[number] = holds
-            if not holds:
+            if roots != self._roots_of(path):
+                self._come[number] = None
                 self._stale.add(number)
-            elif used != self._today:
+                return None
+            if used != self._today:
                 self._touched.add(number)
-        return self._holding[number]
+            missing = self._missing_decoder.decode(packed)
+            come = {folder: self._files.come(folder, names) for folder, names in missing.items()}
+            self._come[number] = {folder: names for folder, names in come.items() if names}
+        return self._come[number]
 
     def _roots_of(self, path: str) -> str:
         return "\0".join(self._search.roots(os.path.dirname(path)))  # noqa: PTH120
-
-    def _look_at(self, connection: sqlite3.Connection, number: int) -> bool:
-        """Whether a source is as it was."""
-        if number not in self._sources:
-            if len(self._sources) > _MAX_HELD:
-                self._sources.clear()
-                self._is_unchanged.clear()
-            # Files that were read one after the other have numbers in a row, and so are they asked for.
-            query = """
-                select number, path, digest, modified_ns, size from sources where number >= ? order by number limit 128
-            """
-            self._sources.update((row[0], _Source(*row)) for row in connection.execute(query, (number,)))
-        source = self._sources[number]
-        path = os.fsdecode(source.path)
-        state = self._files.state(path)
-        unchanged = state == (source.modified_ns, source.size)
-        if state is not None and not unchanged and self._files.has_content(path, source.digest, once=True):
-            unchanged = True
-            if is_settled(state[0]):
-                self._newer_sources[number] = state
-        self._is_unchanged[number] = unchanged
-        return unchanged
 
     # ---- writing ----
 
@@ -384,7 +366,8 @@ class ResultsCache:
     def _flush(self) -> None:
         """Write what is new, in one short transaction: others may be waiting."""
         connection = self._connection
-        is_any = self._pending or self._stale or self._touched or self._newer_scripts or self._newer_sources
+        news = (self._pending, self._stale, self._touched, self._newer_scripts)
+        is_any = any(news) or self._dependencies.has_news
         if connection is not None and is_any:
             try:
                 connection.execute("begin immediate")
@@ -394,8 +377,11 @@ class ResultsCache:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("rollback")
                 self._repair(error)
-        for each in (self._pending, self._stale, self._touched, self._newer_scripts, self._newer_sources):
-            each.clear()
+        self._pending.clear()
+        self._stale.clear()
+        self._touched.clear()
+        self._newer_scripts.clear()
+        self._dependencies.forget_news()
         self._pending_count = 0
         self._flushed_s = time.monotonic()
 
@@ -409,8 +395,7 @@ class ResultsCache:
         for (run, path), state in self._newer_scripts.items():
             query = "update results set modified_ns = ?, size = ? where run = ? and path = ?"
             connection.execute(query, (*state, run, path))
-        for number, state in self._newer_sources.items():
-            connection.execute("update sources set modified_ns = ?, size = ? where number = ?", (*state, number))
+        self._dependencies.write_news(connection)
 
     def _write_folder(
         self, connection: sqlite3.Connection, place: tuple[bytes, bytes, str], kept: dict[bytes, _Kept]
@@ -419,8 +404,8 @@ class ResultsCache:
         number, packed = connection.execute(query, place).fetchone() or (None, b"\x80")
         missing = {within: set(names) for within, names in self._missing_decoder.decode(packed).items()}
         for each in kept.values():
-            for within, name in each.missing:
-                missing.setdefault(within, set()).add(name)
+            for within, names in each.missing.items():
+                missing.setdefault(within, set()).update(names)
         packed = self._encoder.encode({within: sorted(names) for within, names in missing.items()})
         if number is None:
             query = "insert or replace into folders (run, path, roots, used, missing) values (?, ?, ?, ?, ?)"
@@ -429,7 +414,7 @@ class ResultsCache:
             query = "update folders set used = ?, missing = ? where number = ?"
             connection.execute(query, (self._today, packed, number))
         connection.executemany(
-            "insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     place[0],
@@ -441,8 +426,10 @@ class ResultsCache:
                     each.status,
                     each.lines,
                     each.result_digest,
-                    array("I", [_number(connection, source) for source in each.sources]).tobytes(),
+                    number_sources(connection, each.sources),
+                    number_lookups(connection, each.folders, each.lookups),
                     each.details,
+                    self._encoder.encode(each.missing),
                 )
                 for path, each in kept.items()
             ],
@@ -461,23 +448,6 @@ def _in_order(path: str) -> bytes:
     return os.fsencode(path).replace(os.fsencode(os.sep), b"\0")
 
 
-def _number(connection: sqlite3.Connection, source: FileState) -> int:
-    """The number of a source, which gets one if it has none."""
-    path = os.fsencode(source.path)
-    query = "select number, modified_ns from sources where path = ? and digest = ?"
-    found = connection.execute(query, (path, source.digest)).fetchone()
-    if found is None:
-        query = "insert into sources (path, digest, modified_ns, size) values (?, ?, ?, ?)"
-        number = connection.execute(query, (path, source.digest, source.modified_ns, source.size)).lastrowid
-        assert number is not None
-        return number
-    number = int(found[0])
-    if source.modified_ns not in (-1, found[1]):
-        query = "update sources set modified_ns = ?, size = ? where number = ?"
-        connection.execute(query, (source.modified_ns, source.size, number))
-    return number
-
-
 def _forget_old(connection: sqlite3.Connection, today: int) -> None:
     """Forget, once a day, what was not asked for in a long time."""
     if connection.execute("pragma user_version").fetchone()[0] == today:
@@ -485,9 +455,8 @@ def _forget_old(connection: sqlite3.Connection, today: int) -> None:
     connection.execute("begin immediate")
     connection.execute("delete from folders where used < ?", (today - _KEPT_DAYS,))
     connection.execute("delete from results where folder not in (select number from folders)")
-    (count,) = connection.execute("select coalesce(max(number), 0) from sources").fetchone()
-    if count > _MAX_SOURCES:
-        for table in ("results", "sources", "folders"):
+    if kept_dependencies.are_too_many(connection):
+        for table in ("results", "folders", *kept_dependencies.TABLES):
             connection.execute(f"delete from {table}")
     connection.execute(f"pragma user_version = {today}")
     connection.execute("commit")

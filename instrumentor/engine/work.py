@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from instrumentor.paths.files import Script
     from instrumentor.resolve.installed import Module
     from instrumentor.resolve.installed_files import InstalledFiles
+    from instrumentor.resolve.module_places import Lookup
     from instrumentor.resolve.outline_cache import OutlineCache
 
 _BYTES_PER_LINE = 40
@@ -84,7 +85,7 @@ def process_script(
         sources = Sources(recorder.read, roots, recorder, libraries.units)
         outlines = libraries.outlines(task.modules_cache) if task.is_brief else None
         outcome = _instrument(content, task, common, sources, outlines)
-        return replace(outcome, dependencies=recorder.dependencies())
+        return replace(outcome, dependencies=recorder.dependencies(), lookups=recorder.lookups())
     except InstrumentError as error:
         if error.path is not None and error.path.startswith(task.name):
             # The core knows the script by what the source comment records; a notebook's cell may follow.
@@ -185,6 +186,9 @@ class _Recorder:
     def mentions(self, name: str, word: str) -> bool:
         self._modules.add(name)
         return self.installed.mentions(name, word)
+
+    def lookups(self) -> tuple[Lookup, ...]:
+        return tuple(self.installed.places.look_up(name) for name in sorted(self._modules))
 
     def dependencies(self) -> tuple[FileState, ...]:
         found = dict(self._seen)

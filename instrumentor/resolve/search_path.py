@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import site
 import sys
@@ -24,11 +23,9 @@ class Packages(msgspec.Struct, frozen=True):
 
     Attributes:
         folders: the folders, in the order of the search.
-        digest: changes when a package is installed, upgraded or removed in one of them.
     """
 
     folders: tuple[str, ...] = ()
-    digest: bytes = b""
 
 
 class SearchPaths:
@@ -52,10 +49,7 @@ class SearchPaths:
         project = None if self._chosen else self._project(self._real_path(os.path.abspath(directory)))  # noqa: PTH100
         if project not in self._packages:
             folders = package_folders(self._chosen, None if project is None else Path(project))
-            # Installers add and remove entries: that shows in a folder's own time.
-            times = [f"{folder}\0{folder.stat().st_mtime_ns}" for folder in folders if folder.is_dir()]
-            digest = hashlib.blake2b("\0".join(times).encode("utf-8", "surrogateescape"), digest_size=16).digest()
-            self._packages[project] = Packages(tuple(map(str, folders)), digest)
+            self._packages[project] = Packages(tuple(map(str, folders)))
         return self._packages[project]
 
     def roots(self, directory: str) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def find(cache_dir: Path, task: Task) -> object:
 class TestFound:
     def test_without_the_bytes_and_what_it_depends_on(self, cache_dir: Path, project: Path) -> None:
         task = task_of(project)
-        assert find(cache_dir, task) == replace(process(task), original=None, result=None, dependencies=())
+        assert find(cache_dir, task) == replace(process(task), original=None, result=None, dependencies=(), lookups=())
 
     def test_when_only_the_times_have_changed(self, cache_dir: Path, project: Path) -> None:
         for name in ("net.py", "train.py"):
@@ -127,6 +127,16 @@ class TestNotFound:
         (project / "net").mkdir()
         write(project / "net" / "__init__.py", b"Net = int\n")
         assert find(cache_dir, task_of(project)) is None
+
+    def test_when_there_is_a_neighbour_that_another_script_missed(self, cache_dir: Path, project: Path) -> None:
+        write(project / "other.py", b"import absent\nthing = absent.Net()\nprint(thing)\n")
+        other = replace(task_of(project), path=str(project / "other.py"), name="other.py", shown="other.py")
+        with ResultsCache(cache_dir) as cache:
+            cache.add(other, process(other))
+        assert find(cache_dir, other) is not None
+        write(project / "absent.py", NET)
+        assert find(cache_dir, other) is None
+        assert find(cache_dir, task_of(project)) is not None  # which never looked for it
 
     def test_when_the_folder_became_part_of_a_project(self, cache_dir: Path, project: Path) -> None:
         (project.parent / "pyproject.toml").touch()
@@ -204,6 +214,8 @@ class TestPackagesInstalledToBeEdited:
 
     def test_are_not_found_once_a_package_comes_before_a_module(self, kept: Path, task: Task, package: Path) -> None:
         (package / "nets").mkdir()
+        assert find(kept, task) is not None  # a folder alone does not
+        write(package / "nets" / "__init__.py", NET)
         assert find(kept, task) is None
 
     def test_are_not_found_once_there_is_a_module_that_was_missing(
@@ -216,6 +228,144 @@ class TestPackagesInstalledToBeEdited:
         assert find(tmp_path / "fresh", task) is not None
         write(package / "nets.py", NET)
         assert find(tmp_path / "fresh", task) is None
+
+
+class TestInstalledPackages:
+    """Two scripts and two folders of packages: what is installed makes old just what would be another outcome now."""
+
+    @pytest.fixture
+    def sites(self, tmp_path: Path) -> tuple[Path, Path]:
+        first, second = tmp_path / "first", tmp_path / "second"
+        (second / "lib" / "parts").mkdir(parents=True)
+        write(second / "lib" / "__init__.py", b"from .nets import Net\n")
+        write(second / "lib" / "nets.py", NET)
+        write(second / "lib" / "parts" / "one.py", NET)
+        first.mkdir()
+        return first, second
+
+    @pytest.fixture
+    def tasks(self, project: Path, sites: tuple[Path, Path]) -> tuple[Task, Task]:
+        """A script that uses a package, and one that uses a package that is not there."""
+        packages = SearchPaths([str(site) for site in sites]).packages(str(project))
+        write(project / "uses.py", b"import lib\nthing = lib.Net()\nprint(thing)\n")
+        write(project / "misses.py", b"import extra.nets\nthing = extra.nets.Net()\nprint(thing)\n")
+        uses, misses = (
+            Task(str(project / name), name, name, Settings(), packages=packages) for name in ("uses.py", "misses.py")
+        )
+        return uses, misses
+
+    @pytest.fixture
+    def kept(self, tmp_path: Path, tasks: tuple[Task, Task]) -> Path:
+        with ResultsCache(tmp_path / "cache") as cache:
+            for task, count in zip(tasks, (1, 0), strict=True):
+                outcome = process(task)
+                assert sum(decision.verdict == "wrap" for decision in outcome.decisions) == count
+                cache.add(task, outcome)
+        return tmp_path / "cache"
+
+    def found(self, kept: Path, tasks: tuple[Task, Task]) -> tuple[bool, bool]:
+        with ResultsCache(kept) as cache:
+            uses, misses = (cache.find(task) is not None for task in tasks)
+        return uses, misses
+
+    def test_are_found_while_nothing_happens(self, kept: Path, tasks: tuple[Task, Task]) -> None:
+        assert self.found(kept, tasks) == (True, True)
+
+    @pytest.mark.parametrize(
+        "path",
+        ["other/__init__.py", "other.py", "other-1.0.dist-info/METADATA", "extra_things.py", "lib2/nets.py", "a.pth"],
+    )
+    def test_one_that_nobody_looked_for_makes_nothing_old(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path], path: str
+    ) -> None:
+        for site in sites:
+            (site / path).parent.mkdir(exist_ok=True)
+            write(site / path, b"# new\n")
+        assert self.found(kept, tasks) == (True, True)
+
+    @pytest.mark.parametrize(
+        "path", ["extra/nets/__init__.py", "extra/__init__.py", "extra.py", "extra/nets.py", "extra/other.py"]
+    )
+    def test_one_that_was_missing_makes_what_missed_it_old(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path], path: str
+    ) -> None:
+        (sites[1] / path).parent.mkdir(parents=True, exist_ok=True)
+        write(sites[1] / path, NET)
+        assert self.found(kept, tasks) == (True, False)
+
+    @pytest.mark.parametrize("way", ["path file", "finder"])
+    def test_one_that_is_installed_to_be_edited_makes_what_missed_it_old(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path], tmp_path: Path, way: str
+    ) -> None:
+        package = tmp_path / "work" / "extra"
+        package.mkdir(parents=True)
+        write(package / "__init__.py", b"")
+        if way == "path file":
+            (sites[0] / "extra.pth").write_text(str(package.parent))
+        else:
+            (sites[0] / "__editable___extra_1_0_finder.py").write_text(f"MAPPING = {{'extra': {str(package)!r}}}\n")
+        assert self.found(kept, tasks) == (True, False)
+
+    @pytest.mark.parametrize("path", ["lib/__init__.py", "lib.py"])
+    def test_one_that_comes_before_another_makes_what_used_that_old(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path], path: str
+    ) -> None:
+        (sites[0] / path).parent.mkdir(exist_ok=True)
+        write(sites[0] / path, b"Net = int\n")
+        assert self.found(kept, tasks) == (False, True)
+
+    def test_an_empty_folder_does_not_come_before_a_package(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path]
+    ) -> None:
+        (sites[0] / "lib").mkdir()
+        assert self.found(kept, tasks) == (True, True)
+
+    def test_one_that_comes_behind_another_makes_nothing_old(
+        self, kept: Path, tasks: tuple[Task, Task], tmp_path: Path
+    ) -> None:
+        (tmp_path / "work" / "lib").mkdir(parents=True)
+        write(tmp_path / "work" / "lib" / "__init__.py", b"")
+        (tmp_path / "second" / "z.pth").write_text(str(tmp_path / "work"))
+        assert self.found(kept, tasks) == (True, True)
+
+    def test_an_upgrade_makes_what_used_it_old(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path]
+    ) -> None:
+        write(sites[1] / "lib" / "nets.py", NET + b"# better\n", age_s=1800)
+        assert self.found(kept, tasks) == (False, True)
+
+    def test_an_upgrade_of_what_was_not_read_makes_nothing_old(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path]
+    ) -> None:
+        write(sites[1] / "lib" / "parts" / "one.py", b"# other\n", age_s=1800)
+        assert self.found(kept, tasks) == (True, True)
+
+    def test_one_that_was_removed_makes_what_used_it_old(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path]
+    ) -> None:
+        (sites[1] / "lib").rename(sites[1] / "away")
+        assert self.found(kept, tasks) == (False, True)
+
+    def test_an_extension_module_has_nothing_that_is_read(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path]
+    ) -> None:
+        write(sites[0] / "extra.abi3.so", b"\x7fELF")
+        before = process(tasks[1])
+        assert self.found(kept, tasks) == (True, True)
+        (sites[0] / "extra.abi3.so").unlink()
+        assert process(tasks[1]) == before
+
+    def test_what_was_made_anew_is_kept_beside_the_rest(
+        self, kept: Path, tasks: tuple[Task, Task], sites: tuple[Path, Path]
+    ) -> None:
+        (sites[1] / "extra").mkdir()
+        write(sites[1] / "extra" / "nets.py", NET)
+        with ResultsCache(kept) as cache:
+            assert cache.find(tasks[1]) is None
+            outcome = process(tasks[1])
+            assert outcome.status == "changed"
+            cache.add(tasks[1], outcome)
+        assert self.found(kept, tasks) == (True, True)
 
 
 class TestTrouble:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -115,12 +114,3 @@ def test_what_was_read_for_one_script_is_there_for_the_next(tmp_path: Path) -> N
     folders = (str(tmp_path),)
     assert libraries.at(folders, None) is libraries.at(folders, None)
     assert libraries.at(folders, str(tmp_path / "cache")) is not libraries.at(folders, None)
-
-
-def test_an_installation_changes_the_digest(tmp_path: Path) -> None:
-    before = SearchPaths([str(tmp_path)]).packages(str(tmp_path / "x"))
-    assert before.folders == (str(tmp_path),)
-    assert SearchPaths([str(tmp_path)]).packages(str(tmp_path / "y")) == before
-    write(tmp_path, {"new/__init__.py": ""})
-    os.utime(tmp_path, ns=(1, 1))  # the clock of a file system may be coarse
-    assert SearchPaths([str(tmp_path)]).packages(str(tmp_path / "x")).digest != before.digest
