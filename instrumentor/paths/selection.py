@@ -186,11 +186,13 @@ class _Walker:
                 yield shown
                 continue
             below = self._level(shown, path, level)
+            # With the separator at its end, once for all that lies in it.
+            inside = os.path.join(path, "")  # noqa: PTH118
+            shown_inside = "" if shown == "." else os.path.join(shown, "")  # noqa: PTH118
             for entry in reversed(self._list(shown)):
-                entry_path = os.path.join(path, entry.name)  # noqa: PTH118
+                entry_path = inside + entry.name
                 if (kind := below.judge(entry, entry_path)) is not None:
-                    entry_shown = entry.name if shown == "." else os.path.join(shown, entry.name)  # noqa: PTH118
-                    pending.append((entry_shown, entry_path, kind, below))
+                    pending.append((shown_inside + entry.name, entry_path, kind, below))
 
     def _level(self, shown: str, path: str, above: _Level | None) -> _Level:
         rules = self._rules_for(shown)
