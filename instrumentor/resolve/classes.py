@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.own_object import is_own, may_register, own_names
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.source.nodes import walk
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from instrumentor.resolve.units import Project
-
-_REGISTERING = frozenset({"register_parameter", "add_module", "register_module"})
 
 
 def _merge(orders: Sequence[Sequence[Class]]) -> list[Class]:
@@ -132,18 +131,20 @@ class Hierarchy:
 
     def _may_have_parameters(self, cls: Class) -> bool:
         """Whether anything in the class may be a parameter or a module that has some."""
+        nodes = walk(cls.node)
+        own = own_names(cls.node)
+        if any(may_register(node, own) for node in nodes):
+            return True
         called = {
             node.func.attr
-            for node in walk(cls.node)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_self(node.func.value)
+            for node in nodes
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_own(node.func.value, own)
         }
-        if called & _REGISTERING:
-            return True
-        used = called | _attributes_iterated(cls.node) | _attributes_used_as_modules(cls.node)
+        used = called | _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
         return any(
             any(self._is_parameter_maker(cls.unit, call) for call in _calls(value))
             or (attribute in used and not self._is_parameter_free(cls.unit, value))
-            for attribute, value in _attribute_stores(cls.node)
+            for attribute, value in _attribute_stores(nodes, own)
         )
 
     def _is_parameter_maker(self, unit: Unit, call: ast.Call) -> bool:
@@ -183,16 +184,12 @@ def _names_defined(hierarchy: Hierarchy, cls: Class) -> set[str]:
     return {name for each in hierarchy.ancestors(cls) for name in each.methods}
 
 
-def _is_self(expression: ast.expr) -> bool:
-    return isinstance(expression, ast.Name) and expression.id == "self"
-
-
 def _calls(value: ast.expr) -> Iterator[ast.Call]:
     return (node for node in walk(value) if isinstance(node, ast.Call))
 
 
-def _attribute_stores(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    for node in walk(cls):
+def _attribute_stores(nodes: Sequence[ast.AST], own: frozenset[str]) -> Iterator[tuple[str, ast.expr]]:
+    for node in nodes:
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
             targets = node.targets
@@ -201,27 +198,27 @@ def _attribute_stores(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
         value = getattr(node, "value", None)
         for target in targets:
             for each in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
-                if isinstance(each, ast.Attribute) and _is_self(each.value) and isinstance(value, ast.expr):
+                if isinstance(each, ast.Attribute) and is_own(each.value, own) and isinstance(value, ast.expr):
                     yield each.attr, value
 
 
-def _attributes_used_as_modules(cls: ast.ClassDef) -> set[str]:
+def _attributes_used_as_modules(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
     words = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE
     return {
         node.value.attr
-        for node in walk(cls)
+        for node in nodes
         if isinstance(node, ast.Attribute)
         and node.attr in words - {"to", "cuda", "cpu", "float", "half", "double"}
         and isinstance(node.value, ast.Attribute)
-        and _is_self(node.value.value)
+        and is_own(node.value.value, own)
     }
 
 
-def _attributes_iterated(cls: ast.ClassDef) -> set[str]:
-    iterables = [node.iter for node in walk(cls) if isinstance(node, (ast.For, ast.comprehension))]
+def _attributes_iterated(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
+    iterables = [node.iter for node in nodes if isinstance(node, (ast.For, ast.comprehension))]
     return {
         node.attr
         for iterable in iterables
         for node in walk(iterable)
-        if isinstance(node, ast.Attribute) and _is_self(node.value)
+        if isinstance(node, ast.Attribute) and is_own(node.value, own)
     }

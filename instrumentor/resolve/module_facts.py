@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-FORMAT = 1
+FORMAT = 2
 """The version of the facts' shape and meaning; facts of another one are not read."""
 
 
@@ -126,8 +126,8 @@ class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
         attributes: what is assigned in its body.
         makers: what is called in the values that its methods store in `self`.
         called_makers: those of them whose results its methods call or train.
-        holds: its methods may hold a module that they are given: they call `register_parameter`, `add_module` or the
-            like on `self`, or call or train an attribute that something other than a call's result is stored in.
+        holds: its methods may hold a module that they are given: they register it (`own_object.may_register`), or call
+            or train an attribute that something other than a call's result is stored in.
     """
 
     line: int

@@ -26,6 +26,7 @@ from instrumentor.resolve.module_facts import (
     Text,
     VariableFacts,
 )
+from instrumentor.resolve.own_object import is_own, may_register, own_names
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 _MAX_ITEMS = 24
 _MAX_TEXT = 120
 _MAX_DEPTH = 12
-_REGISTERING = frozenset({"register_parameter", "add_module", "register_module"})
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property", "cached_property": "property"}
 _TRAINING = frozenset({"parameters", "named_parameters", "state_dict", "train", "eval", "requires_grad_"})
 _OTHER = Other()
@@ -233,9 +233,12 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool]
     makers: dict[str, tuple[Name, set[str]]] = {}
     given: set[str] = set()
     used: set[str] = set()
+    own = own_names(node)
     for each in walk(node):
+        if may_register(each, own):
+            return [], [], True
         if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
-            names = _stored_in_self(each)
+            names = _stored_in_self(each, own)
             calls = [inner for inner in walk(each.value) if isinstance(inner, ast.Call)] if names else []
             for call in calls:
                 maker = _expression(call.func)
@@ -245,25 +248,19 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool]
                 given.update(names)
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
             of = each.func.value
-            if _is_self(of):
-                if each.func.attr in _REGISTERING:
-                    return [], [], True
+            if is_own(of, own):
                 used.add(each.func.attr)
-            elif isinstance(of, ast.Attribute) and _is_self(of.value) and each.func.attr in _TRAINING:
+            elif isinstance(of, ast.Attribute) and is_own(of.value, own) and each.func.attr in _TRAINING:
                 used.add(of.attr)
     everything: list[Expression] = [maker for maker, _ in makers.values()]
     called: list[Expression] = [maker for maker, names in makers.values() if names & used]
     return everything, called, bool(given & used)
 
 
-def _stored_in_self(statement: ast.Assign | ast.AnnAssign) -> list[str]:
+def _stored_in_self(statement: ast.Assign | ast.AnnAssign, own: frozenset[str]) -> list[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     flat = [each for target in targets for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
-    return [each.attr for each in flat if isinstance(each, ast.Attribute) and _is_self(each.value)]
-
-
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
+    return [each.attr for each in flat if isinstance(each, ast.Attribute) and is_own(each.value, own)]
 
 
 def _last_name(decorator: ast.expr) -> str:

@@ -1,0 +1,63 @@
+"""What the methods of a class call the object at hand, and the ways by which they may put modules into it unseen."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+_REGISTERING = frozenset({"register_parameter", "add_module", "register_module", "__setattr__"})
+_TABLES = frozenset({"_modules", "_parameters", "__dict__"})
+_WITHOUT_OBJECT = frozenset({"staticmethod", "classmethod"})
+# Functions that keep and change nothing of what they are passed.
+_READING = frozenset(
+    {"super", "isinstance", "hasattr", "getattr", "delattr", "callable", "type", "id", "hash", "len", "str", "repr"}
+    | {"print", "iter", "next", "bool", "sorted", "list", "tuple", "set", "dir"}
+)
+
+
+def own_names(cls: ast.ClassDef) -> frozenset[str]:
+    """The names that the methods of a class have for its instance: `self`, their first parameters, and copies of them.
+
+    A copy counts where it stands directly in the method: `module = self`.
+    """
+    names = {"self"}
+    for method in cls.body:
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and not _is_without_object(method):
+            names.update(each.arg for each in (*method.args.posonlyargs, *method.args.args)[:1])
+            for statement in method.body:
+                if isinstance(statement, ast.Assign) and is_own(statement.value, names):
+                    names.update(each.id for each in statement.targets if isinstance(each, ast.Name))
+    return frozenset(names)
+
+
+def _is_without_object(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(each, ast.Name) and each.id in _WITHOUT_OBJECT for each in method.decorator_list)
+
+
+def is_own(node: ast.AST | None, names: Set[str]) -> bool:
+    """Whether an expression is the object at hand, by one of its names."""
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def may_register(node: ast.AST, names: frozenset[str]) -> bool:
+    """Whether a node may put a parameter or a module into the object at hand by other ways than an attribute's store.
+
+    These are `register_parameter`, `add_module` and the like, `setattr`, the tables behind the attributes, and any
+    function that is passed the object. The methods that a class passes its object on to as a rule are not:
+    `Base.__init__(self)`, `Base.forward(self, x)`.
+    """
+    if isinstance(node, ast.Attribute):
+        return node.attr in _TABLES and is_own(node.value, names)
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+    if called in _REGISTERING and isinstance(node.func, ast.Attribute) and is_own(node.func.value, names):
+        return True
+    if not any(is_own(each, names) for each in (*node.args, *(keyword.value for keyword in node.keywords))):
+        return False
+    if called == "setattr":
+        return not (len(node.args) == 3 and isinstance(node.args[2], (ast.Constant, ast.Lambda)))
+    return called in _REGISTERING or not (called in _READING or called == "forward" or called.startswith("__"))
