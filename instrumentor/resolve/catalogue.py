@@ -62,6 +62,9 @@ _MODULE_FACTORIES = (
     "timm.create_model",
     "timm.models.*",
     "torch.hub.load",
+    "torch.nn.utils.skip_init",
+    "torch.nn.utils.fusion.fuse_*_eval",
+    "torch.nn.utils.fuse_*_eval",
     "transformers.*Model*.from_pretrained",
     "transformers.*Model*.from_config",
     "transformers.*Model*._from_config",
@@ -146,6 +149,11 @@ _NOT_MODULES = (
     "lightning.Trainer",
     "lightning.Fabric",
     "pytorch_lightning.Trainer",
+)
+
+# What these give may be anything, mostly no module: its use tells.
+_ANYTHING = frozenset(
+    {"torch.load", "pickle.load", "pickle.loads", "joblib.load", "builtins.eval", "functools.reduce", "operator.call"}
 )
 
 # Packages in which no module is made, so that nobody needs to read them.
@@ -454,8 +462,8 @@ def nature_of_call(name: str) -> Nature:
         return Nature.NO_PARAMS
     if _matches(name, _MODULE_FACTORIES):
         return Nature.MODULE
-    if name == "torch.load":
-        return Nature.UNKNOWN  # mostly a checkpoint, sometimes a whole model: its use tells
+    if name in _ANYTHING:
+        return Nature.UNKNOWN
     if _matches(name, _MODULE_BASES):
         return Nature.MODULE
     if "*" in name and name.startswith(_NAMED_AT_RUN_TIME):
