@@ -140,9 +140,13 @@ class RankFinder:
 
     def look(self) -> Rank:
         """The rank: what `torch.distributed` says or has said, or what a launcher has put into the environment."""
+        self.note()
+        return self._known or _rank_in(os.environ)
+
+    def note(self) -> None:
+        """Keep what `torch.distributed` says, if it is set up; it may be gone when somebody asks for the rank."""
         if self._known is None and torch.distributed.is_available() and torch.distributed.is_initialized():
             self._known = Rank(torch.distributed.get_rank(), torch.distributed.get_world_size())
-        return self._known or _rank_in(os.environ)
 
 
 def is_data_worker() -> bool:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from proxy_wrapper.launch import MEETING_FOLDER, Launch, Rank, RankFinder, _configuration, new_run_name
 from proxy_wrapper.operating_system import has_ended, machine, process_identity, process_start
@@ -224,6 +225,17 @@ def test_the_rank_is_what_the_launcher_says(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert RankFinder().look() == rank
+
+
+def test_the_rank_stays_known_when_the_program_has_left_its_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = RankFinder()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.distributed, "is_available", lambda: True)
+        patch.setattr(torch.distributed, "is_initialized", lambda: True)
+        patch.setattr(torch.distributed, "get_rank", lambda: 3)
+        patch.setattr(torch.distributed, "get_world_size", lambda: 4)
+        ranks.note()
+    assert ranks.look() == Rank(3, 4)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="this system has no /proc")  # noqa: PTH110

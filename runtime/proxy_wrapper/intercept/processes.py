@@ -50,7 +50,7 @@ class Processes:
     def install(self) -> None:
         """Ask to be told of forks and ends. Python offers no way to take that back, so it is asked for once."""
         if self._handle is None:  # A short program may have left its process group again before the next write.
-            self._handle = register_optimizer_step_pre_hook(self._look_for_rank)
+            self._handle = register_optimizer_step_pre_hook(self._note_rank)
         if self._is_registered:
             return
         self._is_registered = True
@@ -72,10 +72,10 @@ class Processes:
         if sys.version_info >= (3, 13):
             _call_before_failure_is_printed(self._take_down)
 
-    def _look_for_rank(self, *_: object) -> None:
+    def _note_rank(self, *_: object) -> None:
         tracer = self._tracer()
         if tracer is not None:
-            tracer.ranks.look()
+            tracer.ranks.note()
 
     def _before_fork(self) -> None:
         tracer = self._tracer()
