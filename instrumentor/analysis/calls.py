@@ -13,6 +13,7 @@ from instrumentor.analysis.library_calls import LibraryCalls
 from instrumentor.analysis.object_stores import ObjectStores
 from instrumentor.analysis.running import let_anything_run, let_others_run
 from instrumentor.analysis.values import (
+    FOREIGN,
     NOTHING,
     OPAQUE,
     PLAIN,
@@ -36,6 +37,7 @@ from instrumentor.analysis.values import (
     Super,
     UnitRef,
     Value,
+    Widened,
     join,
     known,
     root,
@@ -353,6 +355,8 @@ class Calls:
         for atom in (
             self.facts.passed.to(base) if isinstance(base, Parameter) and not self.scope.kinds.is_self(base) else ()
         ):
+            if isinstance(atom, Widened):
+                given.append(FOREIGN)
             method = self.scope.kinds.method_of(atom, name) if isinstance(atom, Made) else None
             if method is not None:
                 held = self._invocation.invoke(method, value(atom), node, arguments)

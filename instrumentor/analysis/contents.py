@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.tables import Marks, Table
-from instrumentor.analysis.values import Box, Pack, SiteKey, Value, grown, join
+from instrumentor.analysis.values import Box, Pack, SiteKey, Value, grown, join, let_go
 
 if TYPE_CHECKING:
     from instrumentor.analysis.blocks import Conditions
@@ -23,12 +23,14 @@ class Contents(Table[SiteKey, dict[str, Value]]):
     Attributes:
         scattered: the containers whose elements may lie under other keys by now.
         stored_when: the conditions under which an object was put into a container after that was made.
+        let_go: what is held by values that grew too large to tell it apart.
     """
 
     def __init__(self, visits: Visits) -> None:
         super().__init__(visits)
         self.scattered: Marks[SiteKey] = Marks(visits)
         self.stored_when: Table[tuple[SiteKey, Atom], set[Conditions]] = Table(visits)
+        self.let_go: set[Atom] = set()
         self._elements: dict[SiteKey, Value] = {}
         self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
 
@@ -37,6 +39,7 @@ class Contents(Table[SiteKey, dict[str, Value]]):
         held = self.kept(site, dict)
         old = held.get(key)
         new = grown(old, value)
+        self.let_go.update(let_go(old, value, new))
         if new != old:
             held[key] = new
             self._elements.pop(site, None)

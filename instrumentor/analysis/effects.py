@@ -91,6 +91,11 @@ class Effects:
         for site in self.facts.contents.boxes(held):
             self.open_container(Box(site))
 
+    def give_up(self, held: Value) -> None:
+        """What is not followed any further may get anywhere: to code that cannot be seen, for all that is known."""
+        self.facts.captured.hand_over(held)
+        self.escape(held)
+
     def open_container(self, box: Box) -> None:
         """Code that cannot be seen may move what is in a container, and add to it."""
         self.scope.scatter(box.site)

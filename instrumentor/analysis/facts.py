@@ -23,6 +23,7 @@ from instrumentor.analysis.values import (
     functions_in,
     grown,
     join,
+    let_go,
     strip,
 )
 from instrumentor.resolve.nature import Nature
@@ -78,6 +79,7 @@ class Facts:
         replaced: where objects get other parameters.
         calls: where each function is called.
         repeating: the ids of the calls that call what they are given again and again.
+        let_go: what is held by values that grew too large to tell it apart, for the visit to escape.
         escaped: the functions that unseen code gets as values.
         constructed: the classes of other files of which there are instances.
         opened: the classes whose methods unseen code may call, with how many classes were below them then.
@@ -130,6 +132,7 @@ class Facts:
         self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()
         self.escaped: set[str] = set()
+        self.let_go = self.contents.let_go
         self.constructed: set[str] = set()
         self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
@@ -177,6 +180,7 @@ class Facts:
         new = grown(old, value)
         if new != old:
             table[key] = new
+        self.let_go.update(let_go(old, value, new))
 
     def grow_site(
         self,

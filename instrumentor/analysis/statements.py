@@ -99,12 +99,19 @@ class Pass:
         """Visit the whole scope."""
         if self.function is None:
             self._block(self.unit.tree.body, Environment())
-            return
+        else:
+            self._run_function(self.function)
+        while self.facts.let_go:  # what is done to it may be too much for other values
+            gone = frozenset(self.facts.let_go)
+            self.facts.let_go.clear()
+            self.evaluator.calls.effects.give_up(gone)
+
+    def _run_function(self, function: Function) -> None:
         env = self.scope.env
-        for name, held in parameters_of(self.scope, self.function).items():
+        for name, held in parameters_of(self.scope, function).items():
             self.scope.assign((name,), held, (PARAMETER, name))
-        self.scope.enter(self.function)
-        node = self.function.node
+        self.scope.enter(function)
+        node = function.node
         if isinstance(node, ast.Lambda):
             self._note_return(node.body)
         else:

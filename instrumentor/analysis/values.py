@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,7 +51,9 @@ class Foreign(Opaque):
 
 @dataclass(frozen=True, eq=False)
 class Widened(Foreign):
-    """More parts, results and libraries' things than are told apart."""
+    """More than is told apart, of the kinds up to a rank."""
+
+    rank: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,10 +225,16 @@ NOTHING: Value = frozenset()
 # Every object of the analysed program is one of finitely many; these bounds keep what is made of others finite too.
 MAX_TUPLE_DEPTH = 3
 MAX_NAME_PARTS = 7
-# How many views of objects and things of libraries a value that is kept tells apart.
-MAX_VIEWS = 24
-_VIEWS = (Part, Derived, Scripted, Named)
-_WIDENED = Widened()
+# What a value that is kept tells apart, and how many of each: parts, results and things of libraries; parameters,
+# containers and instances; and what decisions are about, objects and what makes them, which model zoos have lists of.
+_RANKS: dict[type[Atom], int] = {
+    **dict.fromkeys((Opaque, Plain, Foreign, Widened), 0),
+    **dict.fromkeys((Part, Derived, Scripted, Named), 1),
+    **dict.fromkeys((Parameter, Partial, Method, AnyMethod, Super, UnitRef, Instance, Pack, Box), 2),
+    **dict.fromkeys((Made, Wrapper, Unwrapped, ClassRef, FunctionRef), 3),
+}
+MAX_TOLD_APART = {1: 24, 2: 24, 3: 96}
+_WIDENED = {rank: Widened(rank) for rank in MAX_TOLD_APART}
 
 
 def value(*atoms: Atom) -> Value:
@@ -267,19 +276,35 @@ def join(values: Iterable[Value]) -> Value:
 
 
 def grown(old: Value | None, added: Value) -> Value:
-    """A value that is kept, with more; its parts, results and libraries' things are one atom where these are many.
+    """A value that is kept, with more; what there is too much of is one atom, of which nothing is known.
 
-    In code that passes everything to everything, each name would hold a view of every object, and a view of a view.
-    Objects, containers and what can be called stay: that is what decisions are about. A value once widened stays so.
+    In code that passes everything to everything, each name would hold a view of every object, and a view of a view. A
+    value once widened stays so: what is added to it goes the same way. What is lost has to be given up, see `let_go`.
     """
     together = added if old is None else join((old, added))
-    is_widened = _WIDENED in together
-    if not is_widened and len(together) <= MAX_VIEWS:
+    rank = max((each for each, atom in _WIDENED.items() if atom in together), default=0)
+    if rank == 0 and len(together) <= min(MAX_TOLD_APART.values()):
         return together
-    if not any(isinstance(atom, (*_VIEWS, Widened)) for atom in added):
-        return together  # what was there has been looked at before
-    kept = frozenset(atom for atom in together if not isinstance(atom, _VIEWS))
-    return kept | {_WIDENED} if is_widened or len(together) - len(kept) > MAX_VIEWS else together
+    counts = Counter(_RANKS[type(atom)] for atom in together)
+    rank = max([rank, *(each for each, most in MAX_TOLD_APART.items() if counts[each] > most)])
+    if rank == 0:
+        return together
+    kept = (atom for atom in together if not isinstance(atom, Widened) and not 0 < _RANKS[type(atom)] <= rank)
+    return frozenset((*kept, _WIDENED[rank]))
+
+
+def let_go(old: Value | None, added: Value, new: Value) -> Value:
+    """What a value lost when it grew, and code that cannot be seen may call or change for all that is known.
+
+    Args:
+        old: the value before.
+        added: what was added to it.
+        new: the value since, by `grown`.
+    """
+    if new.isdisjoint((_WIDENED[2], _WIDENED[3])):
+        return NOTHING
+    lost = (added if old is None else old | added) - new
+    return frozenset(atom for atom in lost if _RANKS[type(atom)] > 1)
 
 
 def pack(items: Iterable[Value]) -> Value:

@@ -900,6 +900,56 @@ second = run(read)
 """,
 }
 
+
+def _many_things() -> str:
+    """More functions, containers, instances and models than are told apart, kept under names that are computed."""
+    lines = ["one, two = Net(), Net()", "kept = one", "functions, holders, boxes, models, made = {}, {}, {}, {}, []"]
+    for number in range(100):
+        lines += [
+            f"def exchange{number}(net):",
+            "    global kept",
+            f"    kept = {'net' if number == 60 else 'kept'}",
+            "    return kept",
+            f"functions[str({number})] = exchange{number}",
+        ]
+    for number in range(30):
+        lines += [
+            f"class Holder{number}:",
+            "    def __init__(self, net):",
+            "        self.net = net",
+            "    def take(self, net):",
+            "        self.net = net",
+            f"holders[str({number})] = Holder{number}(one)",
+            f"boxes[str({number})] = [one]",
+        ]
+    lines += [f"models[str({number})] = Net()" for number in range(100)]
+    return "\n".join(
+        [
+            *lines,
+            "first = kept",
+            "second = functions[str(60)](two)",
+            "third = kept",
+            "holder = holders[str(7)]",
+            "fourth = holder.net",
+            "holders[str(7)].take(two)",
+            "fifth = holder.net",
+            "box = boxes[str(7)]",
+            "sixth = box[0]",
+            "boxes[str(7)].insert(0, two)",
+            "seventh = box[0]",
+            "eighth = models[str(7)]",
+            "models[str(7)] = two",
+            "ninth = models[str(7)]",
+            "for model in models.values():",
+            "    made.append(model)",
+            "tenth = made[7]",
+            "",
+        ]
+    )
+
+
+PROGRAMS_BY_HAND["more things are kept than are told apart"] = _many_things()
+
 PROGRAMS = int(os.environ.get("INSTRUMENT_PROGRAMS", "60"))
 # Each with other branches and other numbers of rounds.
 RUNS = range(int(os.environ.get("INSTRUMENT_RUNS", "24")))

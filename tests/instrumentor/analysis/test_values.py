@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from instrumentor.analysis.values import (
     FOREIGN,
-    MAX_VIEWS,
+    MAX_TOLD_APART,
     NOTHING,
     OPAQUE,
     PLAIN,
     Atom,
     Box,
     Derived,
-    Foreign,
     FunctionRef,
     Made,
     Named,
@@ -19,11 +18,14 @@ from instrumentor.analysis.values import (
     SiteKey,
     Unwrapped,
     Value,
+    Widened,
     Wrapper,
     derive,
     grown,
     join,
     known,
+    let_go,
+    pack,
     replace,
     root,
     strip,
@@ -79,18 +81,43 @@ def test_parameters_are_replaced_wherever_they_are() -> None:
 
 
 def test_many_views_become_one_and_objects_stay() -> None:
-    views = value(*(Part(Parameter("f", str(number))) for number in range(MAX_VIEWS)), *OPAQUE)
+    views = value(*(Part(Parameter("f", str(number))) for number in range(MAX_TOLD_APART[1])), *OPAQUE)
     assert grown(views, value(MADE)) == views | {MADE}
     assert grown(None, views | {MADE}) == views | {MADE}
 
-    (widened,) = grown(views | value(MADE, FunctionRef("f")), value(Derived(MADE))) - value(
-        MADE, FunctionRef("f"), *OPAQUE
-    )
-    assert isinstance(widened, Foreign)
-    objects = value(*(Box(SiteKey("", line, 0, line, 5)) for line in range(MAX_VIEWS)))
-    assert grown(objects | {widened}, value(Part(OTHER), OTHER)) == objects | {widened, OTHER}
-    assert grown(value(widened), value(Part(OTHER))) == value(widened)
-    assert grown(value(Part(OTHER)), value(widened)) == value(widened)
+    together = views | value(MADE, FunctionRef("f"))
+    found = grown(together, value(Derived(MADE)))
+    assert found == value(Widened(1), MADE, FunctionRef("f"), *OPAQUE)
+    assert let_go(together, value(Derived(MADE)), found) == NOTHING
+    assert grown(value(Widened(1)), value(Part(OTHER))) == value(Widened(1))
+    assert grown(value(Part(OTHER)), value(Widened(1))) == value(Widened(1))
+
+
+def test_many_containers_become_one_that_is_given_up() -> None:
+    boxes = value(*(Box(SiteKey("", line, 0, line, 5)) for line in range(MAX_TOLD_APART[2])))
+    assert grown(boxes, value(MADE)) == boxes | {MADE}
+    found = grown(boxes | {MADE}, value(PARAMETER, Part(MADE)))
+    assert found == value(MADE, Widened(2))
+    assert let_go(boxes | {MADE}, value(PARAMETER, Part(MADE)), found) == boxes | {PARAMETER}
+    # It stays so, and what is added later goes the same way.
+    assert grown(found, value(PARAMETER, OTHER)) == value(MADE, OTHER, Widened(2))
+    assert let_go(found, value(PARAMETER, OTHER), value(MADE, OTHER, Widened(2))) == value(PARAMETER)
+
+
+def test_objects_become_one_where_they_are_very_many() -> None:
+    made = value(*(Made(SiteKey("", line, 0, line, 5)) for line in range(MAX_TOLD_APART[3])))
+    assert grown(made, value(PARAMETER)) == made | {PARAMETER}
+    found = grown(made, value(FunctionRef("f")))
+    assert found == value(Widened(3))
+    assert let_go(made, value(FunctionRef("f")), found) == made | {FunctionRef("f")}
+    assert grown(found, made) == found
+
+
+def test_tuples_that_become_one_are_not_given_up() -> None:
+    one, other = pack([value(MADE)]), pack([value(OTHER)])
+    together = grown(one, other)
+    assert together == pack([value(MADE, OTHER)])
+    assert let_go(one, other, together) == NOTHING
 
 
 def test_views_keep_to_what_is_told_apart() -> None:
