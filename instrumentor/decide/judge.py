@@ -157,7 +157,8 @@ class Judge:
         if self.index.is_handed_out(site):
             return True
         function = site.function
-        if function is None or site.key.path or function.key in self.index.facts.escaped:
+        facts = self.index.facts
+        if function is None or site.key.path or function.key in facts.escaped or facts.is_dropped(site):
             return False
         # Nobody but its own class knows of what is returned as it was made, whatever that tells others of it.
         node = function_returning(site.unit, site.node)

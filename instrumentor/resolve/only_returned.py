@@ -19,7 +19,7 @@ def function_returning(unit: Unit, node: ast.AST) -> ast.FunctionDef | None:
     """The function of a file's top which returns what `node` gives, once, and does nothing else with it.
 
     Nobody but who calls that function gets hold of it, or its own class, whose methods have it as `self`. It may have a
-    name, which is read to be returned and nowhere else.
+    name, which is read to be returned and nowhere else, and under which it is returned whenever it was made.
     """
     function = function_around(unit, node)
     if not isinstance(function, ast.FunctionDef) or unit.parents[function] is not unit.tree:
@@ -49,12 +49,25 @@ def _is_named_and_returned(unit: Unit, statement: ast.AST, function: ast.Functio
         if (isinstance(node, ast.Name) and node.id == target.id and node is not target)
         or (isinstance(node, (ast.arg, ast.Global, ast.Nonlocal)) and _mentions(node, target.id))
     ]
-    return bool(uses) and all(
+    is_only_returned = all(
         isinstance(node, ast.Name)
         and isinstance(unit.parents[node], ast.Return)
         and function_around(unit, node) is function  # not one within it, which may keep hold of it
         for node in uses
     )
+    return is_only_returned and _is_reached(unit, statement, {unit.parents[node] for node in uses})
+
+
+def _is_reached(unit: Unit, statement: ast.AST, returns: set[ast.AST]) -> bool:
+    """Whether one of some `return` statements follows a statement in its block, and nothing in between may leave it."""
+    above = unit.parents[statement]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(above, name, [])
+        if statement in block:
+            behind = block[block.index(statement) + 1 :]
+            following = next((each for each in behind if each in returns or each in unit.exits), None)
+            return following in returns
+    return False
 
 
 def _mentions(node: ast.arg | ast.Global | ast.Nonlocal, name: str) -> bool:

@@ -688,6 +688,22 @@ list(map(getattr(Commands(), "exchange"[:]), ()))
 sorted([1, 2], key=lambda _: handle() is None)
 sixth = kept
 """,
+    "a function returns what it makes, or does not": """
+def perhaps():
+    made = Net()
+    if random.random() < 0.5:
+        return made
+    return None
+def or_given(given):
+    made = Net()
+    for _ in range(random.randint(0, 2)):
+        if random.random() < 0.5:
+            return given
+    return made
+first = perhaps()
+second = or_given(first)
+third = or_given(second)
+""",
     "a library calls a method that makes a model": """
 import itertools
 class Factory:

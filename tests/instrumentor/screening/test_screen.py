@@ -270,11 +270,6 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
             def make_by_name():
                 model = Kept()
                 return model
-            def make_sometimes(size):
-                model = Kept()
-                if size > 1:
-                    return model
-                return None
             """,
             id="models that their own class tells others of",
         ),
@@ -417,6 +412,22 @@ def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     "source",
     [
         pytest.param("from net import Net\nmodel = Net()\n", id="made at the top"),
+        pytest.param(
+            """
+            import elsewhere
+            from net import Net
+            class Kept(Net):
+                def __init__(self):
+                    super().__init__()
+                    elsewhere.note(self.body)
+            def make_sometimes(size):
+                model = Kept()
+                if size > 1:
+                    return model
+                return None
+            """,
+            id="a model that is not always returned",
+        ),
         pytest.param("import net\nmodel = net.Net()\n", id="made by a dotted name"),
         pytest.param("from net import *\nmodel = Net()\n", id="by a star import"),
         pytest.param(
