@@ -126,7 +126,7 @@ class Calls:
         if isinstance(atom, Method):
             return self.call_method(atom.receiver, atom.name, node, arguments)
         if isinstance(atom, AnyMethod):
-            return self._call_any_method(atom, node, arguments)
+            return self._call_computed_method(atom, node, arguments)
         if isinstance(atom, Instance):
             return self.call_method(atom, "__call__", node, arguments)
         if isinstance(atom, (Derived, Scripted)):
@@ -189,7 +189,7 @@ class Calls:
 
     # ---- methods ----
 
-    def _call_any_method(self, atom: AnyMethod, node: ast.expr, arguments: Arguments) -> Value:
+    def _call_computed_method(self, atom: AnyMethod, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a method by a computed name gives; where it may be many, it is as unknown as any function."""
         names = self.scope.kinds.methods_named(atom.receiver.key, atom.prefix)
         if len(names) <= _MAX_METHODS:
@@ -355,8 +355,8 @@ class Calls:
         for atom in (
             self.facts.passed.to(base) if isinstance(base, Parameter) and not self.scope.kinds.is_self(base) else ()
         ):
-            if isinstance(atom, Widened):
-                given.append(FOREIGN)
+            if isinstance(atom, Widened) and atom.rank > 1:
+                given.append(FOREIGN)  # among what is not told apart may be objects of such a class
             method = self.scope.kinds.method_of(atom, name) if isinstance(atom, Made) else None
             if method is not None:
                 held = self._invocation.invoke(method, value(atom), node, arguments)

@@ -200,7 +200,7 @@ class Effects:
         if isinstance(atom, Instance):
             return []
         names = [atom.name] if isinstance(atom, Method) else self.scope.kinds.methods_named(cls.key, atom.prefix)
-        classes = [cls] if isinstance(atom, Method) else [cls, *self.scope.kinds.descendants(cls)]
+        classes = (cls, *self.scope.kinds.descendants(cls))
         found = [self.scope.hierarchy.method(each, name) for each in classes for name in names]
         return list(dict.fromkeys(method for method in found if method is not None))
 

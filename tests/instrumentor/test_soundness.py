@@ -709,9 +709,15 @@ import itertools
 class Factory:
     def make(self):
         return Net()
+    def make_later(self):
+        return itertools.starmap(self.make, [()])
+class Larger(Factory):
+    def make(self):
+        return nn.Sequential(Net(), Net())
 made = list(itertools.starmap(Factory().make, [(), ()]))
 first = made[0]
 second = made[1]
+third = next(Larger().make_later())
 """,
     "methods are called by names that are computed": """
 one, two = Net(), Net()
