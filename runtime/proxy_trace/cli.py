@@ -65,8 +65,9 @@ _EPILOG = """
 
   0    done, whatever was found
   1    only ranks and compare: something differs
-  2    wrong usage, or there is no trace that can be read
+  2    wrong usage, no trace that can be read, or an output that cannot be written
   130  interrupted
+  141  whoever read the output has gone, as with [cyan]| head[/cyan]
 """
 
 _SUMMARY_HELP = """
@@ -275,7 +276,7 @@ def run_command(arguments: list[str]) -> int:
     except usage_error as error:
         said = getattr(error, "format_message", error.__str__)()
         of = getattr(getattr(error, "ctx", None), "command_path", "proxy-trace")
-        message = f"{said.rstrip('.')}. Try '{of} --help'."
+        message = f"{said.removesuffix('.')}{'' if said.endswith('?') else '.'} Try '{of} --help'."
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
     else:

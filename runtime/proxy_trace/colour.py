@@ -19,9 +19,12 @@ class Palette:
 
     @classmethod
     def for_stream(cls, stream: TextIO) -> Palette:
-        """Colours if `stream` is a terminal that shows them, and NO_COLOR is not set (https://no-color.org)."""
-        is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-        return cls(enabled=stream.isatty() and not is_plain)
+        """Colours if `stream` is a terminal that shows them; NO_COLOR, then FORCE_COLOR decide where they are set."""
+        if os.environ.get("NO_COLOR"):  # https://no-color.org
+            return cls(enabled=False)
+        if os.environ.get("FORCE_COLOR"):  # https://force-color.org
+            return cls(enabled=True)
+        return cls(enabled=stream.isatty() and os.environ.get("TERM") != "dumb")
 
     def paint(self, text: str, colour: str) -> str:
         """`text` in "bold", "dim", "red", "green", "yellow" or "cyan"."""

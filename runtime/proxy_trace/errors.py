@@ -144,10 +144,17 @@ class OutputExistsError(TraceError):
         super().__init__(f"{path}: exists. Give --force to replace it, or another name with --output.")
 
 
+class OutputIsFolderError(TraceError):
+    """An export that is one file would replace a folder."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: is a folder, and this format is one file. Give the name of a file with --output.")
+
+
 class UnwritableFileError(TraceError):
     """The operating system would not let us write."""
 
-    def __init__(self, path: Path, error: OSError) -> None:
+    def __init__(self, path: Path | str, error: OSError) -> None:
         super().__init__(f"{path}: cannot be written: {error.strerror or error}.")
 
 

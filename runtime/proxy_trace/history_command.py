@@ -92,6 +92,8 @@ def history(
     *given, what = run_and_what
     if len(given) > 1:
         raise typer.BadParameter("give one RUN at most, and one WHAT", param_hint=f"'{_ARGUMENTS}'")
+    if given and Path(what).exists() and not Path(given[0]).exists():
+        raise typer.BadParameter(f"RUN comes first: {what} {given[0]}", param_hint=f"'{_ARGUMENTS}'")
     kinds = wanted_kinds(kind or ())
     steps = StepRange.parse(step) if step is not None else None
     is_stage = stage_matcher(stage or ())

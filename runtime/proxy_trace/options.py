@@ -108,15 +108,20 @@ def print_lines(lines: Iterable[str]) -> None:
 
     Raises:
         typer.Exit: if nobody does.
+        UnwritableFileError: if they cannot be written for another reason, such as a full disk.
     """
+    from proxy_trace.errors import UnwritableFileError
+
     stream = sys.stdout
     try:
         stream.writelines(f"{line}\n" for line in lines)
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # The interpreter flushes standard output once more at its end; that must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise typer.Exit(_READER_GONE) from None
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(_READER_GONE) from None
+        raise UnwritableFileError("standard output", error) from None
 
 
 def print_note(message: str) -> None:

@@ -134,11 +134,15 @@ def test_without_a_run_it_is_the_newest_one_here(
         pytest.param(["show", "x", "--limit", "0"], "Invalid value for '--limit'", id="no limit"),
         pytest.param(["show", "x", "--frob"], "No such option", id="an unknown option"),
         pytest.param(["frob"], "No such command 'frob'. Try 'proxy-trace --help'.", id="an unknown command"),
+        pytest.param(["rank"], "Did you mean 'ranks'? Try 'proxy-trace --help'.", id="a command misspelt"),
         pytest.param(["summary", "a", "b"], "unexpected extra argument", id="two runs"),
         pytest.param(["log", "run.txt", "--stage", "eval"], "is a text log", id="a text log has no stages"),
         pytest.param(["log", "run.txt", "--rank", "1"], "is a text log", id="a text log has no ranks"),
         pytest.param(["history"], "Missing argument '[RUN] WHAT'. Try 'proxy-trace history", id="a history of nothing"),
         pytest.param(["history", "x", "y", "z"], "give one RUN at most, and one WHAT", id="the histories of two"),
+        pytest.param(
+            ["history", "model.fc", "run.txt"], "RUN comes first: run.txt model.fc", id="RUN and WHAT swapped"
+        ),
         pytest.param(["export", "x", "-f", "excel"], "Invalid value for '--format'", id="an unknown format"),
     ],
 )
@@ -201,6 +205,17 @@ def test_a_reader_that_goes_away_ends_it_quietly(
     script = f"import os, subprocess, sys; r, w = os.pipe(); os.close(r); sys.exit(subprocess.call([sys.executable, '-m', 'proxy_trace', 'log', {str(path)!r}], stdout=w))"  # noqa: E501
     result = in_process("-c", script)
     assert (result.returncode, result.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["summary"], ["summary", "--format", "json"], ["show"], ["log"]], ids=" ".join)
+def test_a_full_disk_is_told_in_one_line(arguments: list[str], small_trace: Path) -> None:
+    script = f"""if True:
+        import os, sys; os.dup2(os.open("/dev/full", os.O_WRONLY), 1); sys.argv[1:] = {[*arguments, str(small_trace)]}
+        from proxy_trace.cli import main; main()"""
+    result = in_process("-c", script)
+    assert result.returncode == 2
+    assert result.stderr == "proxy-trace: error: standard output: cannot be written: No space left on device.\n"
 
 
 def test_names_that_a_terminal_cannot_show_are_escaped(tmp_path: Path, write_trace: WriteTrace) -> None:

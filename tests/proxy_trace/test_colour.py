@@ -15,6 +15,7 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
 
 
@@ -34,3 +35,10 @@ def test_a_pipe_gets_none() -> None:
 def test_the_environment_can_turn_them_off(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     assert Palette.for_stream(Terminal()).paint("NaN", "red") == "NaN"
+
+
+def test_a_pipe_gets_them_where_the_environment_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert Palette.for_stream(io.StringIO()).paint("NaN", "red") == "\x1b[31mNaN\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Palette.for_stream(io.StringIO()).paint("NaN", "red") == "NaN"

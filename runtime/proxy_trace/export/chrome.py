@@ -46,6 +46,7 @@ def export_chrome(
 
     Raises:
         OutputExistsError: if there is such a file, unless `force`.
+        OutputIsFolderError: if there is a folder.
         UnwritableFileError: if the file system refuses to write.
         UnreadableFileError: if it refuses to read.
     """

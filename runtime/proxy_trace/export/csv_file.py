@@ -38,6 +38,7 @@ def export_csv(
 
     Raises:
         OutputExistsError: if there is such a file, unless `force`.
+        OutputIsFolderError: if there is a folder.
         UnwritableFileError: if the file system refuses to write.
         UnreadableFileError: if it refuses to read.
     """

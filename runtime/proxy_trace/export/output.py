@@ -7,7 +7,7 @@ import shutil
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from proxy_trace.errors import OutputExistsError, UnwritableFileError
+from proxy_trace.errors import OutputExistsError, OutputIsFolderError, UnwritableFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,16 +15,24 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def whole_or_nothing(target: Path, *, force: bool) -> Iterator[Path]:
-    """Let the block make a file or folder that becomes `target` if the block ends well.
+def whole_or_nothing(target: Path, *, force: bool, makes_folder: bool = False) -> Iterator[Path]:
+    """Let the block make a file, or a folder, that becomes `target` if the block ends well.
+
+    Args:
+        target: where it goes.
+        force: replace what is there, a file by a file or a folder by a folder.
+        makes_folder: the block makes a folder.
 
     Yields:
         Where to write: a path beside `target` at which there is nothing. It is removed if the block raises.
 
     Raises:
+        OutputIsFolderError: if a file would replace a folder with all that is in it.
         OutputExistsError: if there is something at `target`, unless `force` lets it be replaced.
         UnwritableFileError: if the file system refuses, in the block too.
     """
+    if not makes_folder and target.is_dir():
+        raise OutputIsFolderError(target)
     if not force and os.path.lexists(target):
         raise OutputExistsError(target)
     aside = target.with_name(f".{target.name}.{os.getpid()}.partial")

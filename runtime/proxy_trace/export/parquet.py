@@ -53,7 +53,7 @@ def export_parquet(
         raise MissingExtraError("Parquet", "pyarrow", "export") from error
     counter = ExportCounter(on_progress)
     folder = target / f"run={trace.files[0].run.run}"
-    with whole_or_nothing(folder, force=force) as aside:
+    with whole_or_nothing(folder, force=force, makes_folder=True) as aside:
         for file in trace.files:
             path = aside / f"rank={file.run.rank}" / f"{file.path.stem}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
