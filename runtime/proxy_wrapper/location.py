@@ -29,6 +29,9 @@ _MAX_USER_FRAMES: Final = 12
 STAND_IN: Final = "<proxy_wrapper>"
 """The name of code of ours that has the file and the line of the user's (see `intercept/call_sites.py`)."""
 
+UNCOUNTED: Final = "<proxy_wrapper, uncounted as importlib._bootstrap>"
+"""The file of code of ours that is not counted among callers (see `intercept/call_sites.py`)."""
+
 # What a code object is to the walk.
 _PASSED_OVER: Final = 0
 _USER: Final = 1
@@ -207,7 +210,7 @@ class Locator:
 
     def _is_user_code(self, code: CodeType) -> bool:
         file = code.co_filename
-        if code.co_name == STAND_IN:
+        if code.co_name == STAND_IN or file == UNCOUNTED:
             return False
         if file == self._main:
             return True

@@ -20,8 +20,7 @@ from torch import nn
 
 from proxy_wrapper.errors import SettingsTypeError, SettingsValueError
 from proxy_wrapper.intercept.attributes import ModuleAttributes
-from proxy_wrapper.intercept.backward import BackwardCalls
-from proxy_wrapper.intercept.backward_engine import BackwardEngine
+from proxy_wrapper.intercept.backward import BackwardPasses
 from proxy_wrapper.intercept.blacklist import Blacklist
 from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
@@ -68,11 +67,11 @@ class _Installed:
                 SentModules(tracer, restore_proxied),
                 module_calls,
                 updates,
-                BackwardCalls(tracer),
+                BackwardPasses(tracer, torch_calls),
                 TensorSwaps(tracer),
                 CompiledCode(tracer, module_calls, CompiledCalls(tracer, module_calls, updates)),
             ]
-            tracer.debug_interceptors = [torch_calls, BackwardEngine(torch_calls), ModuleAttributes(tracer)]
+            tracer.debug_interceptors = [torch_calls, ModuleAttributes(tracer)]
             atexit.register(self.take_down_at_end)
         return self.tracer
 

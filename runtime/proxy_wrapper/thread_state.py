@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -38,6 +38,24 @@ class ActiveCall(msgspec.Struct, gc=False, eq=False):
     ordinals: dict[tuple[int, str], int]
 
 
+class ThreadFound(NamedTuple):
+    """How autograd's engine finds a thread: inside how many torch calls, and whether the mode was put on for it."""
+
+    torch_calls: int
+    is_put_on: bool
+
+
+class BackwardPass(NamedTuple):
+    """A backward pass that has not ended, and what autograd's engine was given for it."""
+
+    roots: Any
+    gradients: Any
+    function: str
+    began_us: int
+    location: int
+    found: ThreadFound | None
+
+
 class ThreadState:
     """What is known of one thread."""
 
@@ -45,6 +63,7 @@ class ThreadState:
         "_ordinals",
         "_ordinals_step",
         "aside",
+        "backward_passes",
         "checked",
         "mode",
         "number",
@@ -66,6 +85,7 @@ class ThreadState:
         self.optimizer_walks: set[tuple[int, int]] = set()  # See `Locator.locate`.
         self.optimizer_began_us = 0
         self.torch_calls = 0
+        self.backward_passes: list[BackwardPass] = []  # That it is in, the innermost last.
         self.suspended_calls = 0  # Torch calls around the backward pass that it is in.
         self.aside: list[weakref.ref[nn.Module]] = []  # Modules on the blacklist that it is calling.
         self.mode = TRAIN

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from proxy_wrapper.events import DelAttr, GetAttr, SetAttr
-from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.levels import DEBUG
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class ModuleAttributes:
     def _reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
         modules = self._tracer.registry.modules
 
+        @uncounted
         def __getattr__(module: nn.Module, name: str) -> Any:  # noqa: N807
             try:
                 value = original(module, name)
@@ -69,6 +70,7 @@ class ModuleAttributes:
     def _writer(self, original: Callable[..., Any]) -> Callable[..., Any]:
         modules = self._tracer.registry.modules
 
+        @uncounted
         def __setattr__(module: nn.Module, name: str, value: Any) -> None:  # noqa: N807
             try:
                 original(module, name, value)
@@ -83,6 +85,7 @@ class ModuleAttributes:
     def _deleter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         modules = self._tracer.registry.modules
 
+        @uncounted
         def __delattr__(module: nn.Module, name: str) -> None:  # noqa: N807
             try:
                 original(module, name)

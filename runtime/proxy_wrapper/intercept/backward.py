@@ -1,100 +1,135 @@
-"""Sees backward passes: `torch.autograd.backward`, which `Tensor.backward` calls, and `torch.autograd.grad`."""
+"""Sees backward passes, and lets torch calls be seen that Python code makes inside one.
+
+Whichever way one is asked for (`Tensor.backward`, `torch.autograd.backward` and `grad`, imported by name or not,
+`torch.func`, a checkpoint), autograd's engine has one entry in Python. PyTorch has no hook there that leaves the graph
+as it is, so that entry is replaced.
+
+What Python code runs inside are checkpoints that are recomputed, hooks on tensors, the `backward` of a
+`torch.autograd.Function`. `Tensor.backward` is itself a torch call, and while one runs torch has set the function mode
+aside. Right before the engine takes over, it is put back. The engine hands the state of the calling thread to its own
+threads, modes included.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Backward, BackwardEnd
-from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.thread_state import BackwardPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
+    from proxy_wrapper.intercept.torch_calls import TorchCalls
     from proxy_wrapper.tracer import Tracer
 
+_ENTRY: Final = "_engine_run_backward"
 
-class BackwardCalls:
-    """Makes `Backward` and `BackwardEnd` events.
 
-    PyTorch has no hook there that leaves the graph as it is, so the two functions are replaced in their module,
-    where torch itself looks them up at each call.
+class BackwardPasses:
+    """Makes `Backward` and `BackwardEnd` events, and keeps the mode on the stack of a thread that runs the engine.
+
+    The engine's entry is private to torch; where a version of it has none, nothing is replaced, and backward passes
+    are not seen.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, torch_calls: TorchCalls) -> None:
         self._tracer = tracer
-        self._originals: dict[str, Callable[..., Any]] = {}
-        self._replacements: dict[str, Callable[..., Any]] = {}
+        self._torch_calls = torch_calls
+        self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
     def install(self) -> None:
-        """Replace the two functions."""
-        if self._originals:
+        """Replace the entry where torch looks it up, and where it is defined: torch restores the one from the other."""
+        if self._replaced:
             return
-        for name in ("backward", "grad"):
-            original = getattr(torch.autograd, name)
-            self._originals[name] = original
-            self._replacements[name] = self._replacement(name, original)
-            setattr(torch.autograd, name, self._replacements[name])
+        for module in (torch.autograd, torch.autograd.graph):
+            original = getattr(module, _ENTRY, None)
+            if original is not None:
+                replacement = self._replacement(original)
+                setattr(module, _ENTRY, replacement)
+                self._replaced.append((module, original, replacement))
 
     def remove(self) -> None:
-        """Put the originals back, unless somebody else has replaced ours since."""
-        for name, original in self._originals.items():
-            if getattr(torch.autograd, name) is self._replacements[name]:
-                setattr(torch.autograd, name, original)
-        self._originals.clear()
+        """Put the entry back, unless somebody else has replaced ours since: then it only passes calls on."""
+        for module, original, replacement in self._replaced:
+            if getattr(module, _ENTRY) is replacement:
+                setattr(module, _ENTRY, original)
+        self._replaced.clear()
 
-    def _replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def replacement(*args: Any, **kwargs: Any) -> Any:
-            began, location = self._begin(name, args, kwargs)
+        @uncounted
+        def run_backward(roots: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
+            begun = self._begin(roots, gradients, kwargs)
             raised = True
             try:
-                result = original(*args, **kwargs)
+                result = original(roots, gradients, *args, **kwargs)
                 raised = False
             except BaseException as error:
                 hide_frames(error)
                 raise
             finally:
-                self._end(name, began, location, raised)
+                if begun is not None:
+                    self._end(begun, raised)
             return result
 
-        return replacement
+        return run_backward
 
-    def _begin(self, name: str, args: Any, kwargs: dict[str, Any]) -> tuple[int, int]:
-        """When the pass began, and where it was called."""
+    def _begin(self, roots: Any, gradients: Any, kwargs: dict[str, Any]) -> BackwardPass | None:
+        """Record that a pass begins; None if nothing is to be seen, or it has been.
+
+        It has where somebody put a function of his own around ours, and we have since put another one around his.
+        """
         tracer = self._tracer
-        if not tracer.active:
-            return 0, 0
+        if not (self._replaced and tracer.active):
+            return None
+        thread = tracer.thread
+        running = thread.backward_passes
+        if running and running[-1].roots is roots and running[-1].gradients is gradients:
+            return None
         try:
             now = tracer.now_us()
             location = tracer.locator.locate(2)
-            roots = args[:1] or tuple(kwargs[key] for key in ("tensors", "outputs") if key in kwargs)
+            function = "backward" if kwargs.get("accumulate_grad") else "grad"
             with torch._C.DisableTorchFunction():
-                tensors = find_tensors(roots)
-                inputs = tuple(map(tracer.describer.describe, tensors))
+                tensors = find_tensors((roots,))
+                words = tuple(map(tracer.describer.describe, tensors))
                 numbers = tuple(map(tracer.registry.meet, tensors))
-            thread = tracer.thread
-            event = Backward(now, tracer.step, 0, location, thread.number, thread.stage, name, inputs, numbers)
+            event = Backward(now, tracer.step, 0, location, thread.number, thread.stage, function, words, numbers)
             tracer.broadcast(event, location, level=INFO)
+            mode = self._torch_calls
+            found = mode.enter_engine() if mode.is_installed else None
+            begun = BackwardPass(roots, gradients, function, now, location, found)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
-            return 0, 0
-        return now, location
+            return None
+        running.append(begun)
+        return begun
 
-    def _end(self, name: str, began: int, location: int, raised: bool) -> None:
+    def _end(self, begun: BackwardPass, raised: bool) -> None:
         tracer = self._tracer
-        if not tracer.active:
-            return
+        thread = tracer.thread
+        thread.backward_passes.pop()
         try:
+            if begun.found is not None:
+                self._torch_calls.leave_engine(begun.found)
+            if not tracer.active:
+                return
             now = tracer.now_us()
-            thread = tracer.thread
-            event = BackwardEnd(now, tracer.step, 0, location, thread.number, thread.stage, now - began, raised)
+            location = begun.location
+            duration = now - begun.began_us
+            event = BackwardEnd(now, tracer.step, 0, location, thread.number, thread.stage, duration, raised)
             tracer.broadcast(event, location, level=INFO)
-            if name == "backward" and tracer.after_backward is not None and not raised:
+            # Within another pass, as in that of a checkpoint, the gradients are not complete.
+            is_whole = not any(outer.function == "backward" for outer in thread.backward_passes)
+            if begun.function == "backward" and is_whole and not raised and tracer.after_backward is not None:
                 with torch._C.DisableTorchFunction():
                     tracer.after_backward(location)
         except Exception as error:  # noqa: BLE001

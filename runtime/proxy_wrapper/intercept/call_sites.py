@@ -8,15 +8,17 @@ that has the file, the line and the globals of the program's. No code of ours is
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from torch.overrides import handle_torch_function
 
-from proxy_wrapper.location import STAND_IN
+from proxy_wrapper.location import STAND_IN, UNCOUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 _CALL: Final = (lambda func, args, kwargs: func(*args, **kwargs)).__code__.replace(co_name=STAND_IN)
 DISPATCHER: Final = handle_torch_function.__code__
@@ -55,6 +57,17 @@ class CallSites:
             made = self.codes[key] = _CALL.replace(co_filename=code.co_filename, co_firstlineno=line)
             self._known.append(code)
         return FunctionType(made, frame.f_globals)
+
+
+def uncounted(function: F) -> F:
+    """`function` itself, whose calls `stacklevel` passes over: those of `warnings.warn` and of `logging`.
+
+    Both count callers without the import system's, which they know by the name of its file. So a warning that names the
+    caller of what was called names the same line whether or not a function of ours stands between.
+    """
+    plain = cast("FunctionType", function)
+    plain.__code__ = plain.__code__.replace(co_filename=UNCOUNTED)
+    return function
 
 
 def hide_frames(error: BaseException, count: int = 1) -> None:

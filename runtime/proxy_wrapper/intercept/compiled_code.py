@@ -7,6 +7,7 @@ compiled code and installed again when it leaves; what `compiled_calls` records 
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from importlib.abc import Loader, MetaPathFinder
@@ -14,6 +15,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
+
+from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,11 +110,16 @@ class CompiledCode:
         return switched
 
     def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
         def stepped_aside(*args: Any, **kwargs: Any) -> Any:
             me = id(sys._getframe())
             self._enter_or_leave(True, me)
             try:
                 return original(*args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
             finally:
                 self._enter_or_leave(False, me)
 

@@ -26,10 +26,11 @@ from proxy_wrapper.events import (
     SetAttr,
     as_number,
 )
-from proxy_wrapper.intercept.call_sites import DISPATCHER, CallSites, hide_frames
+from proxy_wrapper.intercept.call_sites import DISPATCHER, CallSites, hide_frames, uncounted
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.intercept.replaced_functions import called, is_foreign
 from proxy_wrapper.levels import DEBUG
+from proxy_wrapper.thread_state import ThreadFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,13 +72,6 @@ class Target(NamedTuple):
     is_foreign: bool
 
 
-class ThreadFound(NamedTuple):
-    """How `enter_engine` found a thread, and whether it put the mode on."""
-
-    torch_calls: int
-    is_put_on: bool
-
-
 class TorchCallMode(TorchFunctionMode):
     """Records each call on its way to torch. Its own code runs with the mode off the stack."""
 
@@ -93,6 +87,7 @@ class TorchCallMode(TorchFunctionMode):
         self._sites = CallSites()
         self.is_on = True
 
+    @uncounted
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

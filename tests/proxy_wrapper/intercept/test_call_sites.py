@@ -14,9 +14,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.autograd import grad
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import CallFunction
+from proxy_wrapper.location import UNCOUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +52,76 @@ def test_warnings_name_the_lines_that_they_name_without_us(level: str, logdir: s
     assert warned() == plain
     assert len(plain) >= 4
     del model
+
+
+def warn(name: str) -> None:
+    for stacklevel in range(2, 5):
+        warnings.warn(f"{name}, {stacklevel}", stacklevel=stacklevel)
+
+
+class WarningFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        warn("forward")
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        warn("backward")
+        return gradients[0] * 2
+
+
+class WarningModule(nn.Linear):
+    def __getattr__(self, name: str) -> Any:
+        if name == "weight":
+            warn("__getattr__")
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "size":
+            warn("__setattr__")
+        super().__setattr__(name, value)
+
+
+class WarningOptimizer(torch.optim.SGD):
+    def step(self, closure: Any = None) -> Any:
+        warn("step")
+        return super().step(closure)
+
+
+def warn_in_python(model: Any) -> None:
+    """From code that torch calls back: by the line that warns, and by those that called it."""
+    apply: Any = WarningFunction.apply
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(lambda _: warn("hook"))
+    loss = apply(x * model.weight).sum()
+    model.size = 3
+    loss.backward(retain_graph=True)
+    torch.autograd.backward(loss, retain_graph=True)
+    grad(loss, x, only_inputs=False)
+    torch.autograd.grad(apply(x).sum(), x, create_graph=True)
+    optimizer = WarningOptimizer(model.parameters())
+    torch.optim.lr_scheduler.StepLR(optimizer, 1).step()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("shown", ["always", "default"])
+def test_warnings_of_code_that_torch_calls_name_the_same_lines_as_often(shown: Any, level: str, logdir: str) -> None:
+    def run(prepare: Callable[[nn.Module], nn.Module]) -> list[tuple[str, int, str]]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = prepare(WarningModule(3, 1))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(shown)
+            warn_in_python(model)
+            warn_in_python(model)
+        return [(each.filename, each.lineno, str(each.message)) for each in caught]
+
+    run(lambda model: model)
+    plain = run(lambda model: model)
+    traced = run(lambda model: Proxy.Proxy(model, logdir=logdir, log_level=level))
+    assert len(plain) >= 24
+    assert traced == plain
 
 
 def test_filters_by_module_hold(level: str, logdir: str) -> None:
@@ -104,7 +176,8 @@ def test_errors_have_no_code_of_ours_in_their_traceback(fail: Callable[[Any], An
         fail(model)
     assert str(raised.value) == str(plain.value)
     frames = traceback.extract_tb(raised.value.__traceback__)
-    assert not [frame for frame in frames if frame.filename.startswith(RUNTIME) or frame.name == "<proxy_wrapper>"]
+    ours = (RUNTIME, UNCOUNTED)
+    assert not [frame for frame in frames if frame.filename.startswith(ours) or frame.name == "<proxy_wrapper>"]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 keeps the traceback of an error being handled for itself")
