@@ -127,7 +127,8 @@ class ProcessSummary(msgspec.Struct):
     unknown: dict[str, int] = {}
     is_cut: bool = False
     ends_inside: str = ""
-    """What had not ended when the trace did: "a call of model.fc", "a backward pass"; "" if all had."""
+    """What had not ended when the trace broke off: "a call of model.fc", "a backward pass"; "" if it did not break off,
+    or all had ended. An exception may have left something as well, which does not make the trace incomplete."""
 
     end: str = ""
     """How the process ended: "exit", "exception ValueError" or another `RunEnd.reason`; "" if the trace does not."""
@@ -243,7 +244,9 @@ class ProcessCollector:
         self._judge_changes()
         process.module_calls = sum(module.calls for module in process.modules)
         open_calls = [stack[-1] for stack in self._calls_by_thread.values() if stack]
-        if open_calls:
+        if process.end:
+            process.ends_inside = ""
+        elif open_calls:
             process.ends_inside = f"a call of {self.names.module_name(open_calls[0].module)}"
         else:
             process.ends_inside = self._unfinished

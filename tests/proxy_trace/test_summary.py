@@ -128,6 +128,19 @@ def test_what_had_not_ended_is_told(
     assert summarize(Trace.open(path)).processes[0].ends_inside == words
 
 
+@pytest.mark.parametrize(
+    "last", [events.OptimizerStep(5, optimizer="SGD"), events.CallModule(5, module=1), events.Backward(5)]
+)
+@pytest.mark.parametrize("reason", ["exception", "exit"])
+def test_what_an_exception_left_does_not_make_a_trace_incomplete(
+    last: events.Event, reason: str, tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", *small_run, last, events.RunEnd(6, reason=reason, error="ValueError"))
+    summary = summarize(Trace.open(path))
+    assert summary.processes[0].ends_inside == ""
+    assert not [finding for finding in summary.findings if finding.kind == "incomplete"]
+
+
 def test_a_step_that_raised_is_forgotten_with_the_next_call(tmp_path: Path, write_trace: WriteTrace) -> None:
     later = [events.CallModule(2, module=1), events.ReturnModule(3, module=1)]
     path = write_trace(tmp_path / "a.jsonl", events.OptimizerStep(1, optimizer="SGD"), *later)

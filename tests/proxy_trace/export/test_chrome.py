@@ -66,6 +66,17 @@ def test_calls_left_by_an_exception_end_with_the_call_around_them(tmp_path: Path
     assert [event["ts"] for event in found if event["ph"] == "E"] == [30, 30, 40]
 
 
+def test_a_step_that_raised_ends_where_the_next_one_begins(tmp_path: Path, write_trace: WriteTrace) -> None:
+    run = [
+        events.OptimizerStep(10, optimizer="SGD"),
+        events.OptimizerStep(20, optimizer="SGD"),
+        events.OptimizerStepEnd(30, optimizer="SGD"),
+    ]
+    found = timeline(write_trace(tmp_path / "r" / "rank0-1.jsonl", *run), tmp_path / "run.json")
+    assert spans(found) == ["SGD.step", "SGD.step"]
+    assert [event["ts"] for event in found if event["ph"] == "E"] == [20, 30]
+
+
 def test_processes_and_threads_have_tracks_of_their_own(tmp_path: Path, write_trace: WriteTrace) -> None:
     for rank, started in ((0, "2026-11-21T08:00:00+00:00"), (1, "2026-11-21T08:00:01+00:00")):
         call = events.CallModule(10, thread=77)
