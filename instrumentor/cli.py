@@ -59,6 +59,7 @@ _EPILOG = """
   1    --check found something that would change
   2    wrong usage, or a file could not be processed (the others were)
   130  interrupted
+  141  whoever read the output has gone, as with [cyan]| head[/cyan]
 """
 
 _FILES = "Which files"

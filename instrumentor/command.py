@@ -27,8 +27,8 @@ from instrumentor.messages import say
 from instrumentor.output.writing import Writer, show_diff
 from instrumentor.paths import files
 from instrumentor.paths.file_state import FileState
-from instrumentor.paths.files import Script
-from instrumentor.paths.selection import STANDARD_STREAM, Found, is_directory, is_in_shard, select_files
+from instrumentor.paths.files import STANDARD_STREAM, Script
+from instrumentor.paths.selection import Found, is_directory, is_in_shard, select_files
 from instrumentor.resolve.search_path import SearchPaths
 
 if TYPE_CHECKING:
@@ -352,6 +352,9 @@ class _Run:
             return
         counts = self.counts
         total = sum(counts.values())
+        if not total and not self.failures and request.shard is None and not request.resume:
+            self.tell("no file to look at: none matches --include, or all are excluded or ignored by git")
+            return
         changed = counts.get("changed", 0)
         if request.revert:
             word = "reverted" if request.writes else "to be reverted"
@@ -389,6 +392,10 @@ def execute(request: Request) -> int:
         BrokenPipeError: whoever reads standard output has gone.
     """
     try:
+        if request.reports and not request.force:
+            from instrumentor.report.kinds import refuse_to_replace
+
+            refuse_to_replace(request.reports)
         if request.merge_reports:
             from instrumentor.report.merge import merge_reports
 
@@ -443,6 +450,8 @@ def _execute(request: Request) -> int:
         run.search = SearchPaths(request.python_path)
         if request.cache:
             run.cache = stack.enter_context(ResultsCache(directory / "results", run.search))
+            if request.cache_dir and not run.cache.is_open:
+                run.tell(f"{directory}: nothing can be kept there, so that every file is looked at anew")
             run.modules_cache = str(directory)
         found = _select(request, configurations, run.note_failure)
         total = partial(_count, request, configurations)

@@ -87,7 +87,19 @@ def refuse_nonsense(request: Request) -> None:
     strange = [each for each in request.reports if Path(each).suffix.lower() not in KINDS]
     gone = [each for each in request.python_path if not os.path.isdir(each)]  # noqa: PTH112 - no name makes it raise
     traced = [name for name in _TRACED if getattr(request.overrides, name) is not UNSET]
+    acting = _options_that_act(request)
     for is_wrong, option, message in (
+        ("" in arguments, "PATH", "is empty; name files or directories, . for the current one"),
+        (
+            request.show_files and bool(acting),
+            "--show-files",
+            f"lists files and does nothing else; leave out {' and '.join(acting)}",
+        ),
+        (
+            request.merge_reports and bool(acting),
+            "--merge-reports",
+            f"reads reports and looks at no script; leave out {' and '.join(acting)}",
+        ),
         (request.in_place and output is not None, "--in-place", "cannot be combined with -o; leave one of them out"),
         (request.in_place and has_stdin, "--in-place", "needs files; standard input has no place to write back to"),
         (request.explain and request.diff, "--explain", "cannot be combined with --diff; ask for one after the other"),
@@ -174,3 +186,18 @@ def refuse_nonsense(request: Request) -> None:
     ):
         if is_wrong:
             raise typer.BadParameter(message, param_hint=option)
+
+
+def _options_that_act(request: Request) -> list[str]:
+    """The options given that say what is to be done with scripts, as they are spelled."""
+    given = {
+        "--in-place": request.in_place,
+        "--output": request.output is not None,
+        "--entry": request.entry,
+        "--revert": request.revert,
+        "--diff": request.diff,
+        "--check": request.check,
+        "--explain": request.explain,
+        "--statistics": request.statistics,
+    }
+    return [option for option, is_given in given.items() if is_given]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from typing import IO, TYPE_CHECKING
@@ -47,27 +48,32 @@ class Journal:
             raise ReportError(
                 f"cannot be written ({error.strerror}); choose another --report", path=str(beside)
             ) from None
-        if not resume or not self._read_done(run):
-            self._file.write(self._encoder.encode(run) + b"\n")
-            self._file.flush()
+        try:
+            if not resume or not self._read_done(run):
+                self._append(self._encoder.encode(run))
+        except ReportError:
+            self._close()
+            raise
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._file.close()
+        self._close()
         if kind is None and self._path is not None:
             self._path.unlink(missing_ok=True)
 
     def add(self, record: FileRecord) -> None:
-        """Append a record, for good: what stands in the journal is done, whatever happens next."""
+        """Append a record, for good: what stands in the journal is done, whatever happens next.
+
+        Raises:
+            ReportError: it cannot be written, as on a full disk.
+        """
         try:
             line = self._encoder.encode(record)
         except UnicodeEncodeError:
             line = self._encoder.encode(make_readable(record))
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(line + b"\n")
-        self._file.flush()
+        self._append(line)
 
     def records(self) -> Iterator[FileRecord]:
         """All records in their order; may be asked for again."""
@@ -92,7 +98,6 @@ class Journal:
         except msgspec.DecodeError:
             is_same = False
         if not is_same:
-            self._file.close()
             raise ReportError(
                 "was left by a run with other options; resume with the same ones, or remove it", path=str(self._path)
             )
@@ -110,3 +115,18 @@ class Journal:
                 self.failures.append(f"{record.path}: {record.error.message}")
         self._file.truncate(end)
         return True
+
+    def _append(self, line: bytes) -> None:
+        try:
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(line + b"\n")
+            self._file.flush()
+        except OSError as error:
+            where = tempfile.gettempdir() if self._path is None else str(self._path)
+            raise ReportError(
+                f"what is done cannot be noted ({error.strerror}); make room and run the command again", path=where
+            ) from None
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError):  # tries once more to write what could not be written, which was told
+            self._file.close()

@@ -174,6 +174,11 @@ class ResultsCache:
             self._connection.close()
             self._connection = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether outcomes can be kept and found at all."""
+        return self._connection is not None
+
     def find(self, task: Task, *, with_decisions: bool = True) -> Outcome | None:
         """The outcome of a task as it was found before; None where it may be another one now.
 

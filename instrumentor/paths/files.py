@@ -1,4 +1,4 @@
-"""Finds, reads and writes scripts; the only module that touches the disk."""
+"""Reads and writes scripts: nothing is replaced that should stay, and nothing is written by half."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.errors import StubFileError, UnreadableFileError
+from instrumentor.paths.files import STANDARD_STREAM
 from instrumentor.paths.ignore_rules import GitIgnore, PatternSet, read_git_ignore
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from instrumentor.errors import InstrumentError
 
-STANDARD_STREAM = "-"
 DEFAULT_INCLUDE = ("*.py", "*.ipynb")
 # What ruff and black leave out between them.
 DEFAULT_EXCLUDE = (

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 from pygments.formatters import HtmlFormatter
 
 from instrumentor import __version__
+from instrumentor.messages import count
 from instrumentor.report.highlight import highlight_rows
 from instrumentor.report.relevance import may_pass_for_model
 from instrumentor.report.side_by_side import rows_of
@@ -79,7 +80,7 @@ def _head(summary: Summary) -> str:
         '<!doctype html>\n<html lang="en" data-theme="light">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="generator" content="instrument {escape(__version__)}">\n'
-        f"<title>instrument: {wrapped:,} models in {summary.files:,} files</title>\n"
+        f"<title>instrument: {count(wrapped, 'model')} in {count(summary.files, 'file')}</title>\n"
         f"<style>\n{light}\n{dark}\n{_resource('page.css')}</style>\n</head>\n<body>\n"
     )
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from instrumentor.errors import ReportError
+from instrumentor.errors import OutputExistsError, ReportError
 from instrumentor.paths import files
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ class Render(Protocol):
 # The module for each suffix; loaded when it is asked for, since colouring and laying out take time to import.
 KINDS = {".json": "json_report", ".sarif": "sarif", ".md": "markdown", ".html": "html_report"}
 _FORMATS = {"json": "json_report", "github": "github"}
+# What stands near the beginning of each kind of report, and in hardly any other file of that suffix.
+_SIGNS = {
+    ".json": b'"tool": {"name":"instrument"',
+    ".sarif": b'"tool": {"driver":{"name":"instrument"',
+    ".md": b"# Instrumented models\n",
+    ".html": b'<meta name="generator" content="instrument ',
+}
+_BEGINNING = 1024
 
 
 def kind_of(path: str) -> Render:
@@ -43,6 +51,22 @@ def kind_of(path: str) -> Render:
             f"is of no kind of report that there is; name it {', '.join('*' + each for each in KINDS)}", path=path
         )
     return _load(name)
+
+
+def refuse_to_replace(paths: Sequence[str]) -> None:
+    """Check before a run that no report would be written over anything but an earlier report or an empty file.
+
+    Raises:
+        OutputExistsError: a file is there that `--report` did not write.
+        UnwritableOutputError: a file is there that cannot be read.
+    """
+    for path in paths:
+        sign = _SIGNS.get(Path(path).suffix.lower(), b"")
+        existing = files.read_existing(Path(path))
+        if existing and sign not in existing[:_BEGINNING]:
+            raise OutputExistsError(
+                "is there, and is no report; choose another --report, or overwrite it with --force", path=path
+            )
 
 
 def _load(name: str) -> Render:

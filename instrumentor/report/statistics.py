@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from instrumentor.messages import count
 from instrumentor.report.terminal import encoding_of, line_width, uses_color
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def render_statistics(summary: Summary, stream: TextIO) -> bytes:
         table.add_row(f"{number:,}", code, MEANINGS.get(code, ""))
     decided = ", ".join(f"{summary.decisions.get(verdict, 0):,} {verdict}" for verdict in _VERDICTS)
     console.print(table)
-    console.print(f"{sum(summary.decisions.values()):,} sites in {summary.files:,} files: {decided}")
+    sites, scripts = count(sum(summary.decisions.values()), "site"), count(summary.files, "file")
+    console.print(f"{sites} in {scripts}: {decided}")
     text.flush()
     return b"".join(line.rstrip() + b"\n" for line in target.getvalue().splitlines())

@@ -710,6 +710,17 @@ class TestMistakes:
             pytest.param(("--format", "json", "--diff", "a.py"), "--format: needs standard output", id="json"),
             pytest.param(("--isolated", "--config", "x", "a.py"), "--isolated: cannot be combined", id="isolated"),
             pytest.param((".", "-o", "-"), "--output: cannot be standard output for a directory", id="tree to stdout"),
+            pytest.param(("", "a.py"), "PATH: is empty; name files", id="an empty path"),
+            pytest.param(
+                (".", "--show-files", "--in-place"),
+                "--show-files: lists files and does nothing else; leave out --in-place",
+                id="list and replace",
+            ),
+            pytest.param(
+                ("--merge-reports", "x.json", "--report", "y.json", "--diff"),
+                "--merge-reports: reads reports and looks at no script; leave out --diff",
+                id="merge and compare",
+            ),
             pytest.param(("--copy-all", "--changed-only", "."), "--copy-all: cannot be combined", id="copies"),
             pytest.param(("--copy-all", "a.py"), "--copy-all: says what else goes into the mirror", id="no mirror"),
             pytest.param(

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from instrumentor import command
 from instrumentor.cli import app
 from instrumentor.engine import work
+from instrumentor.report.kinds import KINDS
 
 if TYPE_CHECKING:
     from instrumentor.engine.outcome import Task
@@ -331,6 +332,19 @@ class TestConfiguration:
             "src/zoo/net.py",
         ]
 
+    def test_a_tree_without_scripts_is_told(self) -> None:
+        Path("empty").mkdir()
+        outcome = run("empty")
+        assert outcome.code == 0
+        assert outcome.err == "no file to look at: none matches --include, or all are excluded or ignored by git\n"
+        assert run("src", "--shard", "7/97").err == "0 files: 0 instrumented (0 models)\n"
+
+    def test_a_cache_that_cannot_be_where_it_was_asked_for_is_told(self) -> None:
+        write("file", b"")
+        outcome = run("src/train.py", "--check", "--cache-dir", "file/cache")
+        assert outcome.code == 1
+        assert outcome.err.startswith("file/cache: nothing can be kept there, so that every file is looked at anew\n")
+
     @pytest.mark.parametrize("separator", [b"\n", b"\0", b"\r\n"])
     def test_files_from(self, separator: bytes) -> None:
         listed = separator.join((b"src/train.py", b"src/zoo/net.py")) + separator
@@ -361,6 +375,33 @@ class TestParts:
         outcome = run("--merge-reports", "a.json", "--report", "b.json")
         assert outcome.code == 2
         assert outcome.err.startswith("a.json: is no report that this version reads")
+
+
+@pytest.mark.usefixtures("zoo")
+class TestReports:
+    @pytest.mark.parametrize("suffix", KINDS)
+    def test_one_replaces_what_an_earlier_run_wrote(self, suffix: str) -> None:
+        name = f"review{suffix}"
+        write(name, b"")  # as mktemp leaves it
+        assert run("src", "--check", "--report", name).code == 1
+        before = Path(name).read_bytes()
+        assert run("src/train.py", "--check", "--report", name).code == 1
+        assert Path(name).read_bytes() not in (b"", before)
+
+    @pytest.mark.parametrize("suffix", KINDS)
+    def test_but_nothing_else(self, suffix: str) -> None:
+        name = f"README{suffix}"
+        write(name, b"what this project is\n")
+        outcome = run("src", "--in-place", "--report", name)
+        assert outcome.code == 2
+        assert (
+            outcome.err
+            == f"{name}: is there, and is no report; choose another --report, or overwrite it with --force\n"
+        )
+        assert Path(name).read_bytes() == b"what this project is\n"
+        assert Path("src/train.py").read_bytes() == TRAIN
+        assert run("src", "--check", "--report", name, "--force").code == 1
+        assert Path(name).read_bytes() != b"what this project is\n"
 
 
 @pytest.mark.usefixtures("zoo")

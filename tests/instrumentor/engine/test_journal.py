@@ -1,0 +1,78 @@
+"""What is done, noted on the disk while a run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from instrumentor.engine.journal import Journal
+from instrumentor.errors import ReportError
+from instrumentor.report.record import FileRecord
+
+FULL = Path("/dev/full")
+
+
+def record(path: str) -> FileRecord:
+    return FileRecord(path=path, status="unchanged", digest="", lines=1)
+
+
+def test_records_come_back_in_their_order_however_often(tmp_path: Path) -> None:
+    with Journal(None, run="a run") as journal:
+        journal.add(record("b.py"))
+        assert [each.path for each in journal.records()] == ["b.py"]
+        journal.add(record("a.py"))
+        for _ in range(2):
+            assert [each.path for each in journal.records()] == ["b.py", "a.py"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_ends_leaves_none(tmp_path: Path) -> None:
+    with Journal(tmp_path / "r.json", run="a run") as journal:
+        journal.add(record("a.py"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_broken_off_leaves_its_own(tmp_path: Path) -> None:
+    def break_off() -> None:
+        with Journal(tmp_path / "r.json", run="a run") as journal:
+            journal.add(record("a.py"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        break_off()
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json.partial"]
+
+
+def test_what_is_done_is_gone_on_with(tmp_path: Path) -> None:
+    partial = tmp_path / "r.json.partial"
+    with Journal(tmp_path / "r.json", run="a run") as journal:
+        journal.add(record("a.py"))
+        journal.add(record("b.py"))
+        written = partial.read_bytes()
+    partial.write_bytes(written[:-5])  # killed within a line
+    with Journal(tmp_path / "r.json", run="a run", resume=True) as journal:
+        assert journal.done == {"a.py"}
+        journal.add(record("c.py"))
+        assert [each.path for each in journal.records()] == ["a.py", "c.py"]
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    (tmp_path / "r.json.partial").symlink_to(FULL)
+    with pytest.raises(
+        ReportError, match=r"r\.json\.partial: what is done cannot be noted \(No space left on device\)"
+    ):
+        Journal(tmp_path / "r.json", run="a run")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+def test_a_disk_that_fills_up_is_told(tmp_path: Path) -> None:
+    def fill_up() -> None:
+        with Journal(tmp_path / "r.json", run="a run") as journal:
+            journal._file.close()
+            journal._file = FULL.open("w+b")
+            journal.add(record("a.py"))
+
+    with pytest.raises(ReportError, match="cannot be noted"):
+        fill_up()
