@@ -33,10 +33,7 @@ class Difference(msgspec.Struct):
         last_step: the last.
         steps: after how many steps it differed, of `compared`.
         compared: how many steps had it in all of them.
-        groups: the traces at `first_step` by number (of ranks, the rank), those that agreed together.
-        values: the statistics at `first_step`, one for each group.
-        agreed: after how many steps all agreed before the first difference.
-        gradient_step: for a parameter, the first step in which its gradient differed; None if that never did.
+        values: the statistics at `first_step`, one for each that differs from the others.
     """
 
     name: str
@@ -45,8 +42,19 @@ class Difference(msgspec.Struct):
     last_step: int
     steps: int
     compared: int
-    groups: list[list[int]]
     values: list[events.Statistics | None]
+
+
+class GroupedDifference(Difference):
+    """A difference between any number of traces, some of which may agree with each other.
+
+    Attributes:
+        groups: the traces at `first_step` by number (of ranks, the rank), those that agreed together, as in `values`.
+        agreed: after how many steps all agreed before the first difference.
+        gradient_step: for a parameter, the first step in which its gradient differed; None if that never did.
+    """
+
+    groups: list[list[int]]
     agreed: int
     gradient_step: int | None = None
 
@@ -69,7 +77,7 @@ class DifferenceCollector:
     def __init__(self, is_chosen: Callable[[str], bool] | None) -> None:
         self._is_chosen = is_chosen
         self._compared: dict[tuple[str, str], int] = {}
-        self._differences: dict[tuple[str, str], Difference] = {}
+        self._differences: dict[tuple[str, str], GroupedDifference] = {}
         self._is_first = True
 
     def compare(self, step: int, readers: Sequence[StepReader]) -> None:
@@ -85,7 +93,7 @@ class DifferenceCollector:
             for replicas in replicas_of(name, [reader for reader in readers if name in reader.gradients]):
                 self._compare("gradient", name, step, [(reader.number, reader.gradients[name]) for reader in replicas])
 
-    def differences(self, kind: str) -> list[Difference]:
+    def differences(self, kind: str) -> list[GroupedDifference]:
         """The differences of a kind, the earliest first."""
         found = [difference for (of, _), difference in self._differences.items() if of == kind]
         for difference in found:
@@ -119,9 +127,9 @@ class DifferenceCollector:
             return
         known = self._differences.get(key)
         if known is None:
-            numbers_of_groups, values_of_groups = [numbers for _, numbers in groups], [values for values, _ in groups]
-            known = self._differences[key] = Difference(
-                name, kind, step, step, 0, 0, numbers_of_groups, values_of_groups, agreed=before
+            values_of_groups, numbers_of_groups = [values for values, _ in groups], [numbers for _, numbers in groups]
+            known = self._differences[key] = GroupedDifference(
+                name, kind, step, step, 0, 0, values_of_groups, numbers_of_groups, agreed=before
             )
         known.last_step = step
         known.steps += 1

@@ -10,14 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy_trace.differences import Difference
-    from proxy_trace.runs import RunDifference
     from proxy_wrapper.events import Statistics
 
 
 _FIELDS: Final = ("norm", "minimum", "maximum", "nonfinite")
 
 
-def how_often(found: Difference | RunDifference) -> str:
+def how_often(found: Difference) -> str:
     """After how many of the steps compared something differed, and the last of them, if it did not after each."""
     until = "" if found.last_step == found.first_step + found.steps - 1 else f", last {found.last_step}"
     return f"{found.steps:,} of {format_count(found.compared, 'step')}{until}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy_trace.differences import Difference, DifferenceCollector, replicas_of
+from proxy_trace.differences import DifferenceCollector, GroupedDifference, replicas_of
 from proxy_trace.errors import NothingToCompareError, OneRankError
 from proxy_trace.step_reader import StepReader, read_together
 from proxy_wrapper import events
@@ -50,10 +50,10 @@ class Comparison(msgspec.Struct):
     steps: int
     parameters: int
     own_parts: int
-    drifted: list[Difference]
-    never_agreed: list[Difference]
-    gradients: list[Difference]
-    buffers: list[Difference]
+    drifted: list[GroupedDifference]
+    never_agreed: list[GroupedDifference]
+    gradients: list[GroupedDifference]
+    buffers: list[GroupedDifference]
     absent: list[int]
     left_out: list[str]
 

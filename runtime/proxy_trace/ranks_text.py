@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy_trace.colour import Palette
-    from proxy_trace.differences import Difference
+    from proxy_trace.differences import GroupedDifference
     from proxy_trace.ranks import Comparison
 
 _SHOWN: Final = 20
@@ -47,7 +47,7 @@ def _agreement(found: Comparison) -> str:
     return f"{of} between the ranks after each of the {format_count(found.steps, 'step')} compared."
 
 
-def _section(title: str, colour: str, differences: Sequence[Difference], palette: Palette) -> Iterator[str]:
+def _section(title: str, colour: str, differences: Sequence[GroupedDifference], palette: Palette) -> Iterator[str]:
     if not differences:
         return
     yield ""
@@ -60,7 +60,7 @@ def _section(title: str, colour: str, differences: Sequence[Difference], palette
         yield palette.paint(f"  and {len(differences) - _SHOWN} more; --format json has all.", "dim")
 
 
-def _row(difference: Difference) -> tuple[str, ...]:
+def _row(difference: GroupedDifference) -> tuple[str, ...]:
     groups = " | ".join(format_ranks(ranks) for ranks in difference.groups)
     return (
         str(difference.first_step),
@@ -72,7 +72,7 @@ def _row(difference: Difference) -> tuple[str, ...]:
     )
 
 
-def _cause(difference: Difference) -> str:
+def _cause(difference: GroupedDifference) -> str:
     if difference.kind != "parameter":
         return ""
     step = difference.gradient_step

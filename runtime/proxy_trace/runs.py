@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy_trace.differences import DifferenceCollector, is_same, replicas_of
+from proxy_trace.differences import Difference, DifferenceCollector, is_same, replicas_of
 from proxy_trace.errors import NothingInCommonError, SameRunError
 from proxy_trace.ranks import file_of_each_rank
 from proxy_trace.step_reader import StepReader, read_together
@@ -14,34 +14,21 @@ from proxy_trace.step_reader import StepReader, read_together
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy_trace.differences import Difference
     from proxy_trace.selection import StepRange
     from proxy_trace.trace import Trace, TraceFile
-    from proxy_wrapper.events import Statistics
 
 
-class RunDifference(msgspec.Struct):
-    """Something that differs between two runs.
+class RunDifference(Difference):
+    """A difference between two runs: `values` are those of the first run and of the second.
+
+    Besides the kinds of differences that every comparison has there is "start": what a parameter or buffer was when
+    training began. Its `first_step` is -1.
 
     Attributes:
-        name: the parameter or buffer.
-        kind: "start", what a parameter or buffer was when training began; "gradient", "parameter" or "buffer".
         rank: in which rank.
-        first_step: the first step after which it differed (for a gradient: in which); -1 at the start.
-        last_step: the last.
-        steps: after how many steps it differed, of `compared`.
-        compared: how many steps both runs had it in.
-        values: the statistics then, in the first run and in the second.
     """
 
-    name: str
-    kind: str
     rank: int
-    first_step: int
-    last_step: int
-    steps: int
-    compared: int
-    values: list[Statistics | None]
 
 
 class ComparedRun(msgspec.Struct):
@@ -215,19 +202,11 @@ class _Pair:
         values = [reader.start[name] for reader in self.readers]
         if is_same(*values):
             return None
-        return RunDifference(name, "start", self._rank, -1, -1, 0, 0, values)
+        return RunDifference(name, "start", -1, -1, 0, 0, values, self._rank)
 
     def _of_steps(self, found: Difference) -> RunDifference:
-        return RunDifference(
-            found.name,
-            found.kind,
-            self._rank,
-            found.first_step,
-            found.last_step,
-            found.steps,
-            found.compared,
-            found.values,
-        )
+        shared = {field: getattr(found, field) for field in Difference.__struct_fields__}
+        return RunDifference(**shared, rank=self._rank)
 
 
 def _describe(trace: Trace, readers: Sequence[StepReader]) -> ComparedRun:

@@ -43,7 +43,7 @@ _PASSED: Final = 2
 
 _NO_WORDS: Final[dict[str, str]] = {}
 _NO_NUMBERS: Final[dict[str, int]] = {}
-"""What nearly all calls have for keywords: two objects fewer that wait, with each record, to be written."""
+"""What nearly all calls have for keywords, never written to: two objects fewer for each record that waits."""
 
 
 class ModuleCalls:
