@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.blocks import statement_of
@@ -19,7 +20,6 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.only_returned import function_returning
-from instrumentor.resolve.units import Function
 from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
@@ -161,13 +161,8 @@ class Judge:
         if function is None or site.key.path or function.key in facts.escaped or facts.is_dropped(site):
             return False
         # Nobody but its own class knows of what is returned as it was made, whatever that tells others of it.
-        node = function_returning(site.unit, site.node)
-        return (
-            node is not None
-            and node is function.node
-            # A library's may keep what the function gave.
-            and all(isinstance(self.index.hierarchy.resolve(site.unit, each), Function) for each in node.decorator_list)
-        )
+        resolve = partial(self.index.hierarchy.resolve, site.unit)
+        return function_returning(site.unit, site.node, resolve) is function.node
 
     def _final_placement(self, site: Site, placement: Placement | None) -> Placement | None:
         """Where the proxy goes; behind the last call that gives the object other parameters, where there is one."""

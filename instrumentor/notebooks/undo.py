@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor import emit
 from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
 from instrumentor.notebooks.json_source import find_code_cells
-from instrumentor.source.undo import Undone
+from instrumentor.source.undo import Undone, recorded_source
 
 if TYPE_CHECKING:
     from instrumentor.notebooks.json_source import CellSource, Literal
 
 _SPANS = re.compile(r"json:(?P<spans>(?:\d+-\d+,)*)(?P<last>\d+)")
+
+
+class NotebookComment(NamedTuple):
+    """What the comment in an instrumented notebook says.
+
+    Attributes:
+        source: the original's path.
+        sha256: the digest of its bytes, in hex.
+        added: what was added to its text, as the comment spells it.
+        literal: the JSON string that the comment stands in.
+    """
+
+    source: str
+    sha256: str
+    added: str
+    literal: Literal
 
 
 def revert_notebook(source: bytes, *, source_name: str) -> Undone:
@@ -33,25 +48,24 @@ def revert_notebook(source: bytes, *, source_name: str) -> Undone:
             " `# instrument: format=1` comment; name a file that `instrument` wrote",
             path=source_name,
         )
-    found, literal = comment
-    spans = _SPANS.fullmatch(found["added"])
+    spans = _SPANS.fullmatch(comment.added)
     undone = ""
     if spans is not None:
         before = [tuple(map(int, each.split("-"))) for each in spans["spans"].split(",") if each]
         undone, last = text, int(spans["last"])
         # A string of its own starts at the comma before it; else the comment shares the closing quote.
-        end = literal.end if text[last : last + 1] == "," else literal.end - 1
+        end = comment.literal.end if text[last : last + 1] == "," else comment.literal.end - 1
         for start, stop in reversed([*before, (last, end)]):
             undone = undone[:start] + undone[stop:]
     original = undone.encode("utf-8", "surrogatepass")
-    if hashlib.sha256(original).hexdigest() != found["sha256"]:
+    if hashlib.sha256(original).hexdigest() != comment.sha256:
         raise EditedSinceError(
             "edited or saved since it was instrumented, so the original cannot be told from the edits; take the"
-            f" original ({json.loads(found['source'])}) and instrument it again, or take the added lines and the last"
+            f" original ({comment.source}) and instrument it again, or take the added lines and the last"
             " comment out by hand",
             path=source_name,
         )
-    return Undone(original, json.loads(found["source"]))
+    return Undone(original, comment.source)
 
 
 def decode_notebook(source: bytes, source_name: str) -> str:
@@ -82,12 +96,15 @@ def read_cells(text: str, source_name: str) -> list[CellSource]:
         ) from None
 
 
-def source_comment(cells: list[CellSource]) -> tuple[re.Match[str], Literal] | None:
-    """The source comment at the end of a code cell, and the string that it stands in."""
+def source_comment(cells: list[CellSource]) -> NotebookComment | None:
+    """The source comment at the end of a code cell; None where there is none."""
     for cell in reversed(cells):
         if cell.literals:
             last = cell.literals[-1]
             found = emit.SOURCE_COMMENT.fullmatch(last.value.rpartition("\n")[2])
-            if found is not None and found["added"].startswith("json:"):
-                return found, last
+            if found is None or not found["added"].startswith("json:"):
+                continue
+            recorded = recorded_source(found)
+            if recorded is not None:
+                return NotebookComment(recorded, found["sha256"], found["added"], last)
     return None

@@ -6,8 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.bindings import function_around
+from instrumentor.resolve.units import Function
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from instrumentor.resolve.units import Unit
 
 _REPEATED = (
@@ -15,11 +18,17 @@ _REPEATED = (
 )  # fmt: skip
 
 
-def function_returning(unit: Unit, node: ast.AST) -> ast.FunctionDef | None:
+def function_returning(unit: Unit, node: ast.AST, resolve: Callable[[ast.expr], object]) -> ast.FunctionDef | None:
     """The function of a file's top which returns what `node` gives, once, and does nothing else with it.
 
     Nobody but who calls that function gets hold of it, or its own class, whose methods have it as `self`. It may have a
     name, which is read to be returned and nowhere else, and under which it is returned whenever it was made.
+
+    Args:
+        unit: the file.
+        node: an expression in it.
+        resolve: says what a decorator is. One of the project passes on what its function gives, or registers it; one of
+            a library may keep what the function gave.
     """
     function = function_around(unit, node)
     if not isinstance(function, ast.FunctionDef) or unit.parents[function] is not unit.tree:
@@ -33,7 +42,8 @@ def function_returning(unit: Unit, node: ast.AST) -> ast.FunctionDef | None:
         return None
     statement = unit.parents[node]
     is_returned = isinstance(statement, ast.Return) or _is_named_and_returned(unit, statement, function)
-    return function if is_returned else None
+    is_kept = any(not isinstance(resolve(each), Function) for each in function.decorator_list)
+    return function if is_returned and not is_kept else None
 
 
 def _is_named_and_returned(unit: Unit, statement: ast.AST, function: ast.FunctionDef) -> bool:

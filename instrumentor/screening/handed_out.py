@@ -34,7 +34,7 @@ class HandedOut:
         pending, seen = list(makers), set()
         while pending:
             node = pending.pop()
-            function = self._function_returning(node)
+            function = function_returning(self._unit, node, self._names.meaning)
             if function is None:
                 return False
             if function not in seen:
@@ -47,13 +47,6 @@ class HandedOut:
     def _called(self, node: ast.Call) -> ast.AST | None:
         meaning = self._names.meaning(node.func)
         return meaning.node if isinstance(meaning, Function) else None
-
-    def _function_returning(self, node: ast.Call) -> ast.FunctionDef | None:
-        """The function which returns what a call gives, and whose decorators do not keep it."""
-        function = function_returning(self._unit, node)
-        # Decorators of the project pass on what a function gives, or register it; a library's may keep what it gave.
-        decorators = [] if function is None else function.decorator_list
-        return function if all(isinstance(self._names.meaning(each), Function) for each in decorators) else None
 
     def _is_read_otherwise(self, function: ast.FunctionDef) -> bool:
         """Whether a function is read by its name and not called there, or stands for something else somewhere."""

@@ -110,11 +110,18 @@ def read_source_comment(text: SourceText) -> SourceComment | None:
             spans.append((int(part[1]), int(part[2]), int(part[3])))
         else:
             return None
-    try:
-        recorded = json.loads(found["source"])
-    except ValueError:
+    recorded = recorded_source(found)
+    if recorded is None:
         return None
     return SourceComment(recorded, found["sha256"], frozenset(lines), tuple(spans), not found["no_newline"])
+
+
+def recorded_source(comment: re.Match[str]) -> str | None:
+    """The path that a source comment records for the original; None where somebody has made no JSON of it."""
+    try:
+        return str(json.loads(comment["source"]))
+    except ValueError:
+        return None
 
 
 def _without_additions(text: SourceText, comment: SourceComment) -> tuple[str, ...]:

@@ -164,3 +164,10 @@ class TestMistakes:
     def test_never_instrumented(self) -> None:
         with pytest.raises(NotInstrumentedError):
             revert_notebook(nbformat.writes(make_notebook(*CELLS)).encode(), source_name="a.ipynb")
+
+    def test_a_comment_that_somebody_has_spoilt_is_none(self) -> None:
+        instrumented = instrument(nbformat.writes(make_notebook(*CELLS)).encode())
+        spoilt = instrumented.replace(b'source=\\"a.ipynb\\"', b'source=\\"\\\\q\\"')
+        assert spoilt != instrumented
+        with pytest.raises(NotInstrumentedError):
+            revert_notebook(spoilt, source_name="a.ipynb")
