@@ -4,7 +4,7 @@
 import os
 import sys
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,8 +16,8 @@ _READER_GONE = 141  # 128 + SIGPIPE
 _HELP = """
 Put the models of PyTorch training scripts under a tracing proxy.
 
-The instrumented script trains exactly as before, and leaves a trace. Each model costs it one added line, \
-the file one import and a closing comment; everything else stays as it is, to the byte.
+The instrumented script trains exactly as before and leaves a trace. It gains one import, one line for each model \
+and a closing comment; everything else stays as it is, to the byte.
 
 [bold]Examples[/bold]
 
@@ -26,15 +26,16 @@ the file one import and a closing comment; everything else stays as it is, to th
   Write it somewhere else; write several into a directory:
     [cyan]$ instrument mnist.py -o /tmp/traced/run.py[/cyan]
     [cyan]$ instrument train.py eval.py -o traced/[/cyan]
-  A whole tree: into one that runs as it stands, in place, or as a patch:
+  A whole tree: mirrored so that it runs as it stands, in place, or as a patch:
     [cyan]$ instrument zoo/ -o traced/[/cyan]
     [cyan]$ instrument zoo/ --in-place[/cyan]
     [cyan]$ instrument zoo/ --diff > instrument.patch[/cyan]
-  Look first: what would change, why, and whether:
+  Look first: what would change, and why:
     [cyan]$ instrument mnist.py --diff[/cyan]
     [cyan]$ instrument mnist.py --explain[/cyan]
-    [cyan]$ instrument --check *.py[/cyan]
     [cyan]$ instrument zoo/ --check --report review.html[/cyan]
+  Only tell by the exit code whether anything would change:
+    [cyan]$ instrument --check *.py[/cyan]
   Leave some models alone:
     [cyan]$ instrument gan.py --skip 'ema*'[/cyan]
   As a filter:
@@ -51,7 +52,7 @@ _EPILOG = """
 
 [bold]In pyproject.toml[/bold]
 
-  [cyan]\\[tool.instrumentor][/cyan]     the nearest one counts for each file; options win over it
+  [cyan]\\[tool.instrumentor][/cyan]     settings; the nearest file that has the table counts, options win over it
 
 [bold]Exit codes[/bold]
 
@@ -62,12 +63,12 @@ _EPILOG = """
   141  whoever read the output has gone, as with [cyan]| head[/cyan]
 """
 
-_FILES = "Which files"
+_FILES = "Files"
 _OUTPUT = "Output"
-_REVIEW = "Look first (nothing is written)"
+_REVIEW = "Preview (writes no script)"
 _REPORTS = "Reports"
-_TRACE = "What the script will trace"
-_SPEED = "Speed, and more than one machine"
+_TRACE = "Tracing"
+_SPEED = "Speed and clusters"
 _MESSAGES = "Messages"
 
 
@@ -103,6 +104,19 @@ app = typer.Typer(
 )
 
 
+def _option(names: str, panel: str, text: str, *, metavar: str = "", **more: Any) -> Any:
+    """An option in a panel of the help; without a `metavar` it is a flag, behind which the help shows no type.
+
+    Args:
+        names: how it may be spelled, with blanks between.
+        panel: the heading that it stands under.
+        text: what the help says of it.
+        metavar: what stands for its value.
+        more: further arguments of `typer.Option`.
+    """
+    return typer.Option(*names.split(), help=text, metavar=metavar, rich_help_panel=panel, **more)
+
+
 def _print_version(value: bool) -> None:
     if value:
         typer.echo(f"instrument {__version__}")
@@ -121,319 +135,279 @@ def instrument(
     ] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--include",
+            _FILES,
+            "Which files of a directory to take (gitignore patterns). [dim]\\[default: *.py, *.ipynb][/dim]",
             metavar="GLOB",
-            help="Take these files of a directory, as gitignore patterns. [dim]\\[default: *.py, *.ipynb][/dim]",
-            rich_help_panel=_FILES,
         ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--exclude",
+            _FILES,
+            "Which to leave out, in place of the defaults (.git, .venv, build, node_modules, ...).",
             metavar="GLOB",
-            help="Leave these out, instead of what is left out by default (.git, .venv, build, node_modules, ...).",
-            rich_help_panel=_FILES,
         ),
     ] = None,
     extend_exclude: Annotated[
         list[str] | None,
-        typer.Option("--extend-exclude", metavar="GLOB", help="Leave these out too.", rich_help_panel=_FILES),
+        _option("--extend-exclude", _FILES, "Which to leave out besides those.", metavar="GLOB"),
     ] = None,
     force_exclude: Annotated[
         bool | None,
-        typer.Option("--force-exclude", help="Leave out what is excluded even if it is named.", rich_help_panel=_FILES),
+        _option("--force-exclude", _FILES, "Leave out excluded files even where they are named."),
     ] = None,
     respect_gitignore: Annotated[
         bool | None,
-        typer.Option(
+        _option(
             "--respect-gitignore/--no-respect-gitignore",
+            _FILES,
+            "Leave out what git ignores. [dim]\\[default: yes][/dim]",
             show_default=False,
-            help="Leave out what git ignores. [dim]\\[default: yes][/dim]",
-            rich_help_panel=_FILES,
         ),
     ] = None,
     files_from: Annotated[
         str | None,
-        typer.Option(
+        _option(
             "--files-from",
+            _FILES,
+            "Read more paths from this file ([bold]-[/bold]: standard input), one per line or separated by NULs.",
             metavar="FILE",
-            help="Read more paths from this file ([bold]-[/bold]: standard input), one to a line, or divided by NULs.",
-            rich_help_panel=_FILES,
         ),
     ] = None,
     show_files: Annotated[
         bool,
-        typer.Option(
-            "--show-files", help="List the files that would be looked at, and do nothing.", rich_help_panel=_FILES
-        ),
+        _option("--show-files", _FILES, "List the files that would be looked at, and do nothing else."),
     ] = False,
     config: Annotated[
         str | None,
-        typer.Option(
-            "--config", metavar="FILE", help="Read settings from this TOML file only.", rich_help_panel=_FILES
-        ),
+        _option("--config", _FILES, "Read settings from this TOML file alone.", metavar="FILE"),
     ] = None,
     isolated: Annotated[
         bool,
-        typer.Option("--isolated", help="Read no configuration file.", rich_help_panel=_FILES),
+        _option("--isolated", _FILES, "Read no configuration file."),
     ] = False,
     python_path: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--python-path",
-            metavar="DIR",
-            help="Where the scripts' packages are installed, a site-packages folder or an environment; may be"
+            _FILES,
+            "Where the packages of the scripts are installed: a site-packages folder or an environment. May be"
             " repeated. [dim]\\[default: the active environment][/dim]",
-            rich_help_panel=_FILES,
+            metavar="DIR",
         ),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="PATH",
-            help="Write here: a file; a directory (it exists or ends with /); or [bold]-[/bold] for standard"
-            " output. A directory argument is mirrored there, so that it runs as it stands. Default:"
+        _option(
+            "--output -o",
+            _OUTPUT,
+            "Where to write: a file, a directory (one that exists, or a name that ends in /), or [bold]-[/bold] for"
+            " standard output. A directory given as PATH is mirrored there, so that it runs as it stands. Default:"
             " instrumented_<name> beside each script.",
-            rich_help_panel=_OUTPUT,
+            metavar="PATH",
         ),
     ] = None,
     entry: Annotated[
         bool,
-        typer.Option(
+        _option(
             "--entry",
-            help="Instrument the files of its project that the script runs, too, where they make models of their"
-            " own. All go to a tree that runs as it stands: -o, or instrumented_<name>/ beside the script.",
-            rich_help_panel=_FILES,
+            _FILES,
+            "Also instrument those files of its project that the script imports and that make models. All go to"
+            " a tree that runs as it stands: -o, or instrumented_<name>/ beside the script.",
         ),
     ] = False,
     copy_all: Annotated[
         bool,
-        typer.Option(
-            "--copy-all",
-            help="In a mirror, copy the files that are not Python too, instead of linking to them.",
-            rich_help_panel=_OUTPUT,
-        ),
+        _option("--copy-all", _OUTPUT, "In a mirror, copy files that are not Python, instead of linking to them."),
     ] = False,
     changed_only: Annotated[
         bool,
-        typer.Option(
-            "--changed-only", help="In a mirror, write only the scripts that change.", rich_help_panel=_OUTPUT
-        ),
+        _option("--changed-only", _OUTPUT, "In a mirror, write only scripts that change."),
     ] = False,
     in_place: Annotated[
         bool,
-        typer.Option("--in-place", help="Replace the scripts themselves.", rich_help_panel=_OUTPUT),
+        _option("--in-place", _OUTPUT, "Replace the scripts themselves."),
     ] = False,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force",
-            "-f",
-            help="Overwrite a file that instrument did not write, or that was edited since.",
-            rich_help_panel=_OUTPUT,
-        ),
+        _option("--force -f", _OUTPUT, "Overwrite files that instrument did not write, or that were edited since."),
     ] = False,
     revert: Annotated[
         bool,
-        typer.Option(
+        _option(
             "--revert",
-            help="Give back the originals of instrumented scripts: in place where they were instrumented in"
-            " place, else under their own name.",
-            rich_help_panel=_OUTPUT,
+            _OUTPUT,
+            "Restore the originals of instrumented scripts: in place if they were instrumented in place, else"
+            " under their own name.",
         ),
     ] = False,
     stdin_filename: Annotated[
         str | None,
-        typer.Option(
+        _option(
             "--stdin-filename",
+            _OUTPUT,
+            "A name for standard input; imports are looked up in its directory.",
             metavar="PATH",
-            help="The name that standard input goes by; its imports are looked up beside that.",
-            rich_help_panel=_OUTPUT,
         ),
     ] = None,
     diff: Annotated[
         bool,
-        typer.Option(
-            "--diff",
-            help="Show what would change, as a unified diff; of a directory one for `git apply`.",
-            rich_help_panel=_REVIEW,
+        _option(
+            "--diff", _REVIEW, "Show what would change as a unified diff; for a directory, one that `git apply` takes."
         ),
     ] = False,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Exit with 1 if something would change.", rich_help_panel=_REVIEW),
+        _option("--check", _REVIEW, "Exit with 1 if something would change."),
     ] = False,
     explain: Annotated[
         bool,
-        typer.Option(
-            "--explain",
-            help="Show every place where a model is made, what happens there, and why.",
-            rich_help_panel=_REVIEW,
-        ),
+        _option("--explain", _REVIEW, "Show every place where a model is made, what becomes of it, and why."),
     ] = False,
     statistics: Annotated[
         bool,
-        typer.Option("--statistics", help="Count these places by decision and reason.", rich_help_panel=_REVIEW),
+        _option("--statistics", _REVIEW, "Count those places by decision and reason."),
     ] = False,
     report: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--report",
+            _REPORTS,
+            "Write a report as well: .html (a page for review), .md (a pull-request comment), .sarif (code"
+            " scanning) or .json. May be repeated.",
             metavar="FILE",
-            help="Write a report, too: .html (a page to review), .md (a comment), .sarif (code scanning) or"
-            " .json; may be repeated.",
-            rich_help_panel=_REPORTS,
         ),
     ] = None,
     format_: Annotated[
         FormatName,
-        typer.Option(
+        _option(
             "--format",
-            help="What standard output says of the run: messages, the JSON report, or annotations for GitHub Actions.",
-            rich_help_panel=_REPORTS,
+            _REPORTS,
+            "What to print: messages, the JSON report, or annotations for GitHub Actions.",
+            metavar="text|json|github",
         ),
     ] = FormatName.TEXT,
     merge_reports: Annotated[
         bool,
-        typer.Option(
+        _option(
             "--merge-reports",
-            help="The PATHs are .json reports, of shards; write them as one, with --report.",
-            rich_help_panel=_REPORTS,
+            _REPORTS,
+            "Join .json reports of shards, given as PATH, into the one that --report names.",
         ),
     ] = False,
     select: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--select",
+            _TRACE,
+            "Wrap only models bound to a matching name ('model', 'self.net*'). May be repeated.",
             metavar="NAME-GLOB",
-            help="Wrap only what is bound to such a name ('model', 'self.net*'); may be repeated.",
-            rich_help_panel=_TRACE,
         ),
     ] = None,
     skip: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--skip",
+            _TRACE,
+            "Leave models bound to a matching name alone, selected or not. May be repeated.",
             metavar="NAME-GLOB",
-            help="Leave what is bound to such a name alone, selected or not; may be repeated.",
-            rich_help_panel=_TRACE,
         ),
     ] = None,
     min_confidence: Annotated[
         ConfidenceName | None,
-        typer.Option(
+        _option(
             "--min-confidence",
-            help="How sure it must be that an object is a model. [dim]\\[default: likely][/dim]",
-            rich_help_panel=_TRACE,
+            _TRACE,
+            "Wrap only what is a model with at least this certainty. [dim]\\[default: likely][/dim]",
+            metavar="certain|likely|possible",
         ),
     ] = None,
     recurse: Annotated[
         bool | None,
-        typer.Option(
-            "--recurse/--no-recurse",
-            show_default=False,
-            help="Trace the submodules of a model too. [dim]\\[default: yes][/dim]",
-            rich_help_panel=_TRACE,
+        _option(
+            "--recurse/--no-recurse", _TRACE, "Trace submodules too. [dim]\\[default: yes][/dim]", show_default=False
         ),
     ] = None,
     logdir: Annotated[
         str | None,
-        typer.Option(
+        _option(
             "--logdir",
-            metavar="DIR",
-            help="Where the script writes its trace; a name that ends in .log gets a text log. [dim]\\[default:"
+            _TRACE,
+            "Where the script writes its trace; a name that ends in .log makes it a text log. [dim]\\[default:"
             " proxy_trace][/dim]",
-            rich_help_panel=_TRACE,
+            metavar="DIR",
         ),
     ] = None,
     log_level: Annotated[
         LogLevelName | None,
-        typer.Option(
+        _option(
             "--log-level",
+            _TRACE,
+            "How much to trace: first NaNs only, every call and update, or every operation."
+            " [dim]\\[default: INFO][/dim]",
+            metavar="WARNING|INFO|DEBUG",
             case_sensitive=False,
-            help="How much: first NaNs only, every call and update, or every operation. [dim]\\[default: INFO][/dim]",
-            rich_help_panel=_TRACE,
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
+        _option(
+            "--jobs -j",
+            _SPEED,
+            "How many scripts to work on at a time. [dim]\\[default: one for each processor][/dim]",
             min=1,
             metavar="N",
-            help="So many scripts at a time. [dim]\\[default: one for each processor][/dim]",
-            rich_help_panel=_SPEED,
         ),
     ] = None,
     engine: Annotated[
         str,
-        typer.Option(
+        _option(
             "--engine",
+            _SPEED,
+            "Where to work on them: in [bold]local[/bold] processes, on [bold]ray[/bold], or on another engine that"
+            " an installed package offers.",
             metavar="NAME",
-            help="Where they are worked on: local processes, [bold]ray[/bold], or another that an installed"
-            " package offers.",
-            rich_help_panel=_SPEED,
         ),
     ] = "local",
     shard: Annotated[
         str | None,
-        typer.Option(
-            "--shard",
-            metavar="I/N",
-            help="Only part I of N, by a hash of the path: for arrays of jobs.",
-            rich_help_panel=_SPEED,
-        ),
+        _option("--shard", _SPEED, "Take only part I of N, by a hash of each path: for job arrays.", metavar="I/N"),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Go on where an interrupted run with the same --report stopped.", rich_help_panel=_SPEED
-        ),
+        _option("--resume", _SPEED, "Go on where an interrupted run with the same --report stopped."),
     ] = False,
     cache: Annotated[
         bool,
-        typer.Option(
-            "--cache/--no-cache",
-            help="Keep results, and do not look again at files that are as they were.",
-            rich_help_panel=_SPEED,
-        ),
+        _option("--cache/--no-cache", _SPEED, "Keep results, and do not look again at files that have not changed."),
     ] = True,
     cache_dir: Annotated[
         str | None,
-        typer.Option(
+        _option(
             "--cache-dir",
+            _SPEED,
+            "Where to keep results. [dim]\\[default: the user's cache directory][/dim]",
             metavar="DIR",
-            help="Where they are kept. [dim]\\[default: the user's cache directory][/dim]",
-            rich_help_panel=_SPEED,
         ),
     ] = None,
     clear_cache: Annotated[
         bool,
-        typer.Option("--clear-cache", help="Forget them first.", rich_help_panel=_SPEED),
+        _option("--clear-cache", _SPEED, "Forget all kept results first."),
     ] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel=_MESSAGES),
+        _option("--quiet -q", _MESSAGES, "Print errors only."),
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="Say every decision too.", rich_help_panel=_MESSAGES),
+        _option("--verbose -v", _MESSAGES, "Print every decision as well."),
     ] = False,
     version: Annotated[  # noqa: ARG001 - its callback acts
         bool,
-        typer.Option(
-            "--version",
-            "-V",
-            help="Show the version and exit.",
-            callback=_print_version,
-            is_eager=True,
-            rich_help_panel=_MESSAGES,
-        ),
+        _option("--version -V", _MESSAGES, "Show the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Instrument scripts; the text of `--help` is `_HELP`."""

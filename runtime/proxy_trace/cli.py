@@ -36,27 +36,27 @@ _WRONG_INPUT: Final = 2
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 
 _HELP = """
-Read what an instrumented script has left behind.
+Read the trace that an instrumented script has left.
 
 [bold]Examples[/bold]
 
-  Is anything wrong in the newest run? In a certain one?
+  Does anything look wrong in the newest run? In another one?
     [cyan]$ proxy-trace summary[/cyan]
     [cyan]$ proxy-trace summary other_dir/RUN_ID[/cyan]
-  Every first NaN, and its line:
+  Where was the first NaN, and in which line?
     [cyan]$ proxy-trace show --kind non_finite[/cyan]
-  How a layer's parameters moved:
+  How did the parameters of a layer move?
     [cyan]$ proxy-trace show --name 'model.fc1.*'[/cyan]
-  The tensor that a line makes, through the whole run:
+  What became of the tensor that a line makes, through the whole run?
     [cyan]$ proxy-trace history train.py:41[/cyan]
   Do the ranks of a distributed run agree?
     [cyan]$ proxy-trace ranks[/cyan]
-  From which step on does a run no longer match an older one, and in what?
+  From which step on does a run differ from an older one, and in what?
     [cyan]$ proxy-trace compare proxy_trace/OLD_RUN_ID proxy_trace[/cyan]
   The whole run as a text log:
     [cyan]$ proxy-trace log | less[/cyan]
 
-RUN is a run directory, one of its .jsonl files, or the logdir, of which the newest run is taken. Without RUN it is \
+RUN is a run directory, one of its .jsonl files, or a logdir, of which the newest run is taken. The default is \
 ./proxy_trace, where scripts write.
 """
 
@@ -73,8 +73,8 @@ _EPILOG = """
 _SUMMARY_HELP = """
 Say what happened in a run, and first of all what looks wrong.
 
-That is: non-finite values (the first one first), parameters that training never changed and why, modules that \
-were never called, problems of tracing, and trace files that break off. Then a table of modules (calls and \
+What looks wrong are non-finite values (the first one first), parameters that training never changed and why, modules \
+that were never called, problems of tracing, and trace files that break off. Then come a table of modules (calls and \
 times) and one of parameters (updates, and how their values moved).
 
 [bold]Examples[/bold]
@@ -88,8 +88,8 @@ times) and one of parameters (updates, and how their values moved).
 _SHOW_HELP = """
 Show the events of a run, one to a line, with time, step, module and the line of the script.
 
-Options narrow down: an event must meet all of them, and one of the values where an option is given several times. \
-Globs match whole names, and * matches dots too.
+An event must meet all options given, and one of the values of an option that is repeated. Globs match whole names, \
+and * matches dots too.
 
 [bold]Examples[/bold]
 
@@ -98,13 +98,21 @@ Globs match whole names, and * matches dots too.
   [cyan]proxy-trace show --step 100-102 --module 'model.encoder*'[/cyan]
   [cyan]proxy-trace show --kind update --format json | jq .statistics.norm[/cyan]
 
-The definitions of places in the script are left out, unless --kind location asks for them.
+[bold]Kinds of events[/bold]
+
+  calls       call_module, return_module, backward, backward_end
+  steps       optimizer_step, optimizer_step_end, gradient, update
+  values      parameter, buffer, non_finite
+  at DEBUG    call_function, call_method, read_value
+              get_attr, set_attr, del_attr
+  the run     run, run_end, module, problem
+  its places  location (left out unless --kind asks for it)
 """
 
 _LOG_HELP = """
 Print a run as the text log that a logdir ending in .log gets.
 
-Options narrow down, as those of show do: an event must meet all of them.
+Options choose events as those of show do: an event must meet all that are given.
 
 [bold]Examples[/bold]
 
@@ -135,7 +143,14 @@ def proxy_trace(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001  Its callback does the work.
         bool,
-        typer.Option("--version", "-V", help="Show the version and exit.", callback=_print_version, is_eager=True),
+        typer.Option(
+            "--version",
+            "-V",
+            metavar="",
+            help="Show the version and exit.",
+            callback=_print_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """Print the help if there is no command; the text of `--help` is `_HELP`."""

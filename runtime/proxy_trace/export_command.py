@@ -68,9 +68,15 @@ def export(
     ] = None,
     output_format: Annotated[
         ExportFormat | None,
-        typer.Option("--format", "-f", help="Default: what the name of the output says, else parquet."),
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="parquet|chrome|csv",
+            help="Default: what the name of the output says, else parquet.",
+            show_default=False,
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an export that is there.")] = False,
     rank: RankOption = None,
 ) -> None:
     """Write a run in another format; the text of `--help` is `EXPORT_HELP`."""

@@ -36,15 +36,19 @@ FirstRunArgument = Annotated[
     Path,
     typer.Argument(metavar="RUN", help="A run directory, one of its .jsonl files, or the logdir (its newest run)."),
 ]
-SecondRunArgument = Annotated[Path, typer.Argument(metavar="OTHER", help="Another one, likewise.")]
-FormatOption = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
+SecondRunArgument = Annotated[Path, typer.Argument(metavar="OTHER", help="The run to compare it with, likewise.")]
+FormatOption = Annotated[
+    Format, typer.Option("--format", metavar="text|json", help="Lines for people, or JSON for programs.")
+]
 RankOption = Annotated[
     int | None,
-    typer.Option("--rank", metavar="N", min=0, help="Only what rank N of the run recorded.", show_default=False),
+    typer.Option("--rank", metavar="N", min=0, help="Only what rank N recorded.", show_default=False),
 ]
 KindOption = Annotated[
     list[str] | None,
-    typer.Option("--kind", "-k", metavar="KIND", help="This kind of event; several with commas.", show_default=False),
+    typer.Option(
+        "--kind", "-k", metavar="KIND", help="Only events of this kind; several with commas.", show_default=False
+    ),
 ]
 NameOption = Annotated[
     list[str] | None,
@@ -52,18 +56,24 @@ NameOption = Annotated[
         "--name",
         "-n",
         metavar="GLOB",
-        help="Something named in the event: a parameter, a module, a function, an attribute.",
+        help="Only events that name something like this: a parameter, a module, a function, an attribute.",
         show_default=False,
     ),
 ]
 TensorNameOption = Annotated[
     list[str] | None,
-    typer.Option("--name", "-n", metavar="GLOB", help="Only parameters and buffers of this name.", show_default=False),
+    typer.Option(
+        "--name", "-n", metavar="GLOB", help="Only parameters and buffers with such a name.", show_default=False
+    ),
 ]
 ModuleOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--module", "-m", metavar="GLOB", help="The module called, or being called meanwhile.", show_default=False
+        "--module",
+        "-m",
+        metavar="GLOB",
+        help="Only calls of such a module, what happens during them, and what becomes of its parameters.",
+        show_default=False,
     ),
 ]
 StepOption = Annotated[
@@ -72,7 +82,7 @@ StepOption = Annotated[
         "--step",
         "-s",
         metavar="N|A-B",
-        help="Optimizer steps, from 0: one, a range, or an open range (100-).",
+        help="Only these optimizer steps, counted from 0: one (7), a range (2-5), or an open range (100-).",
         show_default=False,
     ),
 ]
@@ -81,7 +91,7 @@ StageOption = Annotated[
     typer.Option(
         "--stage",
         metavar="GLOB",
-        help="Only this stage: train, eval, or a name that the program gave; several with commas.",
+        help="Only this stage: train, eval, or a name that the program gave it; several with commas.",
         show_default=False,
     ),
 ]

@@ -783,8 +783,8 @@ class TestMessages:
             "# instrument: skip-file",
             "1 --check found something that would change",
             "130 interrupted",
-            "Look first (nothing is written)",
-            "What the script will trace",
+            "Preview (writes no script)",
+            "Tracing",
             "--install-completion",
         ):
             assert part in text

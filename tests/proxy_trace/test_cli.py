@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy_trace.cli import run_command
+from proxy_trace.trace import KINDS
 from proxy_wrapper import __version__, events
 
 if TYPE_CHECKING:
@@ -180,6 +182,12 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(
 def test_help_teaches_with_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(arguments) == 0
     assert f"proxy-trace {arguments[0] if len(arguments) == 2 else 'summary'}" in capsys.readouterr().out
+
+
+def test_the_help_of_show_has_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["show", "-h"]) == 0
+    help_text = capsys.readouterr().out.partition("Kinds of events")[2].partition("Arguments")[0]
+    assert set(KINDS) <= set(re.findall(r"\w+", help_text))
 
 
 def test_the_usage_of_history_says_that_run_may_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
