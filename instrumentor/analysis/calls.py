@@ -197,6 +197,13 @@ class Calls:
         self.effects.escape(value(atom))
         return self._call_unknown(atom, node, arguments)
 
+    def call_methods(self, receiver: Value, name: str, node: ast.expr, arguments: Arguments) -> Value:
+        """What calling a method gives of whatever an object may be."""
+        found = join([self.call_method(atom, name, node, arguments) for atom in receiver])
+        if name in catalogue.ADOPTING_METHODS:
+            self.effects.note_receiver(arguments, node, receiver)
+        return found
+
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a method of one object gives."""
         return self._once(
@@ -318,7 +325,7 @@ class Calls:
         if parts is not None:
             return parts
         if name in catalogue.ADOPTING_METHODS and scope.kinds.is_adopting(base):
-            self._adopt(name, node, arguments)
+            self._adopt(atom, name, node, arguments)
             return value(atom)
         if name in catalogue.HARMLESS_METHODS:
             return value(Derived(root(atom)))
@@ -332,8 +339,8 @@ class Calls:
             return value(Derived(root(atom)))
         return self._unknown_method(atom, name, node, arguments)
 
-    def _adopt(self, name: str, node: ast.expr, arguments: Arguments) -> None:
-        self.effects.absorb_passed(arguments, node)
+    def _adopt(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> None:
+        self.effects.absorb_passed(arguments, node, atom)
         if name in catalogue.NAMED_ADOPTING_METHODS:
             self.object_stores.forget_attributes()
 

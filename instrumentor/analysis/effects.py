@@ -204,16 +204,43 @@ class Effects:
         found = [self.scope.hierarchy.method(each, name) for each in classes for name in names]
         return list(dict.fromkeys(method for method in found if method is not None))
 
-    def absorb_passed(self, arguments: Arguments, node: ast.expr) -> None:
+    def absorb_passed(self, arguments: Arguments, node: ast.expr, adopting: Atom) -> None:
         """What a call passes becomes part of the object whose method it calls: once, whichever object that may be."""
+        self._fill(adopting, arguments.all())
         if self._absorbed is not arguments:
             self._absorbed = arguments
-            self.absorb(arguments.each(), node, receiver_text(node))
+            self.absorb(arguments.each(), node, receiver_text(node), into=frozenset({adopting}))
 
-    def absorb(self, given: Iterable[Value], node: ast.AST, text: str) -> None:
+    def note_receiver(self, arguments: Arguments, node: ast.expr, receiver: Value) -> None:
+        """What a call passes becomes part of whatever the object is whose method it calls, if that takes modules in."""
+        if self._absorbed is arguments:
+            kinds = self.scope.kinds
+            is_sure = kinds.is_sure_of(kinds.is_adopting, kinds.things(receiver))
+            self.absorb(arguments.each(), node, receiver_text(node), into=receiver, is_sure=is_sure)
+
+    def absorb(
+        self, given: Iterable[Value], node: ast.AST, text: str, *, into: Value = NOTHING, is_sure: bool = True
+    ) -> None:
         """Objects become submodules of what is made or changed at `node`, which is given some values."""
+        event = self.scope.event(node, text)._replace(into=into, is_sure=is_sure)
         for held in given:
-            self.note(self.facts.absorbed, held, self.scope.event(node, text))
+            self.note(self.facts.absorbed, held, event)
+
+    def absorb_stored(self, receiver: Value, held: Value, node: ast.AST, text: str) -> None:
+        """What is stored into an attribute becomes part of the object, if that is a module."""
+        kinds = self.scope.kinds
+        if any(kinds.is_module(strip(atom)) for atom in receiver):
+            self.absorb([held], node, text, into=receiver, is_sure=kinds.is_sure_of(kinds.is_module, receiver))
+            for atom in receiver:
+                self._fill(atom, held)
+
+    def _fill(self, adopting: Atom, given: Value) -> None:
+        """A module without parameters has some once it is given a module that has."""
+        base = strip(adopting)
+        if isinstance(base, Made) and self.scope.kinds.nature(base) is Nature.NO_PARAMS:
+            held = self.facts.contents.reach(given)
+            if not all(self.scope.kinds.is_without_parameters(atom) for atom in held if atom.is_object):
+                self.facts.grow_site(self.facts.site_of(base), nature=Nature.MODULE)
 
     def note(self, table: Table[Atom, dict[int, Event]], held: Value, event: Event) -> None:
         """Remember that something happens to the objects in a value."""

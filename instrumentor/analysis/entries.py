@@ -90,6 +90,7 @@ class Event(NamedTuple):
 
     Attributes:
         is_sure: it happens to the object whenever the expression is evaluated, and not to another in its place.
+        into: for what becomes part of an object whose method or attribute is named there, that object.
         made_in: where the expression calls a function that makes the module which the object becomes part of: the
             file of that function.
     """
@@ -100,6 +101,7 @@ class Event(NamedTuple):
     conditions: Conditions
     text: str = ""
     is_sure: bool = True
+    into: Value = NOTHING
     made_in: str | None = None
 
 

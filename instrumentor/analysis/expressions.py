@@ -152,7 +152,7 @@ class Evaluator:
             if held is None:
                 self.facts.note_evidence(receiver, function.attr)
                 self.numbering.note_wrapped(node, receiver, arguments)
-                found = join([self.calls.call_method(atom, function.attr, node, arguments) for atom in receiver])
+                found = self.calls.call_methods(receiver, function.attr, node, arguments)
                 let_unseen_run(self.scope)
                 return found
         else:

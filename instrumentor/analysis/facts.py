@@ -79,6 +79,7 @@ class Facts:
         replaced: where objects get other parameters.
         calls: where each function is called.
         repeating: the ids of the calls that call what they are given again and again.
+        unawaited: the ids of the calls that give a coroutine which is not awaited where it is made.
         let_go: what is held by values that grew too large to tell it apart, for the visit to escape.
         escaped: the functions that unseen code gets as values.
         constructed: the classes of other files of which there are instances.
@@ -128,6 +129,7 @@ class Facts:
         self.absorbed: Table[Atom, dict[int, Event]] = Table(visits)
         self.replaced: Table[Atom, dict[int, Event]] = Table(visits)
         self.repeating: set[int] = set()
+        self.unawaited: set[int] = set()
         self.calls: Table[str, dict[int, Event]] = Table(visits)
         self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()

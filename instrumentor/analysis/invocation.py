@@ -121,6 +121,10 @@ class Invocation:
         yielded = self.facts.yields.get(function.key)
         if yielded is not None:
             return self.scope.box(node, replace(yielded, lambda atom: _given_for(function, atom, given)))
+        is_awaited = isinstance(self.scope.unit.parents.get(node), ast.Await)
+        if isinstance(function.node, ast.AsyncFunctionDef) and not is_awaited:
+            self.facts.unawaited.add(id(node))
+            self.facts.captured.keep(returned)  # no proxy can stand around a coroutine
         return join([self._returned(function, atom, node, given, arguments) for atom in returned])
 
     def _returned(

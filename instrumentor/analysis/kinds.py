@@ -13,13 +13,17 @@ from instrumentor.analysis.values import (
     Opaque,
     Parameter,
     Part,
+    Plain,
     Scripted,
     Value,
     root,
+    strip,
 )
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function
@@ -104,6 +108,10 @@ class Kinds:
             return owner is not None and self.hierarchy.is_module(owner)
         return False
 
+    def is_sure_of(self, takes: Callable[[Atom], bool], receiver: Value) -> bool:
+        """Whether all that an object may be takes modules in, as `takes` says of each: None has no attributes."""
+        return all(isinstance(atom, Plain) or takes(strip(atom)) for atom in receiver)
+
     def stands_for(self, atom: Atom) -> list[Atom]:
         """The things that reading or calling `atom` reaches.
 
@@ -124,6 +132,10 @@ class Kinds:
         if not any(type(atom) is Parameter for atom in held):
             return held  # the usual case
         return frozenset(each for atom in held for each in self.stands_for(atom))
+
+    def is_without_parameters(self, atom: Atom) -> bool:
+        """Whether an object is sure to have none: a module without, or no module at all."""
+        return isinstance(atom, Made) and self.nature(atom) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
 
     def nature(self, made: Made) -> Nature:
         """What a site is known to make, before its use is looked at."""

@@ -86,7 +86,8 @@ class LibraryCalls:
             return arguments.at(position, passed.name)
         nature = knowledge.nature_of_call(full_name)
         if nature is Nature.UNKNOWN:
-            return self.effects.make_unknown(node, arguments, label=name)
+            # Under a computed name it may be anything, and is told of as it is written.
+            return self.effects.make_unknown(node, arguments, label=None if ANY_KEY in name else name)
         if nature is Nature.NOT_MODULE:
             self.facts.captured.hand_over(arguments.all())
             self.effects.escape(arguments.all())
@@ -95,7 +96,7 @@ class LibraryCalls:
             return self.effects.make(node, nature, name, arguments)
         self.effects.escape_callables(arguments.each())
         if catalogue.is_container(name):
-            nature = self._nature_of_container(arguments)
+            nature = self._nature_of_container(node, arguments)
         self.effects.absorb(arguments.each(), node, name)
         return self.effects.make(node, nature, name, arguments)
 
@@ -106,15 +107,18 @@ class LibraryCalls:
             self.effects.escape_callables(arguments.each())
         return self._EFFECTS[effect](self, node, arguments, name)
 
-    def _nature_of_container(self, arguments: Arguments) -> Nature:
+    def _nature_of_container(self, node: ast.expr, arguments: Arguments) -> Nature:
         """A container is what it is made of; an empty one will be filled later."""
+        is_bare = not (arguments.positional or arguments.keywords or arguments.rest)
+        if is_bare or (not arguments.keywords and all(map(_is_empty_display, written_arguments(node)))):
+            return Nature.MODULE
         held = self.facts.contents.reach(arguments.all())
         natures = [self.scope.kinds.nature(atom) for atom in held if isinstance(atom, Made)]
         is_known = len(natures) == sum(not _is_plain(atom) for atom in held)
         if natures and is_known and max(natures) is Nature.NO_PARAMS:
             return Nature.NO_PARAMS
         # Nothing is known of the arguments in the first round of the analysis: claim no more than the least.
-        return Nature.MODULE if held or not (arguments.positional or arguments.rest) else Nature.NO_PARAMS
+        return Nature.MODULE if held else Nature.NO_PARAMS
 
     # ---- effects ----
 
@@ -306,6 +310,15 @@ class LibraryCalls:
     def _choice(self, _node: ast.expr, arguments: Arguments) -> Value:
         return self.members.elements(arguments.at(0))
 
+    def _import(self, node: ast.expr, arguments: Arguments) -> Value:
+        """`importlib.import_module`: a file of the project or a library's; where the name is computed, any."""
+        written = next(iter(written_arguments(node)), None)
+        name = written.value if isinstance(written, ast.Constant) and isinstance(written.value, str) else ""
+        if not name or name.startswith(".") or len(arguments.positional) > 1:
+            return value(Named(catalogue.ANY_LIBRARY))
+        found = self.scope.hierarchy.project.lookup(self.scope.unit, name)
+        return value(Named(name)) if found is None or isinstance(found, str) else self.scope.refer(found)
+
     def _sample(self, node: ast.expr, arguments: Arguments) -> Value:
         return self.scope.box(node, self.members.elements(arguments.at(0)))
 
@@ -336,6 +349,10 @@ class LibraryCalls:
         "builtins.object.__delattr__": _delattr,
         "builtins.super": _super,
         "builtins.next": _next,
+        "builtins.__import__": _import,
+        "importlib.import_module": _import,
+        "importlib.util.module_from_spec": _import,
+        "imp.load_source": _import,
         "builtins.dict.fromkeys": _from_keys,
         "random.shuffle": _shuffle,
         "random.choice": _choice,
@@ -349,6 +366,11 @@ def _written_name(node: ast.expr, arguments: Arguments) -> str | None:
     written = written_arguments(node)
     name = written[1] if len(written) == len(arguments.positional) else None
     return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+
+def _is_empty_display(node: ast.expr) -> bool:
+    """Whether an expression is `[]`, `()` or `{}`."""
+    return not (node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [node]))
 
 
 def _written_prefix(node: ast.expr) -> str:

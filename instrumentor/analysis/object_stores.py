@@ -77,8 +77,7 @@ class ObjectStores:
             text: the object as people read it.
         """
         facts = self._scope.facts
-        if any(self._scope.kinds.is_module(strip(atom)) for atom in receiver):
-            self._effects.absorb([held], node, text)
+        self._effects.absorb_stored(receiver, held, node, text)
         facts.captured.hand_over(held)
         stored = held
         if name is None:
@@ -148,10 +147,9 @@ class ObjectStores:
         name = target.attr if isinstance(target, ast.Attribute) else None
         self._scope.facts.captured.keep(held)
         if any(self._scope.kinds.is_module(strip(atom)) for atom in receiver):
-            event = self._scope.event(target, text_of(target.value))
             stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
             # Only modules themselves are registered; a plain list keeps its elements out of sight.
-            self._effects.note(self._scope.facts.absorbed, stored, event)
+            self._effects.absorb_stored(receiver, stored, target, text_of(target.value))
             self._scope.facts.hidden.update(self._scope.facts.contents.reach(held - stored))
         if not all(isinstance(strip(atom), (Instance, ClassRef, Box)) for atom in receiver):
             # A library that is given it may call it, and what modules hold beside modules is called out of sight.

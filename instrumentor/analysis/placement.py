@@ -86,10 +86,12 @@ def place(
         is_fresh: whether an expression makes an object that is wrapped with this one if they share a place.
 
     Returns:
-        The place; None for an element of a tuple that nothing unpacks.
+        The place; None for an element of a tuple that nothing unpacks, and for what a coroutine will give.
     """
     climb = _Climb(unit, facts, hierarchy, is_fresh)
     expression = _whole_expression(climb, node)
+    if id(expression) in facts.unawaited:
+        return None
     if path:
         return _place_element(climb, expression, path)
     return _place_whole(climb, expression)

@@ -296,8 +296,7 @@ class SiteIndex:
         if site is not None:
             # A function that was called may put it into anything, and give something else.
             return [] if site.origins or site.nature is Nature.UNKNOWN else [site]
-        receivers = [each.receiver for each in self.facts.bindings.values() if each.target is event.node]
-        atoms = self.facts.passed.sources(frozenset(atom for each in receivers for atom in each))
+        atoms = self.facts.passed.sources(event.into)
         return [self.facts.sites[base.site] for atom in atoms if isinstance(base := root(atom), Made)]
 
     def is_made_elsewhere(self, event: Event) -> bool:

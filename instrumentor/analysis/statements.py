@@ -24,6 +24,7 @@ from instrumentor.analysis.remembering import is_remembering
 from instrumentor.analysis.running import let_unseen_run
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
+from instrumentor.analysis.unseen_methods import is_special
 from instrumentor.analysis.values import (
     OPAQUE,
     Box,
@@ -326,7 +327,11 @@ class Pass:
                 self.facts.note_given(self.facts.returned_numbers, self.function.key, node, number)
             inside = [atom for atom in held if isinstance(atom, Box)]
             # Whoever gets a container cannot be shown which of its elements was made where.
-            is_kept = self._is_cached() or self.function.key in self.facts.yields  # which only `yield from` gives
+            is_kept = (
+                self._is_cached()
+                or is_special(self.function.name)  # what `for`, `[]` and the like get from it
+                or self.function.key in self.facts.yields  # which only `yield from` gives
+            )
             kept = held if is_kept else frozenset(inside)
             self.facts.captured.keep(kept)
             self.facts.grow(self.facts.returns, self.function.key, held)

@@ -187,8 +187,7 @@ class Stores:
         """Carry out `+=` and its like: lists grow in place, other objects are computed anew."""
         added = self.evaluator.evaluate(node.value)
         before = self.scope.kinds.things(self.evaluator.evaluate(node.target))
-        if any(self.scope.kinds.is_module(strip(atom)) for atom in before):
-            self.evaluator.calls.effects.absorb([added], node, text_of(node.target))
+        self.evaluator.calls.effects.absorb_stored(before, added, node, text_of(node.target))
         result: list[Value] = []
         for atom in before:
             if isinstance(atom, Box):

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function
 
+# The special methods whose calls show.
+_FOLLOWED = frozenset({"__call__", "__init__"})
+
 
 def is_called_unseen(hierarchy: Hierarchy, function: Function) -> bool:
     """Whether Python itself calls a method, for an operator or the like, or a base class outside the project may."""
@@ -23,8 +26,12 @@ def is_called_unseen(hierarchy: Hierarchy, function: Function) -> bool:
     bases = hierarchy.library_bases(function.owner)
     if any(base is None or not base.startswith("builtins.") or base == "builtins.type" for base in bases):
         return True
-    is_special = name.startswith("__") and name.endswith("__") and name != "__call__"  # whose calls are followed
-    return is_special or not (PROPERTIES | ACCESSORS).isdisjoint(decorator_names(function))
+    return is_special(name) or not (PROPERTIES | ACCESSORS).isdisjoint(decorator_names(function))
+
+
+def is_special(name: str) -> bool:
+    """Whether Python calls functions of a name by itself; calls of `__call__` are followed like others."""
+    return name.startswith("__") and name.endswith("__") and name not in _FOLLOWED
 
 
 def changed_unseen(hierarchy: Hierarchy, cls: Class) -> dict[str, set[str]]:

@@ -177,8 +177,11 @@ class Judge:
 
     def _place_at_binding(self, site: Site) -> Placement | None:
         """Behind the first statement that binds an object which stands nowhere on its own."""
+        is_coroutine = id(site.node) in self.index.facts.unawaited
         for binding in self.index.facts.bindings.values():
             same_scope = binding.unit is site.unit and binding.function is site.function
+            if is_coroutine and not isinstance(binding.source, ast.Await):
+                continue
             if same_scope and Made(site.key) in binding.value and _is_simple(binding):
                 return _line_after(binding, site.node)
         return None

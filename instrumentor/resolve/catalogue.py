@@ -186,6 +186,8 @@ _PLAIN_PACKAGES = frozenset(
     ]
 )
 
+# What a library is called, or a file of the project, that is imported under a computed name.
+ANY_LIBRARY = "importlib.*"
 # What is looked up by a string in one of these may be anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.
 _NAMED_AT_RUN_TIME = ("sys.modules", "importlib", "builtins", "torch.nn.")
 
@@ -220,6 +222,7 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.nn.utils.remove_*_norm", Effect.IDENTITY),
     ("torch.nn.utils.parametrizations.*", Effect.IDENTITY),
     ("torch.nn.utils.prune.*", Effect.IDENTITY),
+    ("asyncio.run", Effect.IDENTITY),
     ("apex.amp.initialize", Effect.IDENTITY_TUPLE),
     ("typing.cast", Effect.IDENTITY),
     (f"{RUNTIME_MODULE}.{PROXY}", Effect.PROXIES),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.own_object import is_own, may_register, own_names
+from instrumentor.resolve.own_object import helper_of, is_own, may_register, own_names, registers
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.source.nodes import walk
 
@@ -135,6 +135,9 @@ class Hierarchy:
         own = own_names(cls.node)
         if any(may_register(node, own) for node in nodes):
             return True
+        helpers = [helper for node in nodes if (helper := helper_of(node, own)) is not None]
+        if any(self._may_register(cls.unit, helper) for helper in helpers):
+            return True
         called = {
             node.func.attr
             for node in nodes
@@ -146,6 +149,13 @@ class Hierarchy:
             or (attribute in used and not self._is_parameter_free(cls.unit, value))
             for attribute, value in _attribute_stores(nodes, own)
         )
+
+    def _may_register(self, unit: Unit, helper: ast.expr) -> bool:
+        """Whether a function that an object is passed to may put something into it."""
+        found = self.resolve(unit, helper)
+        if isinstance(found, Function):
+            return registers(found.node)
+        return not isinstance(found, str) or self.knowledge.may_register(found)
 
     def _is_parameter_maker(self, unit: Unit, call: ast.Call) -> bool:
         found = self.resolve(unit, call.func)

@@ -96,6 +96,13 @@ class Knowledge:
         rest = {each for each in values or () if not isinstance(each, (Argument, Unseen))}
         return next(iter(found)) if len(found) == 1 and not rest else None
 
+    def may_register(self, name: str) -> bool:
+        """Whether the function `name` may put a parameter or a module into what it is passed."""
+        if catalogue.is_complete(name):
+            return False
+        found = None if self._packages is None else self._packages.lookup(name)
+        return not isinstance(found, FunctionDefinition) or found.facts.registers
+
     def nature_of_base(self, name: str) -> Nature:
         """What a class is whose base is the library's class `name`."""
         if self._classes and _matches(name, self._classes):

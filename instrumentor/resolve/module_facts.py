@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-FORMAT = 2
+FORMAT = 3
 """The version of the facts' shape and meaning; facts of another one are not read."""
 
 
@@ -104,6 +104,7 @@ class FunctionFacts(msgspec.Struct, frozen=True, array_like=True, tag="function"
         returns: what its return statements give.
         variables: what the names that `returns` leads to may hold.
         kind: "static", "class" or "property" for methods; "generator" for what returns no value of its own.
+        registers: it may put a parameter or a module into what it is passed; not told of methods.
     """
 
     line: int
@@ -114,6 +115,7 @@ class FunctionFacts(msgspec.Struct, frozen=True, array_like=True, tag="function"
     returns: list[Expression]
     variables: dict[str, list[Expression]]
     kind: str = ""
+    registers: bool = False
 
 
 class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
@@ -128,6 +130,7 @@ class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
         called_makers: those of them whose results its methods call or train.
         holds: its methods may hold a module that they are given: they register it (`own_object.may_register`), or call
             or train an attribute that something other than a call's result is stored in.
+        helpers: the functions that its methods pass `self` to.
     """
 
     line: int
@@ -137,6 +140,7 @@ class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
     makers: list[Expression]
     called_makers: list[Expression]
     holds: bool = False
+    helpers: list[Expression] = []
 
 
 class VariableFacts(msgspec.Struct, frozen=True, array_like=True, tag="variable"):

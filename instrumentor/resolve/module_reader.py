@@ -26,7 +26,7 @@ from instrumentor.resolve.module_facts import (
     Text,
     VariableFacts,
 )
-from instrumentor.resolve.own_object import is_own, may_register, own_names
+from instrumentor.resolve.own_object import helper_of, is_own, may_register, own_names, registers
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ def _function_facts(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: 
         returns,
         _needed(variables, returns),
         kind,
+        not is_method and registers(node),
     )
 
 
@@ -224,19 +225,24 @@ def _class_facts(node: ast.ClassDef) -> ClassFacts:
         else:
             attributes.update((name, variable.value) for name, variable in _assigned(statement) if name != "*")
     # Without a base it is no module.
-    held = _held(node) if node.bases else ([], [], False)
+    held = _held(node) if node.bases else ([], [], False, [])
     return ClassFacts(node.lineno, [_expression(base) for base in node.bases], methods, attributes, *held)
 
 
-def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool]:
+def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool, list[Expression]]:
     """The last fields of `ClassFacts`."""
     makers: dict[str, tuple[Name, set[str]]] = {}
     given: set[str] = set()
     used: set[str] = set()
+    helpers: dict[str, Name] = {}
     own = own_names(node)
     for each in walk(node):
-        if may_register(each, own):
-            return [], [], True
+        helper = helper_of(each, own)
+        passed_to = None if helper is None else _expression(helper)
+        if isinstance(passed_to, Name):
+            helpers[passed_to.dotted] = passed_to
+        if may_register(each, own) or isinstance(passed_to, Other):
+            return [], [], True, []
         if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
             names = _stored_in_self(each, own)
             calls = [inner for inner in walk(each.value) if isinstance(inner, ast.Call)] if names else []
@@ -254,7 +260,7 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool]
                 used.add(of.attr)
     everything: list[Expression] = [maker for maker, _ in makers.values()]
     called: list[Expression] = [maker for maker, names in makers.values() if names & used]
-    return everything, called, bool(given & used)
+    return everything, called, bool(given & used), list(helpers.values())
 
 
 def _stored_in_self(statement: ast.Assign | ast.AnnAssign, own: frozenset[str]) -> list[str]:

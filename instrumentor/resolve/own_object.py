@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from instrumentor.source.nodes import walk
+
 if TYPE_CHECKING:
     from collections.abc import Set
 
@@ -42,22 +44,61 @@ def is_own(node: ast.AST | None, names: Set[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
-def may_register(node: ast.AST, names: frozenset[str]) -> bool:
+def may_register(node: ast.AST, names: Set[str]) -> bool:
     """Whether a node may put a parameter or a module into the object at hand by other ways than an attribute's store.
 
-    These are `register_parameter`, `add_module` and the like, `setattr`, the tables behind the attributes, and any
-    function that is passed the object. The methods that a class passes its object on to as a rule are not:
-    `Base.__init__(self)`, `Base.forward(self, x)`.
+    These are `register_parameter`, `add_module` and the like, `setattr`, and the tables behind the attributes.
     """
     if isinstance(node, ast.Attribute):
         return node.attr in _TABLES and is_own(node.value, names)
     if not isinstance(node, ast.Call):
         return False
-    called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+    called = _called(node)
     if called in _REGISTERING and isinstance(node.func, ast.Attribute) and is_own(node.func.value, names):
         return True
-    if not any(is_own(each, names) for each in (*node.args, *(keyword.value for keyword in node.keywords))):
-        return False
-    if called == "setattr":
-        return not (len(node.args) == 3 and isinstance(node.args[2], (ast.Constant, ast.Lambda)))
-    return called in _REGISTERING or not (called in _READING or called == "forward" or called.startswith("__"))
+    if called != "setattr":
+        return called in _REGISTERING and _is_passed(node, names)
+    return _is_passed(node, names) and not (
+        len(node.args) == 3 and isinstance(node.args[2], (ast.Constant, ast.Lambda))
+    )
+
+
+def helper_of(node: ast.AST, names: Set[str]) -> ast.expr | None:
+    """The function that a node passes the object at hand to, which may put something into it; None without one.
+
+    The methods that a class passes its object on to as a rule do not: `Base.__init__(self)`, `Base.forward(self, x)`.
+    """
+    if not isinstance(node, ast.Call) or not _is_passed(node, names):
+        return None
+    called = _called(node)
+    if called in _READING or called in _REGISTERING or called in {"setattr", "forward"} or called.startswith("__"):
+        return None
+    return node.func
+
+
+def registers(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
+    """Whether a function may put something into an object that it is passed; so it may if it passes that on."""
+    declared = function.args
+    given = (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)
+    names = {each.arg for each in given}
+    if declared.vararg is not None or declared.kwarg is not None:
+        return True
+    return bool(names) and any(
+        may_register(node, names) or helper_of(node, names) is not None or _is_stored_into(node, names)
+        for node in walk(function)
+    )
+
+
+def _is_stored_into(node: ast.AST, names: Set[str]) -> bool:
+    """Whether a node gives an object another attribute, or another name under which it may get one."""
+    if isinstance(node, ast.Attribute):
+        return isinstance(node.ctx, ast.Store) and is_own(node.value, names)
+    return isinstance(node, (ast.Assign, ast.NamedExpr)) and is_own(node.value, names)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+
+
+def _is_passed(node: ast.Call, names: Set[str]) -> bool:
+    return any(is_own(each, names) for each in (*node.args, *(keyword.value for keyword in node.keywords)))

@@ -89,6 +89,10 @@ class Names(Outside, Protocol):
         """What the function `name` does with modules passed to it; None where that is not known."""
         ...
 
+    def may_register(self, name: str) -> bool:
+        """Whether the function `name` may put a parameter or a module into what it is passed."""
+        ...
+
 
 class CallReader:
     """Reads what calls give."""
@@ -149,7 +153,7 @@ class CallReader:
         )
         if best is not Nature.NO_PARAMS:
             return best
-        if any(each.facts.holds for each in own) or not any(
+        if any(each.facts.holds or self._is_helped(each) for each in own) or not any(
             {"forward", "__call__"} & each.facts.methods.keys() for each in own
         ):
             return Nature.MODULE
@@ -157,6 +161,18 @@ class CallReader:
             return Nature.MODULE
         called = [self._made_in(each, maker) for each in own for maker in each.facts.called_makers]
         return Nature.MODULE if Nature.UNKNOWN in called else best
+
+    def _is_helped(self, cls: ClassDefinition) -> bool:
+        """Whether a function that the instances of a class are passed to may put something into them."""
+        for helper in cls.facts.helpers:
+            found = self._packages.resolve(cls.module, helper.dotted) if isinstance(helper, Name) else None
+            if isinstance(found, FunctionDefinition):
+                is_harmless = not found.facts.registers
+            else:
+                is_harmless = isinstance(found, External) and not self._outside.may_register(found.dotted)
+            if not is_harmless:
+                return True
+        return False
 
     def _made_in(self, cls: ClassDefinition, maker: Expression) -> Nature:
         """What a call in a class makes that its instances keep."""

@@ -51,6 +51,17 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
         pytest.param(initialised("nn.Module.add_module(self, 'fc', a)"), Nature.MODULE, id="with a method's own form"),
         pytest.param(initialised("add_layers(self)"), Nature.MODULE, id="handed to a function"),
         pytest.param(initialised("lib.add_layers(self, a)"), Nature.MODULE, id="handed to a library"),
+        pytest.param(initialised("torch.typename(self)"), Nature.NO_PARAMS, id="handed to torch"),
+        pytest.param(
+            initialised("note(self)") + "def note(net):\n    print(net.training)\n",
+            Nature.NO_PARAMS,
+            id="handed to a function that reads it",
+        ),
+        pytest.param(
+            initialised("fill(self)") + "def fill(net):\n    net.fc = nn.Linear(1, 1)\n",
+            Nature.MODULE,
+            id="handed to a function that fills it",
+        ),
         pytest.param(initialised("nn.Module.__init__(self)"), Nature.NO_PARAMS, id="handed to its base"),
         pytest.param(initialised("assert isinstance(self, C)"), Nature.NO_PARAMS, id="asked for its class"),
         pytest.param(initialised("net = self", "net.fc = nn.Linear(1, 1)"), Nature.MODULE, id="by another name"),

@@ -164,6 +164,39 @@ LIBRARY = {
         class Odd(Odd): ...
         """,
     "loop/other.py": "from . import thing",
+    "transforms/__init__.py": """
+        import logging, torch
+        from torch import nn
+        from ._counting import count
+        from absent import hooks
+        class Crop(nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                count(self)
+                logging.debug("%s", self)
+                self.size = size
+            def forward(self, image): return image[: self.size]
+        class Filled(Crop):
+            def __init__(self):
+                super().__init__(1)
+                fill(self)
+        class Handed(Crop):
+            def __init__(self):
+                super().__init__(1)
+                hand_on(self)
+        class Hooked(Crop):
+            def __init__(self):
+                super().__init__(1)
+                hooks.install(self)
+        def fill(module): module.head = nn.Linear(1, 1)
+        def hand_on(module): fill(module)
+        """,
+    "transforms/_counting.py": """
+        counts = {}
+        def count(obj):
+            name = type(obj).__name__
+            counts[name] = counts.get(name, 0) + 1
+        """,
     "registry/__init__.py": "from .models import *",
     "registry/models.py": """
         from lib.net import Net, register
@@ -201,6 +234,10 @@ def knowledge() -> Knowledge:
         pytest.param("absent.Net", Nature.UNKNOWN, id="a package that is not installed"),
         pytest.param("generic.Model.build", Nature.MODULE, id="a type variable bound by `cls: Type[T]`"),
         pytest.param("generic.maybe", Nature.MODULE, id="an optional class, annotated as a string"),
+        pytest.param("transforms.Crop", Nature.NO_PARAMS, id="a transform that a function counts"),
+        pytest.param("transforms.Filled", Nature.MODULE, id="a module that a function puts a layer into"),
+        pytest.param("transforms.Handed", Nature.MODULE, id="a module that a function hands on"),
+        pytest.param("transforms.Hooked", Nature.MODULE, id="a module that unseen code is passed"),
         pytest.param("registry.tiny", Nature.MODULE, id="a function that a decorator adds to __all__"),
         pytest.param("loop.first", Nature.NOT_MODULE, id="functions that only call each other"),
         pytest.param("loop.thing", Nature.UNKNOWN, id="imports that lead to each other"),

@@ -1,0 +1,212 @@
+"""Programs in many styles, instrumented and run: each model that trains is under a proxy, asked for at one place."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from torch import nn
+
+import proxy_wrapper.proxy
+from instrumentor.instrument import instrument_source
+from instrumentor.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The programs put each of their models into `MODELS`, with `train` or by themselves.
+HEAD = """\
+import asyncio, copy, itertools
+import torch
+from torch import nn
+MODELS = set()
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.body(x)
+class Holder:
+    pass
+def train(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    MODELS.add(model)
+"""
+
+PROGRAMS = {
+    "coroutines are gathered": """
+async def build():
+    return Net()
+async def main():
+    first, second = await asyncio.gather(*(build() for _ in range(2)))
+    third = await asyncio.create_task(build())
+    fourth = await asyncio.wait_for(build(), 5)
+    waiting = build()
+    fifth = await waiting
+    for net in (first, second, third, fourth, fifth):
+        train(net)
+asyncio.run(main())
+""",
+    "a loop runs a coroutine": """
+async def build():
+    net = Net()
+    return net
+first = asyncio.run(build())
+second = asyncio.new_event_loop().run_until_complete(build())
+train(first)
+train(second)
+""",
+    "a coroutine is awaited where it is made": """
+async def build():
+    return Net(), Net()
+async def main():
+    first, second = await build()
+    train(first)
+    train(second)
+asyncio.run(main())
+""",
+    "an iterator makes models": """
+class Sweep:
+    def __init__(self):
+        self.left = 2
+    def __iter__(self):
+        return self
+    def __next__(self):
+        self.left -= 1
+        if self.left < 0:
+            raise StopIteration
+        return Net()
+for net in Sweep():
+    train(net)
+""",
+    "a sequence makes models": """
+class Zoo:
+    def __getitem__(self, index):
+        if index > 1:
+            raise IndexError
+        return Net()
+for net in Zoo():
+    train(net)
+train(Zoo()[0])
+""",
+    "what an attribute is given may be a module or not": """
+for flag in (False, True):
+    holder = Holder() if flag else Net()
+    net = Net()
+    holder.extra = net
+    train(net)
+""",
+    "what setattr is given may be a module or not": """
+for flag in (False, True):
+    holder = Holder() if flag else Net()
+    net = Net()
+    setattr(holder, "extra", net)
+    train(net)
+""",
+    "what is appended to may be a module or a list": """
+for flag in (False, True):
+    layers = [] if flag else nn.Sequential()
+    net = Net()
+    layers.append(net)
+    train(net)
+""",
+    "a function appends to modules and lists": """
+def put(layers, net):
+    layers.append(net)
+for layers in ([], nn.Sequential()):
+    net = Net()
+    put(layers, net)
+    train(net)
+""",
+    "names that a table of names gets": """
+for name in ("first", "second"):
+    globals()[name] = Net()
+vars()["third"] = Net()
+train(first)
+train(second)
+train(third)
+nets = []
+nets.extend([third])
+""",
+    "a container of modules is written as empty": """
+student, teacher = Net(), Net()
+nets = nn.ModuleList([])
+nets.append(student)
+trained = nn.ModuleList([nn.ReLU()])
+trained.append(student)
+optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+nets.append(teacher)
+for net in nets:
+    train(net)
+""",
+    "a layer is set from outside": """
+class Shell(nn.Module):
+    def forward(self, x):
+        return self.head(x)
+shell = Shell()
+shell.head = nn.Linear(4, 2)
+train(shell)
+other = Shell()
+other.add_module("head", nn.Linear(4, 2))
+train(other)
+""",
+    "a file is imported under a computed name": """
+import importlib, sys, types
+models = types.ModuleType("models_of_this_test")
+models.Net = Net
+sys.modules[models.__name__] = models
+name = models.__name__
+train(importlib.import_module(name).Net())
+found = __import__(name)
+net = found.Net().train()
+train(net)
+maker = importlib.import_module(name).Net
+made = maker()
+train(made)
+""",
+}
+
+
+class Asked(NamedTuple):
+    """The proxies that a program asked for: the objects, and the lines that asked, by the objects' ids."""
+
+    objects: dict[int, object]
+    places: dict[int, set[int]]
+
+    def covered(self) -> Iterator[nn.Module]:
+        for each in self.objects.values():
+            if isinstance(each, nn.Module):
+                yield from each.modules()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What is asked for instead of proxies."""
+    found = Asked({}, defaultdict(set))
+
+    def note(target: object, **_settings: object) -> object:
+        found.objects[id(target)] = target
+        found.places[id(target)].add(sys._getframe(1).f_lineno)
+        return target
+
+    monkeypatch.setattr(proxy_wrapper.proxy, "Proxy", note)
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_each_model_gets_one_proxy(program: str, asked: Asked) -> None:
+    source = HEAD + program
+    result = instrument_source(source.encode(), Settings(), source_name="program.py")
+    names: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(result.instrumented, "program.py", "exec"), names)
+    models = names["MODELS"]
+    assert isinstance(models, set)
+    assert models
+    assert models <= set(asked.covered())
+    for identity, places in asked.places.items():
+        assert isinstance(asked.objects[identity], nn.Module)
+        assert len(places) == 1
