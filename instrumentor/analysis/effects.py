@@ -206,7 +206,9 @@ class Effects:
 
     def absorb_passed(self, arguments: Arguments, node: ast.expr, adopting: Atom) -> None:
         """What a call passes becomes part of the object whose method it calls: once, whichever object that may be."""
-        self._fill(adopting, arguments.all())
+        held = self.facts.contents.reach(arguments.all())
+        if not all(self.scope.kinds.is_without_parameters(atom) for atom in held if atom.is_object):
+            self._fill(adopting)
         if self._absorbed is not arguments:
             self._absorbed = arguments
             self.absorb(arguments.each(), node, receiver_text(node), into=frozenset({adopting}))
@@ -231,16 +233,16 @@ class Effects:
         kinds = self.scope.kinds
         if any(kinds.is_module(strip(atom)) for atom in receiver):
             self.absorb([held], node, text, into=receiver, is_sure=kinds.is_sure_of(kinds.is_module, receiver))
-            for atom in receiver:
-                self._fill(atom, held)
+            # What is not known is mostly a number.
+            if any(isinstance(atom, Made) and kinds.nature(atom) is Nature.MODULE for atom in map(strip, held)):
+                for atom in receiver:
+                    self._fill(atom)
 
-    def _fill(self, adopting: Atom, given: Value) -> None:
+    def _fill(self, adopting: Atom) -> None:
         """A module without parameters has some once it is given a module that has."""
         base = strip(adopting)
         if isinstance(base, Made) and self.scope.kinds.nature(base) is Nature.NO_PARAMS:
-            held = self.facts.contents.reach(given)
-            if not all(self.scope.kinds.is_without_parameters(atom) for atom in held if atom.is_object):
-                self.facts.grow_site(self.facts.site_of(base), nature=Nature.MODULE)
+            self.facts.grow_site(self.facts.site_of(base), nature=Nature.MODULE)
 
     def note(self, table: Table[Atom, dict[int, Event]], held: Value, event: Event) -> None:
         """Remember that something happens to the objects in a value."""
