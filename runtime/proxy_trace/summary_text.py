@@ -229,7 +229,7 @@ def _module_lines(process: ProcessSummary, of: str, palette: Palette) -> Iterato
         return
     rows = []
     for module, depth in _tree(process.modules):
-        name = module.name if not depth else module.name.rpartition(".")[2]
+        name = module.name if not depth else _last_part(module)
         raised = f" ({module.raised:,} raised)" if module.raised else ""
         rows.append(
             [
@@ -243,6 +243,14 @@ def _module_lines(process: ProcessSummary, of: str, palette: Palette) -> Iterato
         )
     header = ["name", "type", "calls", "total", "mean", "parameters"]
     yield from _table(f"Modules{of}", header, rows, "llrrrr", palette)
+
+
+def _last_part(module: ModuleSummary) -> str:
+    """What the name of a module adds to that of the one above it; wrappers are named around what they hold."""
+    around, _, held = module.name.rpartition("(")
+    if around.startswith(module.type):
+        return f"{around}({held.rpartition('.')[2]}"
+    return module.name.rpartition(".")[2]
 
 
 def _tree(modules: Sequence[ModuleSummary]) -> Iterator[tuple[ModuleSummary, int]]:

@@ -260,7 +260,7 @@ class Tracer:
             inner = self.registry.module_entry(found.module)
             if inner is not None:
                 self._tree.add_tree(
-                    named_modules(module, inner.root.name), settings_of(inner), None, self.locator.locate(3)
+                    named_modules(module, inner.root.plain_name), settings_of(inner), None, self.locator.locate(3)
                 )
                 self._note_levels()
                 return self.registry.module_entry(module)

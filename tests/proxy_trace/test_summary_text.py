@@ -291,3 +291,15 @@ def test_an_exception_that_ended_the_only_process_is_told(tmp_path: Path, write_
     assert "\n  ended by   ValueError, after 1 step\n" in report(write_trace(tmp_path / "a.jsonl", tail=tail))
     tail = msgspec.json.encode(events.RunEnd(9, 1, reason="failed")) + b"\n"
     assert "\n  ended by   a mistake of the tracing itself\n" in report(write_trace(tmp_path / "b.jsonl", tail=tail))
+
+
+def test_a_wrapper_inside_a_model_is_named_for_what_it_holds(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "DataParallel(model.body)", "DataParallel", 1, 1),
+        events.Module(3, "model.body", "Linear", 1, 2),
+    )
+    lines = report(path).splitlines()
+    begin = lines.index("Modules") + 2
+    assert [line.split()[0] for line in lines[begin : begin + 3]] == ["model", "DataParallel(body)", "body"]

@@ -233,6 +233,15 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         assert isinstance(compiled, Proxy.Proxy)
 
 
+    def test_several_wrappers_of_one_model_leave_its_name_alone(self, logdir: str, seen: MemoryObserver) -> None:
+        model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+        first, second = nn.DataParallel(model), nn.DataParallel(model)
+        first(images())
+        second(images())
+        nn.DataParallel(first)(images())
+        assert {name.partition(".")[0] for name in called(seen)} == {"DataParallel(net)", "net"}
+
+
 class TestRule3WhatACallReturnsIsProxied:
     @pytest.mark.parametrize("kind", ["tensor", "tuple", "list", "dict", "named tuple", "dataclass"])
     def test_every_tensor_in_it(self, kind: str, level: str, logdir: str, seen: MemoryObserver) -> None:
