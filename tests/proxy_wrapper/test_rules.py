@@ -232,7 +232,6 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         compiled(images())
         assert isinstance(compiled, Proxy.Proxy)
 
-
     def test_several_wrappers_of_one_model_leave_its_name_alone(self, logdir: str, seen: MemoryObserver) -> None:
         model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
         first, second = nn.DataParallel(model), nn.DataParallel(model)
