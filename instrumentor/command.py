@@ -416,7 +416,7 @@ def _execute(request: Request) -> int:
     if roots and request.output is not None and not request.entry:
         from instrumentor.output.mirror import Mirror
 
-        mirror = Mirror(request.output, roots, force=request.force)
+        mirror = Mirror(request.output, roots, force=request.force, shard=request.shard)
     writer = Writer(
         output=request.output,
         in_place=request.in_place,

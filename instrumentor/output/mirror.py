@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from instrumentor.errors import OutputExistsError, OutputIsSourceError, UnwritableOutputError
+from instrumentor.errors import (
+    OutputClashError,
+    OutputExistsError,
+    OutputIsSourceError,
+    UnreadableFileError,
+    UnwritableOutputError,
+)
 from instrumentor.paths.file_state import digest_of
 from instrumentor.paths.files import describe_os_error, write_file
-from instrumentor.paths.selection import DEFAULT_EXCLUDE
+from instrumentor.paths.selection import DEFAULT_EXCLUDE, Found, is_in_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from instrumentor.errors import InstrumentError
+
 Rest = Literal["link", "copy", "none"]
 
-MANIFEST = ".instrument-mirror.json"
+MANIFEST = ".instrument-mirror{}.json"
 # Python finds a script's neighbours beside the file that a link leads to, and would import the originals.
 _COPIED = (".py", ".pyi", ".ipynb", ".pyw")
 _SKIPPED = frozenset(DEFAULT_EXCLUDE)
@@ -28,29 +36,42 @@ _SKIPPED = frozenset(DEFAULT_EXCLUDE)
 class Mirror:
     """The tree below one output directory.
 
-    What it wrote there it remembers in a manifest: only that is ever replaced, and only while nobody edited it.
+    What it wrote there it remembers in a manifest: only that is ever replaced, and only while nobody edited it. The
+    shards of a run, which may work on one mirror at the same time, have a manifest each, and each adds its own part.
     """
 
-    def __init__(self, output: str, roots: Sequence[str], *, force: bool) -> None:
+    def __init__(self, output: str, roots: Sequence[str], *, force: bool, shard: tuple[int, int] | None = None) -> None:
         """Take the place and the directories to mirror.
 
         Args:
             output: the directory; that of the one root's own files, or one above a folder for each of several.
             roots: the directories, as typed.
             force: replace what others wrote.
+            shard: which part of how many is added here; None for all.
 
         Raises:
             OutputIsSourceError: the output is one of the roots.
+            OutputClashError: two of the roots would become one.
         """
         self._output = Path(output)
         self._force = force
-        self._roots = list(roots)
-        for root in roots:
+        self._roots = list(dict.fromkeys(roots))
+        taken: dict[Path, str] = {}
+        for root in self._roots:
+            other = taken.setdefault(self._base(root), root)
+            if os.path.realpath(other) != os.path.realpath(root):
+                raise OutputClashError(
+                    f"would be mirrored in {self._base(root)} as {other} is; write them one by one, each with its own"
+                    " -o",
+                    path=root,
+                )
             if os.path.realpath(root) == os.path.realpath(output):
                 raise OutputIsSourceError(
                     "the output is the directory itself; choose another -o, or ask for it with --in-place", path=root
                 )
-        self._manifest = self._read_manifest()
+        self._shard = shard
+        self._manifest = self._output / MANIFEST.format("" if shard is None else f"-{shard[0]}-of-{shard[1]}")
+        self._known = {path: _read_manifest(path) for path in self._output.glob(MANIFEST.format("*"))}
         self._written: dict[str, str] = {}
 
     def target(self, shown: str, root: str) -> Path:
@@ -59,7 +80,8 @@ class Mirror:
 
     def is_own(self, target: Path, existing: bytes) -> bool:
         """Whether a file there is as this tool wrote it."""
-        return self._manifest.get(self._key(target)) == digest_of(existing).hex()
+        key, digest = self._key(target), digest_of(existing).hex()
+        return any(written.get(key) == digest for written in self._known.values())
 
     def remember(self, target: Path, content: bytes) -> None:
         """Note what was written."""
@@ -69,7 +91,7 @@ class Mirror:
         """Whether a path lies in the output: a mirror inside the tree is no part of the tree."""
         return (os.path.realpath(path) + os.sep).startswith(os.path.realpath(self._output) + os.sep)
 
-    def fill(self, rest: Rest) -> Iterator[OutputExistsError | UnwritableOutputError]:
+    def fill(self, rest: Rest) -> Iterator[InstrumentError]:
         """Add what is not there yet: copies of other Python files, links to (or copies of) everything else.
 
         Yields:
@@ -78,15 +100,29 @@ class Mirror:
         if rest == "none":
             return
         for root in self._roots:
-            for directory, target in self._directories(root):
-                yield from self._fill_directory(directory, target, rest)
+            pending = [(Path(root), self._base(root))]
+            while pending:
+                directory, target = pending.pop()
+                try:
+                    entries = sorted(directory.iterdir())
+                except OSError as error:
+                    yield UnreadableFileError(
+                        f"cannot be listed ({describe_os_error(error)}); the mirror lacks what is in it",
+                        path=str(directory),
+                    )
+                    continue
+                entered = [each for each in entries if self._is_entered(each)]
+                pending.extend((each, target / each.name) for each in reversed(entered))
+                others = [each for each in entries if each not in entered and self._is_mine(each, root)]
+                yield from self._add_all(others, target, rest)
 
     def close(self) -> None:
         """Write the manifest."""
-        manifest = {**self._manifest, **self._written}
-        if manifest != self._manifest:
+        known = self._known.get(self._manifest, {})
+        manifest = {**known, **self._written}
+        if manifest != known:
             content = msgspec.json.format(msgspec.json.encode({"version": 1, "files": dict(sorted(manifest.items()))}))
-            write_file(self._output / MANIFEST, content + b"\n")
+            write_file(self._manifest, content + b"\n")
 
     def _base(self, root: str) -> Path:
         if len(self._roots) == 1:
@@ -96,36 +132,25 @@ class Mirror:
     def _key(self, target: Path) -> str:
         return os.path.relpath(target, self._output).replace(os.sep, "/")
 
-    def _read_manifest(self) -> dict[str, str]:
-        try:
-            held = msgspec.json.decode((self._output / MANIFEST).read_bytes())
-            return dict(held["files"])
-        except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
-            return {}
+    def _is_entered(self, entry: Path) -> bool:
+        """Whether an entry is a folder whose own entries are looked at one by one."""
+        return (
+            entry.is_dir()
+            and not entry.is_symlink()
+            and entry.name not in _SKIPPED
+            and not self.is_output(str(entry))
+            and _has_python(entry)
+        )
 
-    def _directories(self, root: str) -> Iterator[tuple[Path, Path]]:
-        pending = [(Path(root), self._base(root))]
-        while pending:
-            directory, target = pending.pop()
-            yield directory, target
-            pending.extend(
-                (each, target / each.name)
-                for each in sorted(directory.iterdir(), reverse=True)
-                if each.is_dir() and not each.is_symlink() and self._is_entered(each)
-            )
+    def _is_mine(self, entry: Path, root: str) -> bool:
+        """Whether an entry is for this shard to add: by its path, as scripts are told which shard processes them."""
+        return self._shard is None or is_in_shard(Found(str(entry), root), *self._shard)
 
-    def _is_entered(self, directory: Path) -> bool:
-        return directory.name not in _SKIPPED and not self.is_output(str(directory)) and _has_python(directory)
-
-    def _fill_directory(
-        self, directory: Path, target: Path, rest: Rest
-    ) -> Iterator[OutputExistsError | UnwritableOutputError]:
-        for each in sorted(directory.iterdir()):
+    def _add_all(self, entries: Sequence[Path], target: Path, rest: Rest) -> Iterator[InstrumentError]:
+        for each in entries:
             goal = target / each.name
             is_directory = each.is_dir()
             if self._key(goal) in self._written or each.name in _SKIPPED or self.is_output(str(each)):
-                continue
-            if is_directory and not each.is_symlink() and self._is_entered(each):
                 continue
             if not is_directory and not each.is_file():
                 continue  # a broken link, a pipe
@@ -161,6 +186,15 @@ class Mirror:
                 shutil.copy2(source, target)
             return
         target.symlink_to(os.path.realpath(source), target_is_directory=is_directory)
+
+
+def _read_manifest(path: Path) -> dict[str, str]:
+    """The digests of what was written, by path; none where the manifest is damaged."""
+    try:
+        held = msgspec.json.decode(path.read_bytes())
+        return dict(held["files"])
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        return {}
 
 
 def _has_python(directory: Path) -> bool:

@@ -154,6 +154,39 @@ class TestMirror:
         run("src", "-o", "traced", "--changed-only")
         assert set(snapshot("traced")) == {"train.py", "zoo/factory.py", ".instrument-mirror.json"}
 
+    def test_of_shards_has_what_all_of_them_add(self) -> None:
+        run("src", "-o", "whole")
+        for shard in ("1/3", "2/3", "3/3", "1/3"):  # the first one once more: it leaves alone what the others wrote
+            assert run("src", "-o", "traced", "--shard", shard).code == 0
+
+        def without_manifests(folder: str) -> dict[str, bytes]:
+            return {name: held for name, held in snapshot(folder).items() if not name.startswith(".instrument-mirror")}
+
+        assert without_manifests("traced") == without_manifests("whole")
+
+    def test_of_directories_of_one_name_is_refused(self) -> None:
+        write("other/zoo/net.py", NET)
+        outcome = run("src/zoo", "other/zoo", "-o", "traced")
+        assert outcome.code == 2
+        assert outcome.err == (
+            "other/zoo: would be mirrored in traced/zoo as src/zoo is; write them one by one, each with its own -o\n"
+        )
+        assert not Path("traced").exists()
+
+    def test_lacks_what_cannot_be_listed_and_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        iterdir = Path.iterdir
+
+        def refuse(folder: Path) -> Any:
+            if folder == Path("src/zoo"):
+                raise PermissionError(13, "Permission denied")
+            return iterdir(folder)
+
+        monkeypatch.setattr(Path, "iterdir", refuse)
+        outcome = run("src", "-o", "traced")
+        assert outcome.code == 2
+        assert "src/zoo: cannot be listed (Permission denied); the mirror lacks what is in it\n" in outcome.err
+        assert Path("traced/train.py").exists()
+
     def test_of_several_directories(self) -> None:
         write("other/src2/a.py", NET)
         run("src/zoo", "other/src2", "-o", "traced")
