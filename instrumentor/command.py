@@ -160,10 +160,12 @@ class _Run:
 
     def tasks(self, found: Iterator[Found]) -> Iterator[Task]:
         """Make the tasks, one for each file."""
-        done = self.journal.done if self.journal is not None else set()
+        done = self.journal.done if self.journal is not None else {}
         last: str | None = None
         for each in found:
-            if done and files.portable_path(each.shown) in done:
+            if done and (path := files.portable_path(each.shown)) in done:
+                if self.mirror is not None and each.root is not None and done[path] is not None:
+                    self.mirror.keep(each.shown, each.root)
                 continue
             if self.mirror is not None and each.root is not None and self.mirror.is_output(each.shown):
                 continue

@@ -35,7 +35,9 @@ class Journal:
         """
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(FileRecord)
-        self.done: set[str] = set()
+        self.done: dict[str, str | None] = {}
+        """Where the result of each script went that an interrupted run was done with; None where none was written."""
+
         self.failures: list[str] = []
         self._path = None if beside is None else beside.with_name(beside.name + PARTIAL)
         try:
@@ -110,7 +112,7 @@ class Journal:
             if record is None:
                 break
             end += len(line)
-            self.done.add(record.path)
+            self.done[record.path] = record.written_to
             if record.error is not None:
                 self.failures.append(f"{record.path}: {record.error.message}")
         self._file.truncate(end)

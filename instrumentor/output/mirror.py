@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -86,6 +87,12 @@ class Mirror:
     def remember(self, target: Path, content: bytes) -> None:
         """Note what was written."""
         self._written[self._key(target)] = digest_of(content).hex()
+
+    def keep(self, shown: str, root: str) -> None:
+        """Leave the counterpart of a script as it is: the interrupted run with which this one goes on wrote it."""
+        target = self.target(shown, root)
+        with contextlib.suppress(OSError):  # Somebody has removed it: it is added like any other file.
+            self.remember(target, target.read_bytes())
 
     def is_output(self, path: str) -> bool:
         """Whether a path lies in the output: a mirror inside the tree is no part of the tree."""

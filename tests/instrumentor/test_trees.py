@@ -437,30 +437,46 @@ class TestReports:
         assert Path(name).read_bytes() != b"what this project is\n"
 
 
+def interrupt_after_two(patched: pytest.MonkeyPatch) -> None:
+    """Let Ctrl-C come when two scripts have been handled."""
+    handle = command._Run.handle
+    handled: list[str] = []
+
+    def handle_two(self: Any, done: Any) -> None:
+        if len(handled) == 2:
+            raise KeyboardInterrupt
+        handled.append(done.task.shown)
+        handle(self, done)
+
+    patched.setattr(command._Run, "handle", handle_two)
+
+
 @pytest.mark.usefixtures("zoo")
 class TestResume:
     def test_goes_on_where_it_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         run("src", "--in-place", "--report", "whole.json", "--no-cache")
         whole = Path("whole.json").read_bytes()
         run("--revert", "src")
-        handle = command._Run.handle
-        handled: list[str] = []
-
-        def interrupt_after_two(self: Any, done: Any) -> None:
-            if len(handled) == 2:
-                raise KeyboardInterrupt
-            handled.append(done.task.shown)
-            handle(self, done)
-
-        monkeypatch.setattr(command._Run, "handle", interrupt_after_two)
-        assert run("src", "--in-place", "--report", "r.json", "--no-cache").code == 130
+        with monkeypatch.context() as patched:
+            interrupt_after_two(patched)
+            assert run("src", "--in-place", "--report", "r.json", "--no-cache").code == 130
         assert not Path("r.json").exists()
         with Path("r.json.partial").open("ab") as file:
             file.write(b'{"path": "src/zoo/net.py", "sta')  # the end of a killed run
-        monkeypatch.setattr(command._Run, "handle", handle)
         assert run("src", "--in-place", "--report", "r.json", "--no-cache", "--resume").code == 0
         assert Path("r.json").read_bytes() == whole
         assert not Path("r.json.partial").exists()
+
+    @pytest.mark.parametrize("is_there", [False, True], ids=["a new mirror", "one of an earlier run"])
+    def test_and_keeps_what_it_put_into_a_mirror(self, is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        run("src", "-o", "whole")
+        if is_there:
+            run("src", "-o", "traced")
+        with monkeypatch.context() as patched:
+            interrupt_after_two(patched)
+            assert run("src", "-o", "traced", "--report", "r.json", "--no-cache").code == 130
+        assert run("src", "-o", "traced", "--report", "r.json", "--no-cache", "--resume").code == 0
+        assert snapshot("traced") == snapshot("whole")
 
     def test_but_not_over_what_is_no_journal(self) -> None:
         write("report.json.partial", b"somebody's notes\n")

@@ -14,7 +14,7 @@ FULL = Path("/dev/full")
 
 
 def record(path: str) -> FileRecord:
-    return FileRecord(path=path, status="unchanged", digest="", lines=1)
+    return FileRecord(path=path, status="changed", digest="", lines=1, written_to=f"out/{path}")
 
 
 def test_records_come_back_in_their_order_however_often(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_is_done_is_gone_on_with(tmp_path: Path) -> None:
         written = partial.read_bytes()
     partial.write_bytes(written[:-5])  # killed within a line
     with Journal(tmp_path / "r.json", run="a run", resume=True) as journal:
-        assert journal.done == {"a.py"}
+        assert journal.done == {"a.py": "out/a.py"}
         journal.add(record("c.py"))
         assert [each.path for each in journal.records()] == ["a.py", "c.py"]
 
