@@ -22,6 +22,7 @@ from proxy_wrapper.events import Statistics
             Statistics("nan", "nan", "nan", 1), Statistics("nan", "nan", "nan", 2), False, id="more NaN in one"
         ),
         pytest.param(Statistics(0.0, 1.0, 1.0), Statistics("nan", "nan", "nan", 1), False, id="NaN in one"),
+        pytest.param(Statistics(0.0, 1e30, 1.0), Statistics(0.0, 1e30, "inf"), False, id="a norm too large in one"),
         pytest.param(None, None, True, id="none in both"),
         pytest.param(None, Statistics(), False, id="none in one"),
     ],

@@ -123,6 +123,15 @@ def test_what_takes_a_tensor_is_told_wherever_it_is(trace_path: Path) -> None:
     assert [(use.by, use.place) for use in first.uses] == [("item", "src/train.py:12")]
 
 
+def test_a_backward_pass_takes_a_tensor_too(tmp_path: Path, write_trace: WriteTrace) -> None:
+    backward = events.Backward(10, location=5, function="backward", inputs=["float32[]"], input_ids=[5])
+    path = write_trace(tmp_path / "r" / "rank0-1.jsonl", *debug_run(1), backward)
+    (loss,) = open_trace(path).history("train.py:11")
+    assert [use.by for use in loss.uses] == ["item", "backward"]
+    (call,) = (entry for entry in open_trace(path).history("train.py:12") if entry.kind == "backward")
+    assert (call.name, call.inputs) == ("src/train.py:12:backward:0", ["src/train.py:11:sum"])
+
+
 def test_a_line_has_all_that_is_made_on_it(trace_path: Path) -> None:
     entries = [entry for entry in open_trace(trace_path).history("src/train.py:20") if entry.step == 2]
     assert [entry.target for entry in entries] == ["model.fc", "torch._C._nn.linear", "torch.relu"]

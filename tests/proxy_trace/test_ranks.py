@@ -263,6 +263,35 @@ def test_steps_and_names_narrow_down(write_rank: Callable[..., Path]) -> None:
     assert not compare(path, steps=StepRange(3, None)).agrees
 
 
+def test_what_never_changes_is_compared_at_the_first_step_chosen(write_rank: Callable[..., Path]) -> None:
+    for rank in range(2):
+        frozen = msgspec.structs.replace(NORM, statistics=statistics(1.0 + rank))
+        path = write_rank(rank, WEIGHT, frozen, *steps_of(rank, range(6), {1: same}, {}))
+    assert [each.name for each in compare(path, steps=StepRange(3, None)).never_agreed] == ["net.norm"]
+
+
+def test_values_of_before_a_step_that_is_lost_are_compared_no_more(write_rank: Callable[..., Path]) -> None:
+    for rank, steps in ((0, range(3)), (1, (0, 2))):
+        records = steps_of(rank, steps, {1: same}, {})
+        if rank == 0:  # the other rank may have done the same in the step that is lost
+            records[-1:-1] = [events.Update(0, 2, tensor=2, statistics=statistics(5.0))]
+        path = write_rank(rank, WEIGHT, NORM, *records)
+    found = compare(path)
+    assert found.agrees
+    assert [each.missing_steps for each in found.ranks] == [0, 1]
+
+
+def test_a_parameter_that_gets_a_longer_name_goes_on_under_it(write_rank: Callable[..., Path]) -> None:
+    for rank in range(2):
+        before = steps_of(rank, range(2), {1: same}, {})
+        after = steps_of(rank, range(2, 4), {1: lambda r, s: 1.0 + s + r * (s > 2)}, {})
+        renamed = msgspec.structs.replace(WEIGHT, name="model.net.weight")
+        path = write_rank(rank, WEIGHT, *before, renamed, *after)
+    found = compare(path)
+    assert [(each.name, each.first_step) for each in found.drifted] == [("model.net.weight", 3)]
+    assert found.own_parts == 0
+
+
 def test_an_open_trace_compares_its_ranks(write_rank: Callable[..., Path]) -> None:
     for rank in range(2):
         path = write_rank(rank, WEIGHT, *steps_of(rank, range(2), {1: same}, {}))

@@ -166,6 +166,28 @@ def test_what_only_one_has_or_has_in_another_shape_is_told(write_run: Callable[.
     assert "of another shape, dtype or place: net.weight" in text
 
 
+def test_runs_of_which_one_has_more_do_not_agree(write_run: Callable[..., Path]) -> None:
+    extra = events.Parameter(3, "net.extra", 1, "float32[1]", requires_grad=True, statistics=numbers(1.0))
+    first, second = write_run("a", *records()), write_run("b", extra, *records())
+    found = compare(first, second)
+    assert (found.agrees, found.differences, found.only_in) == (False, [], [[], ["net.extra"]])
+    assert compare(first, second, is_chosen="net.weight".__eq__).agrees
+
+
+def test_what_is_not_asked_for_may_have_another_shape(write_run: Callable[..., Path]) -> None:
+    weight, *rest = records()
+    wider = msgspec.structs.replace(weight, type="float32[3]")
+    first, second = write_run("a", weight, *rest), write_run("b", wider, *rest)
+    assert compare(first, second, is_chosen="net.mean".__eq__).agrees
+
+
+def test_a_parameter_that_gets_a_longer_name_is_in_both_runs(write_run: Callable[..., Path]) -> None:
+    weight, *rest = records()
+    renamed = msgspec.structs.replace(weight, name="model.net.weight")
+    found = compare(write_run("a", weight, *rest, renamed), write_run("b", renamed, *rest))
+    assert found.only_in == [[], []]
+
+
 def test_a_run_that_ends_early_is_compared_up_to_there(write_run: Callable[..., Path]) -> None:
     whole = records()
     found = compare(write_run("a", *whole), write_run("b", *whole[: 2 + 5 * 3]))
