@@ -52,19 +52,6 @@ class Result:
         return self.original != self.instrumented
 
 
-@dataclass(frozen=True)
-class Reverted:
-    """What undoing the instrumentation gave.
-
-    Attributes:
-        original: the bytes as they were before.
-        recorded_source: the path of the original as the source comment records it.
-    """
-
-    original: bytes
-    recorded_source: str
-
-
 def instrument_source(
     source: bytes,
     settings: Settings,
@@ -153,18 +140,3 @@ def _is_instrumented(source: bytes, *, source_name: str) -> bool:
     except NotInstrumentedError:
         return False
     return True
-
-
-def revert_source(source: bytes, *, source_name: str) -> Reverted:
-    """Give back the bytes that `instrument_source` was called with.
-
-    Args:
-        source: the bytes of an instrumented script.
-        source_name: its path, for messages.
-
-    Raises:
-        NotInstrumentedError: `source` ends with no source comment.
-        EditedSinceError: `source` was edited after it was instrumented.
-    """
-    undone = undo(source, source_name=source_name)
-    return Reverted(undone.original, undone.recorded_source)

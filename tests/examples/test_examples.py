@@ -15,8 +15,9 @@ import msgspec
 import pytest
 import torch
 
-from instrumentor.instrument import instrument_source, revert_source
+from instrumentor.instrument import instrument_source
 from instrumentor.settings import Settings
+from instrumentor.source.undo import undo
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def test_mnist_model_line_stands_right_below_the_model() -> None:
 
 @pytest.mark.parametrize("name", list(ARGUMENTS))
 def test_reverts_to_the_original_bytes(name: str) -> None:
-    assert revert_source(instrumented(name), source_name=f"instrumented_{name}.py").original == source_of(name)
+    assert undo(instrumented(name), source_name=f"instrumented_{name}.py").original == source_of(name)
 
 
 @pytest.mark.parametrize("name", list(ARGUMENTS))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.instrument import instrument_source, revert_source
+from instrumentor.instrument import instrument_source
 from instrumentor.settings import Settings
+from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
     from tests.instrumentor.conftest import Run
@@ -52,7 +53,7 @@ def test_an_instrumented_fixture_stays_and_can_be_reverted(case: str) -> None:
     after = (FIXTURES / case / "after.py").read_bytes()
     again = instrument_source(after, Settings(), source_name="after.py")
     assert (again.instrumented, again.already_instrumented, again.decisions) == (after, True, ())
-    reverted = revert_source(after, source_name="after.py")
+    reverted = undo(after, source_name="after.py")
     assert reverted.original == (FIXTURES / case / "before.py").read_bytes()
     assert reverted.recorded_source == "before.py"
 

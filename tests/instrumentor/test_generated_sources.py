@@ -13,8 +13,9 @@ import hypothesmith
 from hypothesis import HealthCheck, event, given, settings
 
 from instrumentor.errors import SourceDecodeError, SourceSyntaxError
-from instrumentor.instrument import Result, instrument_source, revert_source
+from instrumentor.instrument import Result, instrument_source
 from instrumentor.settings import Settings
+from instrumentor.source.undo import undo
 
 EXAMPLES = int(os.environ.get("INSTRUMENT_EXAMPLES", "60"))
 generated = settings(
@@ -60,4 +61,4 @@ def test_generated_sources_with_a_model_can_be_reverted(text: str) -> None:
     assert again.already_instrumented is result.changed
     assert again.instrumented == result.instrumented
     if result.changed:
-        assert revert_source(result.instrumented, source_name="x.py").original == source
+        assert undo(result.instrumented, source_name="x.py").original == source

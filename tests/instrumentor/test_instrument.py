@@ -1,4 +1,4 @@
-"""`instrument_source` and `revert_source`: what holds for every script, whatever its bytes."""
+"""`instrument_source` and `undo`: what holds for every script, whatever its bytes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceDecodeError, SourceSyntaxError
-from instrumentor.instrument import Result, instrument_source, revert_source
+from instrumentor.instrument import Result, instrument_source
 from instrumentor.settings import Settings
+from instrumentor.source.undo import undo
 
 SCRIPT = b"from torch import nn\nmodel = nn.Linear(2, 2)\n"
 
@@ -71,7 +72,7 @@ def test_bytes_survive(source: bytes) -> None:
     result = instrument(source)
     assert result.changed
     assert b"Proxy.Proxy(" in result.instrumented
-    assert revert_source(result.instrumented, source_name="x.py").original == source
+    assert undo(result.instrumented, source_name="x.py").original == source
     assert ast.dump(ast.parse(result.instrumented))
     kept = [line for line in source.splitlines() if b"Linear" not in line and line.strip()]
     assert [line for line in kept if line.rstrip() not in result.instrumented] == []
@@ -181,7 +182,7 @@ def test_encodings_that_cannot_be_kept_are_refused(source: bytes) -> None:
 def test_what_was_not_instrumented_cannot_be_reverted() -> None:
     for source in (SCRIPT, b"", b"\xff\n", b"# instrument: format=1 source=x sha256=1 added=\n"):
         with pytest.raises(NotInstrumentedError, match="nothing to revert"):
-            revert_source(source, source_name="x.py")
+            undo(source, source_name="x.py")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_edits_after_instrumenting_are_noticed(edit: object) -> None:
     assert callable(edit)
     edited = edit(instrument(SCRIPT).instrumented)
     with pytest.raises(EditedSinceError) as caught:
-        revert_source(edited, source_name="x.py")
+        undo(edited, source_name="x.py")
     assert "edited since it was instrumented" in str(caught.value)
     with pytest.raises(EditedSinceError):
         instrument(edited)
