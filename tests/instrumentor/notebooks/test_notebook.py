@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import nbformat
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError, SourceSyntaxError
+from instrumentor.instrument import instrument_source
 from instrumentor.notebooks.notebook import instrument_notebook
 from instrumentor.notebooks.undo import revert_notebook
 from instrumentor.settings import Settings
@@ -61,6 +65,32 @@ class TestForms:
         assert third.splitlines()[-1].startswith('# instrument: format=1 source="a.ipynb"')
         reverted = revert_notebook(instrumented, source_name="a.ipynb")
         assert (reverted.original, reverted.recorded_source) == (source, "a.ipynb")
+
+    @given(
+        words=st.text('aé\N{GRINNING FACE}\\"\N{LINE SEPARATOR}\t', max_size=6),
+        cuts=st.none() | st.sets(st.integers(1, 200), max_size=6),
+        is_ascii=st.booleans(),
+        is_closed=st.booleans(),
+    )
+    @settings(max_examples=100, derandomize=True, deadline=None)
+    def test_cells_become_what_a_script_of_their_text_becomes(
+        self, words: str, cuts: set[int] | None, is_ascii: bool, is_closed: bool
+    ) -> None:
+        literal = json.dumps(words, ensure_ascii=False)
+        cell = f"import torch.nn as nn\nuse({literal}, nn.Linear(2, 3)).train()  # {words}\nnet = nn.Linear(2, 3)"
+        cell += "\n" * is_closed
+        notebook = make_notebook("")
+        if cuts is not None:  # strings that end anywhere, as no front end writes them but the format allows
+            ends = [0, *sorted(each for each in cuts if each < len(cell)), len(cell)]
+            notebook.cells[1].source = [cell[start:end] for start, end in pairwise(ends)]
+        else:
+            notebook.cells[1].source = cell
+        source = json.dumps(notebook, ensure_ascii=is_ascii).encode()
+        instrumented = instrument(source)
+        script = instrument_source(cell.encode(), Settings(), source_name="a.ipynb").instrumented.decode()
+        held = json.loads(instrumented)["cells"][1]["source"]
+        assert "".join(held).splitlines()[:-1] == script.splitlines()[:-1]
+        assert revert_notebook(instrumented, source_name="a.ipynb").original == source
 
     def test_a_second_run_changes_nothing(self) -> None:
         once = instrument(nbformat.writes(make_notebook(*CELLS)).encode())
@@ -160,6 +190,11 @@ class TestMistakes:
         instrumented = instrument(nbformat.writes(make_notebook(*CELLS)).encode())
         with pytest.raises(EditedSinceError, match="edited or saved"):
             revert_notebook(json.dumps(json.loads(instrumented)).encode(), source_name="a.ipynb")
+
+    def test_edited_it_is_not_instrumented_again(self) -> None:
+        instrumented = instrument(nbformat.writes(make_notebook(*CELLS)).encode())
+        with pytest.raises(EditedSinceError, match="edited or saved"):
+            instrument(instrumented.replace(b"# V", b"# W"))
 
     def test_never_instrumented(self) -> None:
         with pytest.raises(NotInstrumentedError):
