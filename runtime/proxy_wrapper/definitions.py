@@ -75,13 +75,14 @@ class Definitions:
         """Send the definition of one parameter or buffer, with the statistics that it had last."""
         state.placements = placements_of(tensor)
         state.requires_grad = tensor.requires_grad
+        state.type = self._describer.describe(tensor)
         kind = Buffer if state.is_buffer else Parameter
         state.holder.channel.emit(
             kind(
                 id=state.id,
                 name=state.name,
                 module=state.holder.id,
-                type=self._describer.describe(tensor),
+                type=state.type,
                 device=str(tensor.device),
                 requires_grad=state.requires_grad,
                 aliases=state.aliases,
@@ -91,6 +92,20 @@ class Definitions:
                 placements=state.placements,
             )
         )
+
+    def define_holders(self, holders: Iterable[ModuleEntry]) -> None:
+        """Define modules and those above them again, as they hold more or fewer elements; a lazy one changes its type."""
+        known = dict.fromkeys(holders)
+        for entry in list(known):
+            above = entry.parent
+            while above is not None:
+                known[above] = None
+                above = above.parent
+        for entry in known:
+            module = entry.module()
+            if module is not None:
+                entry.type_name = type(module).__name__
+                self.define_module(entry, module, 0)
 
     def define_placements(self, state: StateEntry, tensor: torch.Tensor) -> None:
         """Define a tensor again if it lies over the processes in another way than the one that had the name before."""

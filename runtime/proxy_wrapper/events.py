@@ -239,7 +239,8 @@ class Update(Happening, frozen=True, gc=False):
 
     `cause` is "step" for an optimizer's step, "in-place" for any other in-place change, "data" for one that
     went around the version count (`p.data.clamp_()`), "replaced" where another tensor took the name, and
-    "unchanged" for an optimizer's step that left both version and statistics as they were.
+    "unchanged" for an optimizer's step that left both version and statistics as they were. `type` is the description
+    of the tensor where it was replaced, or has another dtype or shape than before (`model.half()`, a lazy layer).
     """
 
     tensor: int = 0

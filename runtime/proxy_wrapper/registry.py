@@ -48,6 +48,7 @@ class StateEntry:
         "requires_grad",
         "statistics",
         "suspected",
+        "type",
         "unrecorded_step",
         "version",
         "watched",
@@ -62,6 +63,8 @@ class StateEntry:
         # Nothing here is a container of its own until there is something in it: a large model has many entries, and
         # the garbage collector goes through each container.
         self.aliases: tuple[str, ...] = ()
+        # The description that it was last defined or recorded with.
+        self.type = ""
         self.placements = ""
         # Whether it had a gradient coming when it was last defined; how often it was defined again for that.
         self.requires_grad = False

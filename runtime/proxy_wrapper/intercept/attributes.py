@@ -6,6 +6,7 @@ through `nn.Module.__getattr__`; these three methods are the only place where th
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -54,6 +55,7 @@ class ModuleAttributes:
     def _reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
         modules = self._tracer.registry.modules
 
+        @functools.wraps(original)
         @uncounted
         def __getattr__(module: nn.Module, name: str) -> Any:  # noqa: N807
             try:
@@ -70,6 +72,7 @@ class ModuleAttributes:
     def _writer(self, original: Callable[..., Any]) -> Callable[..., Any]:
         modules = self._tracer.registry.modules
 
+        @functools.wraps(original)
         @uncounted
         def __setattr__(module: nn.Module, name: str, value: Any) -> None:  # noqa: N807
             try:
@@ -85,6 +88,7 @@ class ModuleAttributes:
     def _deleter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         modules = self._tracer.registry.modules
 
+        @functools.wraps(original)
         @uncounted
         def __delattr__(module: nn.Module, name: str) -> None:  # noqa: N807
             try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.channel import Channel
-    from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.registry import ModuleEntry, StateEntry
     from proxy_wrapper.state_tensors import Changes, StateTensors
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.tracer import Tracer
@@ -69,6 +69,7 @@ class StateRecords:
         """
         tracer = self._tracer
         batch = Batch()
+        resized: set[ModuleEntry] = set()
         with unobserved() as readable:
             statistics = summarize(changes.of.tensors if readable else [None] * len(changes))
             now, thread, stage = tracer.now_us(), tracer.thread.number, tracer.thread.stage
@@ -83,9 +84,15 @@ class StateRecords:
                 elif cause == "step" and version == state.version and numbers and numbers == state.statistics:
                     cause = "unchanged"  # noqa: PLW2901
                 words = ""
-                if cause == "replaced":
-                    words = tracer.describer.describe(tensor)
-                    tracer.definitions.define_placements(state, tensor)
+                if cause == "replaced" or data_ptr != state.data_ptr:
+                    described = tracer.describer.describe(tensor)
+                    if cause == "replaced" or described != state.type:
+                        words = described
+                    if _size(described) != _size(state.type):
+                        resized.add(state.holder)
+                    state.type = described
+                    if cause == "replaced":
+                        tracer.definitions.define_placements(state, tensor)
                 step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
                 before = state.statistics
                 self._note(state, version, data_ptr, numbers)
@@ -110,6 +117,8 @@ class StateRecords:
                     continue
                 if numbers is not None and (type(numbers) is not Statistics or numbers.nonfinite):
                     self._check(state, "buffer" if state.is_buffer else "parameter", tensor, numbers, location, batch)
+        if resized:
+            tracer.definitions.define_holders(resized)
         batch.send()
 
     @staticmethod
@@ -167,6 +176,11 @@ class Batch:
         """Send all. They have one location."""
         for channel, events in self._events.items():
             channel.emit_all(events, events[0].location)
+
+
+def _size(description: str) -> str:
+    """The shape in the description of a tensor."""
+    return description.partition("[")[2]
 
 
 def _has_as_many_nonfinite(before: PendingOr, now: PendingOr) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from torch import nn
@@ -12,6 +13,8 @@ from proxy_wrapper.events import DelAttr, GetAttr, SetAttr
 from tests.proxy_wrapper.programs import Plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy_wrapper.observers.memory import MemoryObserver
 
 
@@ -48,3 +51,14 @@ def test_other_modules_and_levels_leave_nothing(logdir: str, seen: MemoryObserve
     reads = {event.target for event in seen.events if isinstance(event, (GetAttr, SetAttr))}
     assert not reads & {"weight", "first", "rest"}
     assert watched.first is not None
+
+
+def test_the_methods_say_what_they_are(logdir: str) -> None:
+    before = [(method.__qualname__, method.__doc__, inspect.signature(method)) for method in methods()]
+    model = Proxy.Proxy(nn.Linear(1, 1), logdir=logdir, log_level="DEBUG")
+    assert [(method.__qualname__, method.__doc__, inspect.signature(method)) for method in methods()] == before
+    del model
+
+
+def methods() -> tuple[Callable[..., Any], ...]:
+    return nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__

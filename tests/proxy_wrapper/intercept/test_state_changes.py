@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Parameter, Update
+from proxy_wrapper.events import Module, Parameter, Update
 from tests.proxy_wrapper.programs import Plain, images, labels, state_of
 
 if TYPE_CHECKING:
@@ -154,6 +154,40 @@ def test_looking_at_values_changes_no_result(logdir: str, level: str) -> None:
 
     for plain, traced in zip(run(trace=False), run(trace=True), strict=True):
         assert torch.equal(plain, traced) if isinstance(plain, torch.Tensor) else plain == traced
+
+
+def test_a_lazy_layer_is_what_it_has_become(level: str, logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Sequential(nn.LazyLinear(4)), recurse=True, name="net", logdir=logdir, log_level=level)
+    model(torch.ones(2, 3)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    assert [event.type for event in updates_of(seen, "net.0.weight") if event.type] == ["float32[4, 3]"]
+    defined = [(event.name, event.type, event.parameters) for event in seen.events if isinstance(event, Module)]
+    assert defined == [
+        ("net", "Sequential", 0),
+        ("net.0", "LazyLinear", 0),
+        ("net.0", "Linear", 16),
+        ("net", "Sequential", 16),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "becomes", "parameters"),
+    [
+        pytest.param(lambda m: m.double(), "float64[2, 3]", 8, id="double"),
+        pytest.param(lambda m: setattr(m.weight, "data", torch.ones(5, 3)), "float32[5, 3]", 17, id="rows added"),
+        pytest.param(lambda m: setattr(m, "weight", nn.Parameter(torch.ones(1, 3))), "float32[1, 3]", 5, id="replaced"),
+    ],
+)
+def test_another_dtype_or_shape_is_told_once(
+    change: Callable[[Any], Any], becomes: str, parameters: int, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(3, 2), name="net", logdir=logdir)
+    change(model)
+    Proxy.flush()
+    clip(model)
+    Proxy.flush()
+    assert [event.type for event in updates_of(seen, "net.weight")] == [becomes, ""]
+    assert [event for event in seen.events if isinstance(event, Module)][-1].parameters == parameters
 
 
 def test_what_a_transform_puts_in_the_place_of_parameters_is_no_change_of_theirs(
