@@ -85,14 +85,7 @@ class StateRecords:
                     cause = "unchanged"  # noqa: PLW2901
                 words = ""
                 if cause == "replaced" or data_ptr != state.data_ptr:
-                    described = tracer.describer.describe(tensor)
-                    if cause == "replaced" or described != state.type:
-                        words = described
-                    if _size(described) != _size(state.type):
-                        resized.add(state.holder)
-                    state.type = described
-                    if cause == "replaced":
-                        tracer.definitions.define_placements(state, tensor)
+                    words = self._describe_anew(state, tensor, cause, resized)
                 step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
                 before = state.statistics
                 self._note(state, version, data_ptr, numbers)
@@ -120,6 +113,20 @@ class StateRecords:
         if resized:
             tracer.definitions.define_holders(resized)
         batch.send()
+
+    def _describe_anew(self, state: StateEntry, tensor: torch.Tensor, cause: str, resized: set[ModuleEntry]) -> str:
+        """The description of a tensor that is another one, or has another dtype or shape than before; "" else.
+
+        Its module is added to `resized` where the shape has changed.
+        """
+        words = self._tracer.describer.describe(tensor)
+        before, state.type = state.type, words
+        if words.partition("[")[2] != before.partition("[")[2]:
+            resized.add(state.holder)
+        if cause == "replaced":
+            self._tracer.definitions.define_placements(state, tensor)
+            return words
+        return words if words != before else ""
 
     @staticmethod
     def _note(state: StateEntry, version: int, data_ptr: int, numbers: PendingOr) -> None:
@@ -176,11 +183,6 @@ class Batch:
         """Send all. They have one location."""
         for channel, events in self._events.items():
             channel.emit_all(events, events[0].location)
-
-
-def _size(description: str) -> str:
-    """The shape in the description of a tensor."""
-    return description.partition("[")[2]
 
 
 def _has_as_many_nonfinite(before: PendingOr, now: PendingOr) -> bool:
