@@ -94,7 +94,7 @@ class Definitions:
         )
 
     def define_holders(self, holders: Iterable[ModuleEntry]) -> None:
-        """Define modules and those above them again: their parameters have another size, of a lazy one also the type."""
+        """Define modules and those above them again: their parameters have another size, lazy ones another type."""
         known = dict.fromkeys(holders)
         for entry in list(known):
             above = entry.parent
