@@ -114,7 +114,9 @@ def _option(names: str, panel: str, text: str, *, metavar: str = "", **more: Any
         metavar: what stands for its value.
         more: further arguments of `typer.Option`.
     """
-    return typer.Option(*names.split(), help=text, metavar=metavar, rich_help_panel=panel, **more)
+    # Some versions of typer show "None" for what has no default.
+    shown = {"show_default": False, **more}
+    return typer.Option(*names.split(), help=text, metavar=metavar, rich_help_panel=panel, **shown)
 
 
 def _print_version(value: bool) -> None:
@@ -165,7 +167,6 @@ def instrument(
             "--respect-gitignore/--no-respect-gitignore",
             _FILES,
             "Leave out what git ignores. [dim]\\[default: yes][/dim]",
-            show_default=False,
         ),
     ] = None,
     files_from: Annotated[
@@ -288,6 +289,7 @@ def instrument(
             _REPORTS,
             "What to print: messages, the JSON report, or annotations for GitHub Actions.",
             metavar="text|json|github",
+            show_default=True,
         ),
     ] = FormatName.TEXT,
     merge_reports: Annotated[
@@ -327,9 +329,7 @@ def instrument(
     ] = None,
     recurse: Annotated[
         bool | None,
-        _option(
-            "--recurse/--no-recurse", _TRACE, "Trace submodules too. [dim]\\[default: yes][/dim]", show_default=False
-        ),
+        _option("--recurse/--no-recurse", _TRACE, "Trace submodules too. [dim]\\[default: yes][/dim]"),
     ] = None,
     logdir: Annotated[
         str | None,
@@ -370,6 +370,7 @@ def instrument(
             "Where to work on them: in [bold]local[/bold] processes, on [bold]ray[/bold], or on another engine that"
             " an installed package offers.",
             metavar="NAME",
+            show_default=True,
         ),
     ] = "local",
     shard: Annotated[
@@ -382,7 +383,11 @@ def instrument(
     ] = False,
     cache: Annotated[
         bool,
-        _option("--cache/--no-cache", _SPEED, "Keep results, and do not look again at files that have not changed."),
+        _option(
+            "--cache/--no-cache",
+            _SPEED,
+            "Keep results, and do not look again at files that have not changed. [dim]\\[default: yes][/dim]",
+        ),
     ] = True,
     cache_dir: Annotated[
         str | None,
