@@ -416,7 +416,8 @@ def instrument(
     ] = False,
 ) -> None:
     """Instrument scripts; the text of `--help` is `_HELP`."""
-    from instrumentor.command import Request, execute
+    from instrumentor.command import execute
+    from instrumentor.request import Request
     from instrumentor.usage import find_arguments, make_overrides, parse_shard, refuse_nonsense
 
     if copy_all and changed_only:

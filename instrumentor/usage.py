@@ -19,7 +19,7 @@ from instrumentor.report.kinds import KINDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from instrumentor.command import Request
+    from instrumentor.request import Request
 
 # The settings that say what is put into scripts.
 _TRACED = ("logdir", "log_level", "recurse", "min_confidence", "select", "skip")

@@ -1,0 +1,106 @@
+"""What the command line asked for, as one frozen value."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Literal
+
+from instrumentor.configuration import Section
+from instrumentor.engine.executors import LOCAL
+
+if TYPE_CHECKING:
+    from instrumentor.engine.outcome import Goal
+    from instrumentor.output.mirror import Rest
+
+Format = Literal["text", "json", "github"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asked for, checked.
+
+    Attributes:
+        arguments: files and directories, as typed; `-` is standard input. With `merge_reports`, reports.
+        overrides: the settings given as options; they win over configuration files.
+        config: the one configuration file to read; None for the nearest of each file.
+        isolated: read no configuration file.
+        output: a file, a directory or `-`; None for the default.
+        rest: what becomes of a tree's other files where `output` is its mirror.
+        stdin_name: the name standard input goes by.
+        revert: go back instead of forth.
+        entry: process the files of its project that a script runs, too.
+        in_place: replace the scripts themselves.
+        force: replace whatever is in the way.
+        diff: show what would change, write nothing.
+        check: only tell by the exit code whether something would change, write nothing.
+        explain: show every decision, write nothing.
+        statistics: count sites by decision and reason, write nothing.
+        show_files: list the files that would be looked at, and nothing else.
+        reports: files to write reports to, of a kind by their suffix.
+        format: what standard output gets about the run.
+        merge_reports: write the reports in `arguments` as one, instead of looking at scripts.
+        resume: leave out what the journal of an interrupted run lists.
+        shard: which part of how many to look at.
+        jobs: how many scripts are worked on at a time; None for as many as there are processors.
+        engine: where they are worked on.
+        python_path: where packages are installed; empty for the active environment.
+        cache: whether outcomes are kept and looked up.
+        cache_dir: where; None for the default.
+        clear_cache: forget them first.
+        quiet: say nothing but errors.
+        verbose: say every decision too.
+    """
+
+    arguments: tuple[str, ...]
+    overrides: Section = field(default_factory=Section)
+    config: str | None = None
+    isolated: bool = False
+    output: str | None = None
+    rest: Rest = "link"
+    stdin_name: str | None = None
+    revert: bool = False
+    entry: bool = False
+    in_place: bool = False
+    force: bool = False
+    diff: bool = False
+    check: bool = False
+    explain: bool = False
+    statistics: bool = False
+    show_files: bool = False
+    reports: tuple[str, ...] = ()
+    format: Format = "text"
+    merge_reports: bool = False
+    resume: bool = False
+    shard: tuple[int, int] | None = None
+    jobs: int | None = None
+    engine: str = LOCAL
+    python_path: tuple[str, ...] = ()
+    cache: bool = True
+    cache_dir: str | None = None
+    clear_cache: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def writes(self) -> bool:
+        """Whether scripts are to be written at all."""
+        return not (self.diff or self.check or self.explain or self.statistics)
+
+    @property
+    def records(self) -> bool:
+        """Whether anything is made of records, so that every outcome is needed whole."""
+        return bool(self.reports) or self.format != "text" or self.statistics
+
+    @property
+    def goal(self) -> Goal:
+        """What is to be done with each script."""
+        if self.revert:
+            return "revert"
+        return "explain" if self.explain or self.records or self.verbose else "instrument"
+
+    def identity(self) -> str:
+        """A digest of all that two runs must share for one to go on where the other stopped."""
+        passing = {"reports", "resume", "jobs", "engine", "cache", "cache_dir", "clear_cache", "quiet", "verbose"}
+        stated = [(each.name, getattr(self, each.name)) for each in fields(self) if each.name not in passing]
+        return hashlib.blake2b(repr(stated).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
