@@ -86,6 +86,7 @@ def history(
     from proxy_trace.colour import Palette
     from proxy_trace.history import follow
     from proxy_trace.history_text import history_lines
+    from proxy_trace.identity import are_calls_recorded
     from proxy_trace.selection import GlobMatcher, StepRange, stage_matcher, wanted_kinds
     from proxy_trace.trace import Trace
 
@@ -101,9 +102,10 @@ def history(
     trace = Trace.open(run_or_default(Path(given[0]) if given else None))
     if rank is not None:
         trace = trace.of_rank(rank)
+    names = [file.names() for file in trace.files]
     chosen = (
         entry
-        for entry in follow(trace, what)
+        for entry in follow(trace, what, names)
         if (not kinds or entry.kind in kinds)
         and (steps is None or (entry.stage and steps.has(entry.step)))
         and (is_stage is None or is_stage(entry.stage))
@@ -111,8 +113,12 @@ def history(
     )
     first = list(islice(chosen, 1))
     if not first:
-        chosen_by = " that these options choose" if kind or module or step or stage or rank is not None else ""
-        print_note(f"nothing of '{what}' was recorded{chosen_by}")
+        hint = ""
+        if kind or module or step or stage or rank is not None:
+            hint = " that these options choose"
+        elif ":" in what and not are_calls_recorded(names):
+            hint = "; calls of torch functions are recorded at level DEBUG only"
+        print_note(f"nothing of '{what}' was recorded{hint}")
     entries = islice(chain(first, chosen), limit)
     if output is Format.JSON:
         encode = msgspec.json.Encoder().encode

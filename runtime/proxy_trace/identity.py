@@ -80,9 +80,14 @@ def find_subjects(what: str, names: Sequence[Names]) -> list[Subject]:
         )
     if not any(subject.locations for subject in found):
         every = [location for of_file in names for location in of_file.locations.values()]
-        has_calls = any(module.level == "DEBUG" for of_file in names for module in of_file.modules.values())
-        raise UnknownPlaceError(what, *_near(place["file"], int(place["line"]), every), has_calls=has_calls)
+        near = _near(place["file"], int(place["line"]), every)
+        raise UnknownPlaceError(what, *near, has_calls=are_calls_recorded(names))
     return found
+
+
+def are_calls_recorded(names: Iterable[Names]) -> bool:
+    """Whether any process recorded calls of torch functions."""
+    return any(module.level == "DEBUG" for of_file in names for module in of_file.modules.values())
 
 
 def _by_name(what: str, names: Names) -> Subject:

@@ -26,8 +26,8 @@ def debug_run(steps: int) -> list[Any]:
         events.Location(3, "src/train.py", 21, "Net.forward"),
         events.Location(4, "src/train.py", 11, "main"),
         events.Location(5, "src/train.py", 12, "main"),
-        events.Module(1, "model", "Net", 1, parameters=3),
-        events.Module(2, "model.fc", "Linear", 1, 1, parameters=3),
+        events.Module(1, "model", "Net", 1, level="DEBUG", parameters=3),
+        events.Module(2, "model.fc", "Linear", 1, 1, level="DEBUG", parameters=3),
         events.Parameter(1, "model.fc.weight", 2, "float32[3]", statistics=events.Statistics(0.0, 1.0, 1.0)),
     ]
     for step in range(steps):
@@ -334,6 +334,16 @@ def test_the_command_says_if_nothing_is_left(trace_path: Path, capsys: pytest.Ca
     assert "nothing of 'train.py:20:tanh' was recorded\n" in capsys.readouterr().err
     assert run_command(["history", str(trace_path), "model.fc.weight", "--step", "100"]) == 0
     assert "nothing of 'model.fc.weight' was recorded that these options choose" in capsys.readouterr().err
+
+
+def test_where_calls_are_not_recorded_it_says_at_which_level_they_are(
+    small_trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["history", str(small_trace), "train.py:10:relu"]) == 0
+    assert capsys.readouterr().err == (
+        "proxy-trace: nothing of 'train.py:10:relu' was recorded; "
+        "calls of torch functions are recorded at level DEBUG only\n"
+    )
 
 
 def test_the_command_takes_the_run_in_the_default_folder_if_none_is_given(
