@@ -17,6 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, ReturnModule
 from proxy_wrapper.intercept.outputs import Outputs
+from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.statistics import is_certainly_finite
 from proxy_wrapper.thread_state import UNKNOWN, ActiveCall
@@ -210,7 +211,10 @@ class ModuleCalls:
             numbers: tuple[int, ...] = (self._meet(output),)
             words: tuple[str, ...] = (self._describe(output),)
         else:
-            raised = len(rest) == 1 and id(sys.exc_info()[1]) != call.exception_id
+            error = sys.exc_info()[1] if len(rest) == 1 else None
+            raised = error is not None and id(error) != call.exception_id
+            if error is not None and raised and self.is_alone():
+                show_as_unhooked(module, error)
             outputs = [] if raised else find_tensors((output,))
             numbers = tuple(map(self._meet, outputs))
             words = tuple(map(self._describe, outputs))
