@@ -120,7 +120,7 @@ def _never_updated(collector: ProcessCollector) -> list[Finding]:
         return []
     unrecorded = {module.id for module in process.modules if not is_recorded(module)}
     sampled = {module.id for module in process.modules if is_sampled(module)}
-    parameters = [tensor for tensor in process.tensors if not tensor.is_buffer]
+    parameters = [tensor for tensor in process.tensors if not (tensor.is_buffer or tensor.is_empty)]
     roots = _roots(process.modules)
     trained = {roots.get(tensor.module, 0) for tensor in parameters if _was_trained(tensor)}
     evaluated = _only_evaluated(collector, roots)

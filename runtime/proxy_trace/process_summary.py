@@ -84,6 +84,11 @@ class TensorSummary(msgspec.Struct):
         """How often the tensor was written to; steps that left it unchanged are not counted."""
         return sum(count for cause, count in self.updates.items() if cause != "unchanged")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no element, as the part has that a rank holds of a parameter smaller than the world."""
+        return self.last is not None and self.last.minimum is None and self.last.norm == 0.0
+
 
 class ProblemSummary(msgspec.Struct):
     """A problem of tracing, at its first occurrence."""

@@ -108,6 +108,15 @@ def test_a_parameter_does_not_count_as_never_updated_if(
     assert of_kind(path, "never_updated") == []
 
 
+def test_a_parameter_without_elements_has_nothing_to_update(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """As the part has that a rank holds of a parameter with fewer rows than there are ranks."""
+    nothing = Statistics(None, None, 0.0)
+    empty = events.Parameter(1, "model.w", 1, "float32[0, 5]", requires_grad=True, statistics=nothing)
+    gradient = events.Gradient(1, tensor=1, statistics=nothing)
+    path = write_trace(tmp_path / "a.jsonl", events.Module(1, "model", "Net", 1), empty, gradient, STEP)
+    assert of_kind(path, "never_updated") == []
+
+
 def test_a_change_in_evaluation_is_no_training(tmp_path: Path, write_trace: WriteTrace) -> None:
     """The best weights so far are loaded for validation: that is not what an optimizer did."""
     weight = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES)

@@ -122,7 +122,7 @@ class Timeline:
             yield from self._end(event, "backward")
         elif isinstance(event, events.OptimizerStep):
             name = f"{event.optimizer}.step"
-            yield from self._end(event, name)  # One that raised has not said that it ended; no step is in another.
+            yield from self._end(event, name)  # One that raised has not said that it ended.
             yield from self._begin(event, name, "optimizer", tensors=event.tensors)
         elif isinstance(event, events.OptimizerStepEnd):
             yield from self._end(event, f"{event.optimizer}.step")
