@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,7 @@ from instrumentor.resolve.search_path import SearchPaths
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 NET = (
@@ -407,3 +410,42 @@ class TestTrouble:
         with ResultsCache(cache_dir) as first, ResultsCache(cache_dir) as second:
             assert first.find(task_of(project)) is not None
             assert second.find(task_of(project)) is not None
+
+
+class TestForgetting:
+    """What nobody has asked for in thirty days goes, when the cache is opened."""
+
+    @pytest.fixture
+    def wait(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+        """Lets days go by."""
+        now_s = time.time()
+
+        def wait(days: int) -> None:
+            nonlocal now_s
+            now_s += 86_400 * days
+            monkeypatch.setattr(time, "time", lambda: now_s)
+
+        return wait
+
+    @staticmethod
+    def count(cache_dir: Path) -> int:
+        (path,) = cache_dir.glob("results-*.sqlite")
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return int(connection.execute("select count(*) from results").fetchone()[0])
+
+    def test_what_is_asked_for_now_and_then_stays(
+        self, cache_dir: Path, project: Path, wait: Callable[[int], None]
+    ) -> None:
+        for _ in range(4):
+            wait(20)
+            assert find(cache_dir, task_of(project)) is not None
+
+    def test_what_is_not_goes(self, cache_dir: Path, project: Path, wait: Callable[[int], None]) -> None:
+        assert self.count(cache_dir) == 1
+        wait(29)
+        with ResultsCache(cache_dir):
+            assert self.count(cache_dir) == 1
+        wait(2)
+        with ResultsCache(cache_dir):
+            assert self.count(cache_dir) == 0
+        assert find(cache_dir, task_of(project)) is None

@@ -12,13 +12,14 @@ import jsonschema
 import nbformat
 import pytest
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 from sarif_pydantic import Sarif
 
 from instrumentor.engine.outcome import Task
 from instrumentor.engine.work import process
 from instrumentor.report import json_report, markdown, sarif
 from instrumentor.report.kinds import write_reports
-from instrumentor.report.record import FileRecord, Site, record_file, summarize
+from instrumentor.report.record import Alias, FileRecord, Site, make_readable, record_file, summarize
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,6 +60,28 @@ class TestRecord:
         assert records[3].status == "failed"
         assert records[3].error is not None
         assert (records[3].error.line, records[3].error.column) == (2, 5)
+
+    def test_lines_and_columns_count_from_one(self, records: list[FileRecord]) -> None:
+        (site,) = (site for site in records[1].sites if site.target == "net")
+        assert (site.line, site.column) == (3, 7)  # net = nn.Linear(1, 1)
+
+    def test_what_is_added_within_a_line_names_its_site_too(self, records: list[FileRecord]) -> None:
+        gan = records[0]
+        within = [addition for addition in gan.additions if addition.column is not None]
+        (listed,) = (site for site in gan.sites if site.decision == "wrap" and site.target not in ("netG", "net"))
+        assert [addition.text.partition(",")[0] for addition in within] == ["Proxy.Proxy(", ""]
+        assert [gan.sites[addition.site].line for addition in within if addition.site is not None] == [listed.line] * 2
+
+    def test_texts_that_no_file_can_hold_are_made_readable_however_deep_they_lie(
+        self, records: list[FileRecord]
+    ) -> None:
+        record = records[0]
+        alias = replace(record.sites[0].aliases[0], name="\udcff") if record.sites[0].aliases else Alias("\udcff", 1)
+        site = replace(record.sites[0], target="net_\udcff", aliases=(alias,))
+        readable = make_readable(replace(record, path="zoo/\udcff.py", sites=(site,)))
+        assert readable.path == "zoo/\ufffd.py"
+        assert (readable.sites[0].target, readable.sites[0].aliases[0].name) == ("net_\ufffd", "\ufffd")
+        assert render(json_report.render, [readable])
 
 
 class TestJson:
