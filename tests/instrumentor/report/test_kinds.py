@@ -127,6 +127,21 @@ class TestSarif:
         assert {rule["id"] for rule in rules} == {result["ruleId"] for result in run["results"]}
         assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
 
+    def test_other_names_of_a_model_are_related_places(self, records: list[FileRecord]) -> None:
+        result = next(each for each in self.read(records)["results"] if each["properties"]["target"] == "netG")
+        related = [
+            (each["id"], each["physicalLocation"]["region"]["startLine"], each["message"]["text"])
+            for each in result["relatedLocations"]
+        ]
+        assert related == [(1, 8, "also called other"), (2, 18, "also called late")]
+
+    def test_places_of_a_notebook_are_its_cells(self, records: list[FileRecord]) -> None:
+        site = replace(next(site for site in records[0].sites if site.target == "netG"), cell=3)
+        (result,) = self.read([replace(records[0], sites=(site,))])["results"]
+        assert "relatedLocations" not in result  # SARIF knows lines of files only
+        assert "region" not in result["locations"][0]["physicalLocation"]
+        assert result["message"]["text"].startswith(f"cell 3, line {site.line}: netG (")
+
     def test_failures_are_notifications(self, records: list[FileRecord]) -> None:
         (invocation,) = self.read(records)["invocations"]
         (notification,) = invocation["toolExecutionNotifications"]
@@ -159,6 +174,16 @@ class TestMarkdown:
         fences = re.findall(r'<code class="language-diff">(.*?)</code>', shown, re.DOTALL)
         assert len(fences) == sum(bool(record.diff) for record in records)
         assert "<b>&amp;" not in shown  # what a script says is no markup
+
+    def test_says_what_failed_and_where(self, records: list[FileRecord]) -> None:
+        text = render(markdown.render, records).decode()
+        assert text.startswith(
+            "# Instrumented models\n\n**5** models get a proxy; 3 of 5 files change, **1 failed**.\n"
+        )
+        assert "## Failed\n\n- `zoo/bad.py:2`: not Python" in text
+
+    def test_leaves_out_files_without_models(self, records: list[FileRecord]) -> None:
+        assert "done.py" not in render(markdown.render, records).decode()
 
     def test_fits_into_a_comment(self, records: list[FileRecord]) -> None:
         many = [
