@@ -32,7 +32,10 @@ _TOLD = frozenset(
     }
 )  # fmt: skip
 # Projects are small where scripts are; a bound keeps a stray import of a huge neighbour from costing minutes.
-MAX_UNITS = 200
+# Paths that lead nowhere, as most do that a library's name may stand for, cost next to nothing.
+MAX_UNITS = 48
+# By `from it import *` a name may be in many files: they are no longer looked for once so many paths were tried.
+_MAX_GUESSED_PATHS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +271,7 @@ class Project:
         self._lookups: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
         self._members: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
         self._starred: dict[tuple[str, str], list[Unit]] = {}
+        self._read_units = 0
 
     def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
         """What an imported dotted name stands for.
@@ -298,7 +302,7 @@ class Project:
     def _find_starred(self, unit: Unit, name: str, depth: int) -> list[Unit]:
         found: list[Unit] = []
         for star in reversed(unit.stars if depth else ()):
-            source = self._lookup(unit, star, depth - 1)
+            source = self._lookup(unit, star, depth - 1, is_guess=True)
             if isinstance(source, Unit):
                 found += [source] if name in source.stored else self._find_starred(source, name, depth - 1)
         return found
@@ -321,7 +325,10 @@ class Project:
                         pending.append(reached)
         return list(found.values())
 
-    def _lookup(self, unit: Unit, dotted: str, depth: int) -> Class | Function | Unit | str | None:
+    def _lookup(
+        self, unit: Unit, dotted: str, depth: int, *, is_guess: bool = False
+    ) -> Class | Function | Unit | str | None:
+        """Likewise, `depth` imports deep; `is_guess` where only a star import says that the name may be there."""
         if depth == 0:
             return None
         level = len(dotted) - len(dotted.lstrip("."))
@@ -334,7 +341,7 @@ class Project:
             folders = ("" if folder == "." else folder,)
         places = [(folder, count) for folder in folders for count in range(len(parts), -1 if level else 0, -1)]
         for folder, count in places:
-            found = self._unit_at(posixpath.join(folder, *parts[:count]), unit)
+            found = self._unit_at(posixpath.join(folder, *parts[:count]), unit, is_guess=is_guess)
             if found is None:
                 continue
             if not level:
@@ -345,11 +352,13 @@ class Project:
             for part in parts[count:]:
                 if not isinstance(result, Unit):
                     return None
-                result = self._member(result, part, depth - 1)
+                result = self._member(result, part, depth - 1, is_guess=is_guess)
             return result
         return None if level else dotted
 
-    def _member(self, unit: Unit, name: str, depth: int) -> Class | Function | Unit | str | None:
+    def _member(
+        self, unit: Unit, name: str, depth: int, *, is_guess: bool = False
+    ) -> Class | Function | Unit | str | None:
         if depth == 0:
             return None
         if name in unit.classes:
@@ -358,17 +367,20 @@ class Project:
             return unit.functions[name]
         if name in unit.imports:
             targets = [unit.imports[name], *unit.alternatives.get(name, ())]
-            meant = [self._lookup(unit, target, depth - 1) for target in targets]
+            meant = [self._lookup(unit, target, depth - 1, is_guess=is_guess) for target in targets]
             # Of several that may be meant, what the project has says the most.
             return next((each for each in meant if each is not None and not isinstance(each, str)), meant[0])
         for star in unit.stars:
-            source = self._lookup(unit, star, depth - 1)
+            source = self._lookup(unit, star, depth - 1, is_guess=True)
             if isinstance(source, Unit):
-                found = self._member(source, name, depth - 1)
+                found = self._member(source, name, depth - 1, is_guess=True)
                 if found is not None:
                     return found
-        submodule = self._unit_at(posixpath.join(unit.folder, name), unit) if _is_package(unit) else None
-        return submodule or self._library_member(unit, name)
+        if _is_package(unit):
+            submodule = self._unit_at(posixpath.join(unit.folder, name), unit, is_guess=is_guess)
+            if submodule is not None:
+                return submodule
+        return self._library_member(unit, name)
 
     def _library_member(self, unit: Unit, name: str) -> str | None:
         """The library's thing that a name may be by `from torch.nn import *`, where nothing else explains it."""
@@ -381,14 +393,17 @@ class Project:
                     return found
         return None
 
-    def _unit_at(self, path: str, asking: Unit) -> Unit | None:
-        """The unit `path.py` or `path/__init__.py`; None where the project has neither."""
+    def _unit_at(self, path: str, asking: Unit, *, is_guess: bool) -> Unit | None:
+        """The unit `path.py` or `path/__init__.py`; None where the project has neither, or enough was read."""
         if self._sources.read is None:
             return None
         package = f"{path}/__init__.py" if path else "__init__.py"
         for name in (package, f"{path}.py") if path else (package,):
             if name not in self.units:
-                self.units[name] = self._read(name) if len(self.units) < MAX_UNITS else None
+                if self._read_units >= MAX_UNITS or (is_guess and len(self.units) >= _MAX_GUESSED_PATHS):
+                    return None
+                self.units[name] = self._read(name)
+                self._read_units += self.units[name] is not None
             found = self.units[name]
             if found is not None and found is not asking:
                 return found

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from instrumentor.resolve.module_reader import imported_names
-from instrumentor.resolve.units import SCRIPT, Class, Function, Project, Sources, Unit, index_unit
+from instrumentor.resolve.units import MAX_UNITS, SCRIPT, Class, Function, Project, Sources, Unit, index_unit
 
 FILES = {
     "net.py": "class Net: pass\ndef build(): pass\nSIZE = 3\n",
@@ -110,3 +110,18 @@ def test_torch_is_never_taken_for_the_project_s() -> None:
     script = index_unit(SCRIPT, "", ast.parse("import torch"))
     project = Project(script, sources=Sources({"torch/__init__.py": b"", "torch/nn/__init__.py": b""}.get))
     assert project.lookup(script, "torch.nn.Linear") == "torch.nn.Linear"
+
+
+def test_names_of_libraries_leave_room_for_the_files_that_are_there() -> None:
+    looked_up = project()
+    for number in range(300):
+        name = f"library{number}.inner.Thing"
+        assert looked_up.lookup(looked_up.script, name) == name
+    assert isinstance(looked_up.lookup(looked_up.script, "net.Net"), Class)
+
+
+def test_a_project_is_read_up_to_a_bound() -> None:
+    files = {f"part{number}.py": b"class Net: pass\n" for number in range(MAX_UNITS + 1)}
+    looked_up = Project(index_unit(SCRIPT, "", ast.parse("")), sources=Sources(files.get))
+    found = [looked_up.lookup(looked_up.script, f"part{number}.Net") for number in range(len(files))]
+    assert [isinstance(each, Class) for each in found] == [True] * MAX_UNITS + [False]
