@@ -73,7 +73,8 @@ class Writer:
             patches: nothing is written, and a file found in a directory is compared with itself.
             mirror: the tree that files found in directories go to.
         """
-        self._output = output
+        # Where a tree goes, scripts that are named beside it go too: into a directory, which may still have to be made.
+        self._output = output if mirror is None or output is None else os.path.join(output, "")  # noqa: PTH118
         self._in_place = in_place
         self._force = force
         self._patches = patches

@@ -187,6 +187,11 @@ class TestMirror:
         assert "src/zoo: cannot be listed (Permission denied); the mirror lacks what is in it\n" in outcome.err
         assert Path("traced/train.py").exists()
 
+    def test_takes_scripts_that_are_named_beside_directories(self) -> None:
+        write("solo.py", MODEL)
+        assert run("solo.py", "src", "-o", "traced").code == 0
+        assert {"instrumented_solo.py", "train.py", "zoo/net.py"} <= set(snapshot("traced"))
+
     def test_of_several_directories(self) -> None:
         write("other/src2/a.py", NET)
         run("src/zoo", "other/src2", "-o", "traced")
