@@ -431,5 +431,8 @@ def _show_files(request: Request, configurations: Configurations) -> int:
         say(str(error))
 
     for found in _select(request, configurations, report):
+        if found.root is None and found.shown != STANDARD_STREAM and not os.path.exists(found.shown):  # noqa: PTH110
+            report(files.missing_file(found.shown))
+            continue
         files.write_stdout(os.fsencode(found.shown) + b"\n")
     return FAILED if failed else DONE

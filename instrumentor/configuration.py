@@ -139,7 +139,7 @@ def _stated(section: Section) -> dict[str, Any]:
 def _read_section(file: str) -> Section | None:
     """Read a file's table; None where it has none.
 
-    A file of another name than pyproject.toml may have the keys at its top.
+    A file of another name than pyproject.toml may have the keys at its top, unless it has tables of tools.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or says something that means nothing.
@@ -162,7 +162,7 @@ def _read_section(file: str) -> Section | None:
     for part in TABLE.split("."):
         table = table.get(part) if isinstance(table, dict) else None
     if table is None:
-        if Path(file).name == FILE_NAME:
+        if Path(file).name == FILE_NAME or "tool" in document:
             return None
         table = document
     if not isinstance(table, dict):

@@ -95,7 +95,7 @@ def read_script(argument: str, *, stdin_name: str | None = None, shown: str | No
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingFileError(f"no such file; {_nearest_name(Path(shown))}", path=shown) from None
+        raise missing_file(shown) from None
     except IsADirectoryError:
         raise _directory_given(shown) from None
     except (OSError, ValueError) as error:
@@ -450,6 +450,11 @@ def _directory_given(argument: str) -> InstrumentError:
     return DirectoryGivenError(
         f"is a directory; name the scripts in it, such as {argument.rstrip('/') or '/'}/*.py", path=argument
     )
+
+
+def missing_file(shown: str) -> MissingFileError:
+    """The error that says that nothing is at a path, and what else it may have meant."""
+    return MissingFileError(f"no such file; {_nearest_name(Path(shown))}", path=shown)
 
 
 def _nearest_name(path: Path) -> str:

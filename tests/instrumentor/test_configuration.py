@@ -124,3 +124,8 @@ class TestMistakes:
         write("pyproject.toml", "[tool.x]\n")
         with pytest.raises(ConfigError, match=r"has no \[tool\.instrumentor\] table"):
             Configurations(file="pyproject.toml")
+
+    def test_a_named_file_with_tables_of_other_tools_only(self) -> None:
+        write("mine.toml", "[tool.other]\nx = 1\n")
+        with pytest.raises(ConfigError, match=r"mine\.toml: has no \[tool\.instrumentor\] table"):
+            Configurations(file="mine.toml")

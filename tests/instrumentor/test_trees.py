@@ -370,6 +370,11 @@ class TestConfiguration:
             "src/zoo/net.py",
         ]
 
+    def test_show_files_tells_what_is_not_there(self) -> None:
+        outcome = run("src/train.py", "src/trian.py", "--show-files")
+        assert (outcome.code, outcome.out) == (2, b"src/train.py\n")
+        assert outcome.err == "src/trian.py: no such file; did you mean src/train.py?\n"
+
     def test_a_tree_without_scripts_is_told(self) -> None:
         Path("empty").mkdir()
         outcome = run("empty")
