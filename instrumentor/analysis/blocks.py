@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from instrumentor.source.nodes import TRIES
+
 if TYPE_CHECKING:
     from instrumentor.resolve.units import Function, Unit
 
@@ -37,10 +39,9 @@ Conditions = tuple[Condition, ...]
 _SUPPRESSING = frozenset({"suppress", "raises", "assertRaises"})
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 # What runs its block once, unless that is left early.
 _PLAIN = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
-_COMPOUND = (ast.If, *LOOPS, ast.With, ast.AsyncWith, *_TRIES, ast.Match)
+_COMPOUND = (ast.If, *LOOPS, ast.With, ast.AsyncWith, *TRIES, ast.Match)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
 _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
@@ -48,7 +49,7 @@ _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.For: ("body", "orelse"),
     ast.AsyncFor: ("body", "orelse"),
     ast.While: ("body", "orelse"),
-    **dict.fromkeys(_TRIES, ("body", "handlers", "orelse")),
+    **dict.fromkeys(TRIES, ("body", "handlers", "orelse")),
     ast.match_case: ("body",),
     ast.IfExp: ("body", "orelse"),
     ast.ListComp: ("elt",),
@@ -110,7 +111,7 @@ def _is_catching(parent: ast.AST, field: str) -> bool:
     """Whether an exception in a block may end behind it."""
     if isinstance(parent, (ast.With, ast.AsyncWith)):
         return any(_may_end_early(item.context_expr) for item in parent.items)
-    return field == "body" and isinstance(parent, _TRIES) and bool(getattr(parent, "handlers", []))
+    return field == "body" and isinstance(parent, TRIES) and bool(getattr(parent, "handlers", []))
 
 
 def _positioned(unit: Unit, branch: _Branch, *, is_caught: bool, is_head: bool) -> Condition:

@@ -9,7 +9,7 @@ from instrumentor.analysis.running import let_others_run, let_run
 from instrumentor.analysis.values import Atom, Box, FunctionRef, Instance, Made, Named, Pack, Value, join, value
 from instrumentor.resolve.catalogue import never_suppresses
 from instrumentor.resolve.nature import Nature
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import TRIES, walk
 
 if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
@@ -64,7 +64,7 @@ class Contexts:
         makers = self._evaluator.evaluate(node.func)
         functions = [self._scope.kinds.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
         return bool(functions) and all(
-            function is not None and not any(isinstance(each, ast.Try) for each in walk(function.node))
+            function is not None and not any(isinstance(each, TRIES) for each in walk(function.node))
             for function in functions
         )
 

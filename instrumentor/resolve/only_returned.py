@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.units import Function
+from instrumentor.source.nodes import TRIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Unit
 
 _REPEATED = (
-    ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Try,
+    ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, *TRIES,
 )  # fmt: skip
 
 

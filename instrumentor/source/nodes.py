@@ -7,6 +7,9 @@ import ast
 # The parser makes one object of each of these for all trees.
 SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 
+# With handlers of groups of exceptions, too, which Python has from 3.11 on.
+TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
+
 
 def children(node: ast.AST) -> list[ast.AST]:
     """What lies directly in a node, in the order of its fields; operators and contexts aside."""

@@ -40,6 +40,13 @@ def test_anything_else_has_no_map(text: bytes) -> None:
     assert parse_source_comment(text) is None
 
 
+@pytest.mark.parametrize("length", [1, 10_000])
+def test_the_comment_is_found_at_the_end_of_files_of_any_length(length: int, tmp_path: Path) -> None:
+    path = tmp_path / "instrumented_mnist.py"
+    path.write_bytes(b"x = 1  # a line like any other\n" * length + COMMENT + b"\n")
+    assert read_source_map(str(path)) == SourceMap("a b/mnist.py", (3, 13))
+
+
 def test_lines_count_without_those_added() -> None:
     lines = SourceMap("mnist.py", (3, 13))
     assert [lines.original_line(line) for line in (1, 2, 3, 4, 12, 13, 14)] == [1, 2, 2, 3, 11, 11, 12]
