@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from instrumentor.errors import InstrumentError
+from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
@@ -272,6 +273,7 @@ class Project:
         self._members: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
         self._starred: dict[tuple[str, str], list[Unit]] = {}
         self._read_units = 0
+        self._roots = tuple(dict.fromkeys((*self._sources.roots, *added_folders(script))))
 
     def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
         """What an imported dotted name stands for.
@@ -335,7 +337,7 @@ class Project:
         parts = [part for part in dotted[level:].split(".") if part]
         if not level and parts[:1] == ["torch"]:
             return dotted  # PyTorch's own repository has it as a folder, which says less than the catalogue
-        folders = self._sources.roots
+        folders = self._roots
         if level:
             folder = posixpath.normpath(posixpath.join(unit.folder or ".", *[".."] * (level - 1)))
             folders = ("" if folder == "." else folder,)
