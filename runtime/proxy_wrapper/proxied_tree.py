@@ -133,7 +133,7 @@ class ProxiedTree:
             if any(found.module is module for found in tree):
                 self.add_tree(tree, settings_of(top), None, 0)
                 return self._registry.module_entry(module)
-        name = f"{caller.name}.{type(module).__name__}"
+        name = self._registry.name_beside(f"{caller.name}.{type(module).__name__}")
         entry = self._registry.add_module(module, name, caller, *settings_of(caller))
         entry.level = caller.level
         # A module made anew in each forward pass is one thing to whoever reads the trace.

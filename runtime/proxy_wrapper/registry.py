@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
 """The attributes under which PyTorch's wrappers hold the module; names leave them out."""
 
+_MOST_ALIKE: Final = 100
+"""How many modules of one type that one module calls, without holding them, have names of their own."""
+
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 _FIRST_SWEEP: Final = 1024
@@ -238,6 +241,18 @@ class Registry:
             name = f"{wanted}_{number}"
         self._names.add(name)
         return name
+
+    def name_beside(self, wanted: str) -> str:
+        """`wanted`, with a number after it if other modules, that are still there, have that name.
+
+        Of a program that makes a module in each call and keeps all of them, only so many are told apart.
+        """
+        for number in range(_MOST_ALIKE):
+            name = f"{wanted}_{number}" if number else wanted
+            entry = self._named.get(("", name))
+            if entry is None or entry.name != name or entry.module() is None:
+                return name
+        return wanted
 
     def add_module(
         self, module: nn.Module, name: str, parent: ModuleEntry | None, channel: Channel, level: int, watch: Watch

@@ -181,6 +181,41 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         modules = [event for event in seen.events if isinstance(event, Module) and event.name == "net.first"]
         assert len({event.id for event in modules}) == 2
 
+    def test_those_in_a_plain_list_are_told_apart(self, logdir: str, seen: MemoryObserver) -> None:
+        class Stack(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layers = [nn.Linear(2, 2), nn.Linear(2, 2)]
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                for layer in self.layers:
+                    x = layer(x)
+                return nn.ReLU()(nn.ReLU()(x))  # The first is gone when the second is made.
+
+        model = Proxy.Proxy(Stack(), recurse=True, name="net", logdir=logdir)
+        for _ in range(2):
+            model(torch.ones(1, 2))
+        assert called(seen) == ["net", "net.Linear", "net.Linear_1", "net.ReLU", "net.ReLU"] * 2
+        states = [event.name for event in seen.events if isinstance(event, Parameter)]
+        assert states == ["net.Linear.weight", "net.Linear.bias", "net.Linear_1.weight", "net.Linear_1.bias"]
+
+    def test_modules_that_are_made_in_each_call_and_kept_share_names_in_the_end(
+        self, logdir: str, seen: MemoryObserver
+    ) -> None:
+        class Hoards(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.kept: list[nn.Module] = []
+
+            def forward(self, x: torch.Tensor) -> Any:
+                self.kept.append(nn.Tanh())
+                return self.kept[-1](x)
+
+        model = Proxy.Proxy(Hoards(), recurse=True, name="net", logdir=logdir)
+        for _ in range(250):
+            model(torch.ones(1))
+        assert len({event.id for event in seen.events if isinstance(event, Module)}) == 1 + 100
+
     def test_wrappers_made_for_each_call_are_one(self, logdir: str, seen: MemoryObserver) -> None:
         class Times(nn.Module):
             def __init__(self, inner: nn.Module) -> None:
