@@ -56,7 +56,9 @@ async def build():
     net = Net()
     return net
 first = asyncio.run(build())
-second = asyncio.new_event_loop().run_until_complete(build())
+loop = asyncio.new_event_loop()
+second = loop.run_until_complete(build())
+loop.close()
 train(first)
 train(second)
 """,
