@@ -86,6 +86,17 @@ _MODULE_FACTORIES = (
     "torch_geometric.nn.[A-Z]*",
 )
 
+# What the names above cover besides.
+_NO_FACTORIES = (
+    "torchvision.models.*_Weights.*",
+    "torchvision.models.get_weight",
+    "torchvision.models.get_model_weights",
+    "torchvision.models.list_models",
+    "timm.models.*_cfgs",
+    "timm.models.*list_*",
+    "timm.models.*is_model*",
+)
+
 # Names of torch.nn that make modules without any parameter. What is not listed has parameters or may have some.
 _PARAMETER_FREE_LAYERS = (
     "*Loss",
@@ -463,6 +474,8 @@ def nature_of_call(name: str) -> Nature:
         return Nature.NO_PARAMS if _matches(layer, _PARAMETER_FREE_LAYERS) else Nature.MODULE
     if _matches(name, _PARAMETER_FREE):
         return Nature.NO_PARAMS
+    if _matches(name, _NO_FACTORIES):
+        return Nature.NOT_MODULE
     if _matches(name, _MODULE_FACTORIES):
         return Nature.MODULE
     if name in _ANYTHING:
