@@ -147,11 +147,13 @@ class Calls:
         return self.effects.make_unknown(node, arguments)
 
     def _call_named(self, atom: Named, node: ast.expr, arguments: Arguments) -> Value:
-        if atom.name == "builtins.map":
+        if atom.name in catalogue.MAPPING:
             elements = tuple(self.members.elements(held) for held in arguments.positional[1:])
+            is_spread = atom.name != "builtins.map"
+            given = Arguments(rest=self.members.elements(join(elements))) if is_spread else Arguments(elements)
             self.facts.repeating.add(id(node))
             with self.scope.putting_off():
-                made = [self.apply(each, node, Arguments(elements)) for each in arguments.at(0)]
+                made = [self.apply(each, node, given) for each in arguments.at(0)]
             for each in arguments.at(0):
                 if isinstance(each, FunctionRef):  # no proxy can stand where the call is, which gives them all
                     self.facts.captured.keep(self.facts.returns.get(each.key, NOTHING))

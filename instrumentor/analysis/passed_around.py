@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from instrumentor.resolve import catalogue
+
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Function, Unit
@@ -75,7 +77,7 @@ class PassedAround:
         above = unit.parents[node]
         while isinstance(above, ast.Call) and above.func is not node:
             caller = self._hierarchy.resolve(unit, above.func) if node in above.args[:1] else None
-            if caller == "builtins.map":
+            if caller in catalogue.MAPPING:
                 return ()
             if caller != "functools.partial":
                 return None

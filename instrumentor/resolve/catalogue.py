@@ -197,6 +197,8 @@ _PLAIN_PACKAGES = frozenset(
     ]
 )
 
+# What calls a function for each element of what it goes over, or with the parts of each.
+MAPPING = frozenset({"builtins.map", "itertools.starmap"})
 # What a library is called, or a file of the project, that is imported under a computed name.
 ANY_LIBRARY = "importlib.*"
 # What is looked up by a string in one of these may be anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.

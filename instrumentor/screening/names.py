@@ -254,7 +254,7 @@ class Callables:
         effect = knowledge.effect_of(name)
         if effect is not None:
             return _GIVEN.get(effect, Gives.ANYTHING)
-        if name in ("builtins.setattr", "builtins.map"):
+        if name == "builtins.setattr" or name in catalogue.MAPPING:
             return Gives.ANYTHING
         if name.startswith("builtins."):
             return Gives.NO_MODULE

@@ -11,6 +11,7 @@ import ast
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import function_around, spelling, stores
 from instrumentor.resolve.function_outline import EVIDENCE, is_copy_of_attributes
 from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
@@ -96,7 +97,7 @@ class OuterCode:
         if isinstance(node, ast.Call) and (is_copy_of_attributes(node) or self._copies_what_is_not_known(node)):
             return Gives.UNKNOWN
         if isinstance(meaning, str):
-            if meaning == "builtins.map" and isinstance(node, ast.Call) and node.args:
+            if meaning in catalogue.MAPPING and isinstance(node, ast.Call) and node.args:
                 return self._judge(node.args[0], node.args[0])
             if meaning == "builtins.setattr":
                 return Gives.NO_MODULE  # what is kept so is looked at where attributes are

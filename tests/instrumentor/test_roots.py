@@ -134,6 +134,17 @@ train(third)
 nets = []
 nets.extend([third])
 """,
+    "models are made of tuples": """
+class Sized(Net):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.sizes = inputs, outputs
+def build(inputs, outputs):
+    return Sized(inputs, outputs)
+nets = list(itertools.starmap(Sized, [(4, 2), (4, 2)]))
+for net in (*nets, *itertools.starmap(build, [(4, 2)])):
+    train(net)
+""",
     "a container of modules is written as empty": """
 student, teacher = Net(), Net()
 nets = nn.ModuleList([])

@@ -413,6 +413,17 @@ def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param("from net import Net\nmodel = Net()\n", id="made at the top"),
         pytest.param(
+            "import itertools\nfrom net import Net\nmodels = itertools.starmap(Net, [()])\n", id="made of tuples"
+        ),
+        pytest.param(
+            "import asyncio\nfrom net import Net\nasync def f():\n    return Net()\nasyncio.gather(f())\n",
+            id="made by a coroutine",
+        ),
+        pytest.param(
+            "from net import Net\nclass Sweep:\n    def __next__(self):\n        return Net()\n",
+            id="made by an iterator",
+        ),
+        pytest.param(
             """
             import elsewhere
             from net import Net
