@@ -9,7 +9,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit conformance compose soundness fuzz zoo bench clean
+.PHONY: help demo test lint types unit conformance compose soundness fuzz variants zoo bench clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -49,6 +49,9 @@ soundness: $(VENV)/.installed-dev ## Judge the analysis by 2,000 random programs
 
 fuzz: $(VENV)/.installed-dev ## Instrument 2,000 generated sources, with and without a model (ten minutes)
 	INSTRUMENT_EXAMPLES=2000 $(BIN)/python -m pytest -n auto tests/instrumentor/test_generated_sources.py
+
+variants: $(VENV)/.installed-dev ## Write each pattern in every other way that is known (half an hour)
+	INSTRUMENT_VARIANTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/instrumentor/test_variants.py
 
 zoo: $(VENV)/.installed ## Check on a whole tree of sources what is promised of any: make zoo TREE=site-packages/timm
 	$(BIN)/python benchmarks/whole_tree.py $(TREE) $(TREE_ARGS)

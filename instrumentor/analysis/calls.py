@@ -203,7 +203,7 @@ class Calls:
         """What calling a method gives of whatever an object may be."""
         found = join([self.call_method(atom, name, node, arguments) for atom in receiver])
         if name in catalogue.ADOPTING_METHODS:
-            self.effects.note_receiver(arguments, node, receiver)
+            self.effects.note_receiver(name, arguments, node, receiver)
         return found
 
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
@@ -279,6 +279,8 @@ class Calls:
         if name == "__init__" and self.scope.hierarchy.is_module(cls):
             self.effects.absorb(arguments.each(), node, cls.node.name)
             return PLAIN
+        if name == "__new__" and not self.scope.hierarchy.is_module(cls):
+            return value(Instance(cls.key))
         if name == "__setattr__" and len(arguments.positional) == len(("name", "value")):
             self.object_stores.set_attribute(receiver, None, arguments.positional[1], node, "self")
             return PLAIN
@@ -326,7 +328,7 @@ class Calls:
         parts = self._parts(atom, name, node)
         if parts is not None:
             return parts
-        if name in catalogue.ADOPTING_METHODS and scope.kinds.is_adopting(base):
+        if name in catalogue.ADOPTING_METHODS and scope.kinds.takes_in(base, name):
             self._adopt(atom, name, node, arguments)
             return value(atom)
         if name in catalogue.HARMLESS_METHODS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import always_follows
@@ -213,11 +214,12 @@ class Effects:
             self._absorbed = arguments
             self.absorb(arguments.each(), node, receiver_text(node), into=frozenset({adopting}))
 
-    def note_receiver(self, arguments: Arguments, node: ast.expr, receiver: Value) -> None:
+    def note_receiver(self, name: str, arguments: Arguments, node: ast.expr, receiver: Value) -> None:
         """What a call passes becomes part of whatever the object is whose method it calls, if that takes modules in."""
         if self._absorbed is arguments:
             kinds = self.scope.kinds
-            is_sure = kinds.is_sure_of(kinds.is_adopting, kinds.things(receiver))
+            takes_in = partial(kinds.takes_in, name=name, is_sure=True)
+            is_sure = kinds.is_sure_of(takes_in, kinds.things(receiver))
             self.absorb(arguments.each(), node, receiver_text(node), into=receiver, is_sure=is_sure)
 
     def absorb(

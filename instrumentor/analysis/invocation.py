@@ -63,7 +63,9 @@ class Invocation:
                 self._pass(initialiser, value(Instance(cls.key)), node, arguments)
             else:
                 self._fill_fields(cls, arguments)
-            return value(Instance(cls.key)) | self._made_by_metaclass(cls)
+            creator = hierarchy.method(cls, "__new__")
+            created = NOTHING if creator is None else self.invoke(creator, value(atom), node, arguments)
+            return value(Instance(cls.key)) | created | self._made_by_metaclass(cls)
         made = self.effects.make(node, nature, cls.node.name, arguments)
         site = self.scope.site(node, nature, cls.node.name)
         self.facts.grow_site(site, class_keys=[cls.key])

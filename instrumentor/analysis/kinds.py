@@ -15,10 +15,12 @@ from instrumentor.analysis.values import (
     Part,
     Plain,
     Scripted,
+    SiteKey,
     Value,
     root,
     strip,
 )
+from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
@@ -91,11 +93,41 @@ class Kinds:
         arguments = [*function.node.args.posonlyargs, *function.node.args.args]
         return bool(arguments) and arguments[0].arg == base.name and function.node.name in function.owner.methods
 
-    def is_adopting(self, base: Atom) -> bool:
-        """Whether `append` and its like put their arguments into an object as its submodules."""
+    def takes_in(self, base: Atom, name: str, *, is_sure: bool = False) -> bool:
+        """Whether an object's method, `append` or its like, makes submodules of what it is passed.
+
+        Args:
+            base: the object.
+            name: the method, which it does not have from a class of the project.
+            is_sure: whether that has to be so of all that a parameter may be, not of any.
+        """
         if isinstance(base, Parameter) and not self.is_self(base):
-            return any(isinstance(atom, Made) and self.is_module(atom) for atom in self.facts.passed.to(base))
-        return self.is_module(base)
+            found = [
+                isinstance(atom, Made) and self.method_of(atom, name) is None and self.takes_in(atom, name)
+                for atom in self.facts.passed.to(base)
+                if not isinstance(atom, Plain)
+            ]
+            return all(found) if is_sure else any(found)
+        if not self.is_module(base) or name in catalogue.NAMED_ADOPTING_METHODS:
+            return self.is_module(base)
+        if isinstance(base, Part):
+            return name != "update"  # which models' averages have as well
+        if isinstance(base, Made) and any(map(catalogue.is_container, self._labels(base.site))):
+            return True
+        bases = [each for cls in self.module_classes(base) for each in self.hierarchy.library_bases(cls)]
+        return any(each is None or catalogue.is_container(each) for each in bases)
+
+    def _labels(self, key: SiteKey) -> set[str]:
+        """What the calls are named that make a site's object, in the functions called too."""
+        found: set[str] = set()
+        pending, seen = [key], {key}
+        while pending:
+            site = self.facts.sites.get(pending.pop())
+            if site is not None:
+                found.update(site.labels)
+                pending.extend(site.origins - seen)
+                seen |= site.origins
+        return found
 
     def is_module(self, base: Atom) -> bool:
         """Whether what is stored into an object becomes its submodule."""

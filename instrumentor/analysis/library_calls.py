@@ -17,6 +17,7 @@ from instrumentor.analysis.values import (
     Atom,
     Box,
     ClassRef,
+    Foreign,
     FunctionRef,
     Instance,
     Made,
@@ -114,7 +115,7 @@ class LibraryCalls:
             return Nature.MODULE
         held = self.facts.contents.reach(arguments.all())
         natures = [self.scope.kinds.nature(atom) for atom in held if isinstance(atom, Made)]
-        is_known = len(natures) == sum(not _is_plain(atom) for atom in held)
+        is_known = len(natures) == sum(not _is_plain(atom) or isinstance(atom, Foreign) for atom in held)
         if natures and is_known and max(natures) is Nature.NO_PARAMS:
             return Nature.NO_PARAMS
         # Nothing is known of the arguments in the first round of the analysis: claim no more than the least.

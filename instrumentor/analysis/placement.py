@@ -205,6 +205,10 @@ def _place_elsewhere(climb: _Climb, inline: Placement, parent: ast.AST) -> Place
             above = climb.unit.parents[above]
         holder = _holder(climb, parent) if isinstance(above, ast.stmt) else ""
         return _named(inline, holder or "expression", _trace_name(holder))
+    if isinstance(parent, ast.Match):
+        names = [case.pattern.name for case in parent.cases if isinstance(case.pattern, ast.MatchAs)]
+        name = next((each for each in names if each is not None), "")
+        return _named(inline, name or "match", name)
     if isinstance(parent, (ast.Yield, ast.Starred, ast.withitem, ast.For, ast.comprehension)):
         return _named(inline, type(parent).__name__.lower(), "")
     return _discarded(inline)

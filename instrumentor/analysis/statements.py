@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 # Loops settle after two or three rounds; where they do not, it is left open which paths hold one object.
 _MAX_NUMBERED_ROUNDS = 8
+# What is decorated with these may call other functions in place of the one decorated.
+_DISPATCHERS = value(Named("functools.singledispatch"))
 # Statements in which no others lie.
 _REPLAYED = frozenset(
     {
@@ -391,6 +393,8 @@ class Pass:
                 results.append(self.evaluator.calls.apply(atom, node, Arguments((held,))))
                 if self.scope.class_body is not None:
                     self.evaluator.calls.effects.escape(held)  # methods are found without their decorators
+            elif atom in _DISPATCHERS:
+                results.append(held | OPAQUE)
             elif not self._is_transparent(atom):
                 self.evaluator.calls.effects.escape(held)
         return join(results) or held

@@ -123,9 +123,14 @@ class Judge:
     def _wrapped_when_made(self, site: Site, placement: Placement | None) -> Verdict | None:
         """For what a function gives that keeps hold of it: its proxy is there, whatever becomes of it here."""
         inside = tuple(key for key in sorted(site.origins) if key in self._wrapped_inside)
-        if not inside:
+        if not inside or any(map(self._is_only_known_here, site.origins)):
             return None
         return Verdict(Fate.ALIAS, "merged", "made and wrapped in the function called", placement, inside)
+
+    def _is_only_known_here(self, origin: SiteKey) -> bool:
+        """Whether what a function gives shows by its use alone, and only to its caller, that it is a module."""
+        site = self.index.facts.sites.get(origin)
+        return site is not None and site.nature is Nature.UNKNOWN and self.index.nature(site) is Nature.NOT_MODULE
 
     def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
         for event in self.index.certain_absorptions(site):
@@ -172,7 +177,7 @@ class Judge:
             placement = self._place_if_kept(site, placement)
         replacements = self.index.certain_replacements(site)
         if placement is not None and replacements:
-            return self._place_behind(replacements[-1], placement)
+            return self._place_behind(replacements[-1], Made(site.key), placement)
         return placement
 
     def _place_at_binding(self, site: Site) -> Placement | None:
@@ -191,13 +196,13 @@ class Judge:
         kept = any(Made(site.key) in map(strip, binding.value) for binding in self.index.facts.bindings.values())
         return replace(placement, place=Place.INLINE) if kept and placement.can_inline else placement
 
-    def _place_behind(self, event: Event, placement: Placement) -> Placement:
+    def _place_behind(self, event: Event, made: Made, placement: Placement) -> Placement:
         statement = statement_of(event.unit, event.node)
         if statement is placement.statement:
             return placement
         target = placement.target
         for binding in self.index.facts.bindings.values():
-            if binding.statement is statement and _is_simple(binding):
+            if binding.statement is statement and made in map(strip, binding.value) and _is_simple(binding):
                 return _line_after(binding, placement.expression)
         if target is None or placement.place is not Place.LINE:
             return placement
@@ -246,6 +251,7 @@ class Judge:
             more |= {
                 site.key for site in self.index.own_sites if site.key not in inside and self._is_for_hidden_caller(site)
             }
+            more |= {site.key for site in self.index.own_sites if self._hands_on(site, inside)} - inside
             if not more:
                 return inside
             inside |= more
@@ -262,6 +268,10 @@ class Judge:
         if not forced or self.index.is_in_module_class(caller):
             return set()
         return {origin.key for origin in own if not self.index.is_in_module_class(origin)}
+
+    def _hands_on(self, site: Site, inside: set[SiteKey]) -> bool:
+        """Whether a call gives what is wrapped in the function called: whoever it is returned to gets it so."""
+        return not inside.isdisjoint(site.origins) and not self.index.is_in_module_class(site)
 
     def _is_for_hidden_caller(self, site: Site) -> bool:
         """Whether a method's fresh object goes to a base class that cannot be seen."""

@@ -88,6 +88,7 @@ _MODULE_FACTORIES = (
 
 # What the names above cover besides.
 _NO_FACTORIES = (
+    "diffusers.*EMAModel*",
     "torchvision.models.*_Weights.*",
     "torchvision.models.get_weight",
     "torchvision.models.get_model_weights",
@@ -166,6 +167,20 @@ _NOT_MODULES = (
 _ANYTHING = frozenset(
     {"torch.load", "pickle.load", "pickle.loads", "joblib.load", "builtins.eval", "functools.reduce", "operator.call"}
 )
+# Methods of the standard library's that give back what somebody gave, or what a function of the script did.
+_HANDING_BACK = (
+    "asyncio.*.get*",
+    "asyncio.*.result",
+    "collections.*.*",
+    "concurrent.futures.*.*",
+    "contextvars.*.get",
+    "heapq.heap*",
+    "multiprocessing.*.get*",
+    "multiprocessing.*.recv",
+    "operator.*",
+    "queue.*.get*",
+    "random.choice*",
+)
 
 # Packages in which no module is made, so that nobody needs to read them.
 _PLAIN_PACKAGES = frozenset(
@@ -236,6 +251,8 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.nn.utils.parametrizations.*", Effect.IDENTITY),
     ("torch.nn.utils.prune.*", Effect.IDENTITY),
     ("asyncio.run", Effect.IDENTITY),
+    ("asyncio.Runner.run", Effect.IDENTITY),
+    ("asyncio.*.run_until_complete", Effect.IDENTITY),
     ("apex.amp.initialize", Effect.IDENTITY_TUPLE),
     ("typing.cast", Effect.IDENTITY),
     (f"{RUNTIME_MODULE}.{PROXY}", Effect.PROXIES),
@@ -480,7 +497,7 @@ def nature_of_call(name: str) -> Nature:
         return Nature.NOT_MODULE
     if _matches(name, _MODULE_FACTORIES):
         return Nature.MODULE
-    if name in _ANYTHING:
+    if name in _ANYTHING or _matches(name, _HANDING_BACK):
         return Nature.UNKNOWN
     if _matches(name, _MODULE_BASES):
         return Nature.MODULE

@@ -167,6 +167,119 @@ other = Shell()
 other.add_module("head", nn.Linear(4, 2))
 train(other)
 """,
+    "a match captures": """
+match Net():
+    case net:
+        train(net)
+""",
+    "a class makes what it is no class of": """
+class Factory:
+    def __new__(cls):
+        return Net()
+class Counted:
+    count = 0
+    def __new__(cls):
+        cls.count += 1
+        return super().__new__(cls)
+    def __init__(self):
+        self.net = Net()
+train(Factory())
+train(Counted().net)
+""",
+    "an average is updated by a function": """
+class Average(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.module = copy.deepcopy(model)
+    def update(self, model):
+        with torch.no_grad():
+            for mean, new in zip(self.module.parameters(), model.parameters()):
+                mean.lerp_(new, 0.1)
+def epoch(net, average):
+    train(net)
+    average.update(net)
+net = Net()
+average = Average(net)
+epoch(net, average)
+MODELS.add(average)
+""",
+    "methods named like a container's": """
+class Bag(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+    def append(self, model):
+        self.count += 1
+def fill(bag, model):
+    bag.append(model)
+net = Net()
+fill(Bag(), net)
+train(net)
+""",
+    "a container of a function's own is filled by another": """
+def make():
+    return nn.ModuleList()
+def fill(layers, layer):
+    layers.append(layer)
+layers = make()
+fill(layers, Net())
+for net in layers:
+    train(net)
+""",
+    "a decorated function makes models": """
+import functools
+def decorate(function):
+    @functools.wraps(function)
+    def inner(*arguments):
+        return function(*arguments)
+    return inner
+@decorate
+def make():
+    return Net()
+net = make()
+train(net)
+""",
+    "a kept function makes what only its use tells": """
+import functools, sys
+@functools.lru_cache(maxsize=None)
+def make():
+    return getattr(sys.modules["torch"].nn, "".join(["Lin", "ear"]))(4, 2)
+net = make()
+train(net)
+""",
+    "parameters come behind, in an argument": """
+import types
+with torch.device("meta"):
+    net = Net()
+held = types.SimpleNamespace(model=net.to_empty(device="cpu"))
+net = held.model
+for parameter in net.parameters():
+    nn.init.zeros_(parameter)
+train(net)
+""",
+    "a thread fills a list with layers": """
+import threading
+def fill(layers):
+    layers.append(nn.Linear(4, 2))
+layers = [nn.ReLU()]
+thread = threading.Thread(target=fill, args=(layers,))
+thread.start()
+thread.join()
+net = nn.Sequential(*layers)
+train(net)
+""",
+    "a worker gives what only its use tells": """
+import concurrent.futures, queue, sys
+def make():
+    return getattr(sys.modules["torch"].nn, "".join(["Lin", "ear"]))(4, 2)
+with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    net = pool.submit(make).result()
+train(net)
+waiting = queue.Queue()
+waiting.put(make())
+other = waiting.get()
+train(other)
+""",
     "a file is imported under a computed name": """
 import importlib, sys, types
 models = types.ModuleType("models_of_this_test")
