@@ -11,7 +11,7 @@ from instrumentor.decide.program import decide_program, recorded_path
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSyntaxError
 from instrumentor.instrument import Result
 from instrumentor.nesting import room_for_nesting
-from instrumentor.resolve.units import SCRIPT, Project, index_unit
+from instrumentor.resolve.units import MAX_PROGRAM_UNITS, SCRIPT, Project, index_unit
 from instrumentor.rewrite import rewrite
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.undo import undo
@@ -70,9 +70,8 @@ def instrument_program(
     read = _Originals(sources.read)
     original = read.take(SCRIPT, source, source_name)
     text = decode(original, source_name=source_name)
-    project = Project(
-        index_unit(SCRIPT, "", parse(text, source_name=source_name)), settings, replace(sources, read=read)
-    )
+    script = index_unit(SCRIPT, "", parse(text, source_name=source_name))
+    project = Project(script, settings, replace(sources, read=read), max_units=MAX_PROGRAM_UNITS)
     try:
         with room_for_nesting():
             imported = project.imported_units()

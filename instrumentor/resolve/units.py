@@ -35,6 +35,8 @@ _TOLD = frozenset(
 # Projects are small where scripts are; a bound keeps a stray import of a huge neighbour from costing minutes.
 # Paths that lead nowhere, as most do that a library's name may stand for, cost next to nothing.
 MAX_UNITS = 48
+# Of a program whose files are all instrumented.
+MAX_PROGRAM_UNITS = 200
 # By `from it import *` a name may be in many files: they are no longer looked for once so many paths were tried.
 _MAX_GUESSED_PATHS = 200
 
@@ -261,9 +263,18 @@ class Project:
         script: the script.
         settings: the user's additions to the catalogue.
         sources: the project's other files and the packages installed; without them only the catalogue speaks.
+        max_units: how many files are read at most, besides the script.
     """
 
-    def __init__(self, script: Unit, settings: Settings | None = None, sources: Sources | None = None) -> None:
+    def __init__(
+        self,
+        script: Unit,
+        settings: Settings | None = None,
+        sources: Sources | None = None,
+        *,
+        max_units: int = MAX_UNITS,
+    ) -> None:
+        self._max_units = max_units
         self.script = script
         self._sources = sources or Sources()
         self.knowledge = Knowledge(settings or Settings(), self._sources.installed)
@@ -402,7 +413,7 @@ class Project:
         package = f"{path}/__init__.py" if path else "__init__.py"
         for name in (package, f"{path}.py") if path else (package,):
             if name not in self.units:
-                if self._read_units >= MAX_UNITS or (is_guess and len(self.units) >= _MAX_GUESSED_PATHS):
+                if self._read_units >= self._max_units or (is_guess and len(self.units) >= _MAX_GUESSED_PATHS):
                     return None
                 self.units[name] = self._read(name)
                 self._read_units += self.units[name] is not None

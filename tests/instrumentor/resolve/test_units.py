@@ -5,7 +5,17 @@ import ast
 import pytest
 
 from instrumentor.resolve.module_reader import imported_names
-from instrumentor.resolve.units import MAX_UNITS, SCRIPT, Class, Function, Project, Sources, Unit, index_unit
+from instrumentor.resolve.units import (
+    MAX_PROGRAM_UNITS,
+    MAX_UNITS,
+    SCRIPT,
+    Class,
+    Function,
+    Project,
+    Sources,
+    Unit,
+    index_unit,
+)
 
 FILES = {
     "net.py": "class Net: pass\ndef build(): pass\nSIZE = 3\n",
@@ -125,3 +135,11 @@ def test_a_project_is_read_up_to_a_bound() -> None:
     looked_up = Project(index_unit(SCRIPT, "", ast.parse("")), sources=Sources(files.get))
     found = [looked_up.lookup(looked_up.script, f"part{number}.Net") for number in range(len(files))]
     assert [isinstance(each, Class) for each in found] == [True] * MAX_UNITS + [False]
+
+
+def test_more_is_read_of_a_program_than_of_a_script_s_neighbours() -> None:
+    assert MAX_PROGRAM_UNITS > MAX_UNITS
+    files = {f"part{number}.py": b"class Net: pass\n" for number in range(MAX_UNITS + 1)}
+    script = index_unit(SCRIPT, "", ast.parse("".join(f"import part{number}\n" for number in range(len(files)))))
+    program = Project(script, sources=Sources(files.get), max_units=MAX_PROGRAM_UNITS)
+    assert len(program.imported_units()) == len(files)
