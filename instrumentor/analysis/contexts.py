@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.running import let_others_run, let_run
 from instrumentor.analysis.values import Atom, Box, FunctionRef, Instance, Made, Named, Pack, Value, join, value
-from instrumentor.resolve.catalogue import never_suppresses
+from instrumentor.resolve.catalogue import is_giving_context, never_suppresses
 from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import TRIES, walk
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.expressions import Evaluator
     from instrumentor.resolve.units import Function
@@ -89,6 +91,13 @@ class Contexts:
         cls = self._scope.kinds.class_of(atom.key)
         return None if cls is None else self._scope.hierarchy.method(cls, "__enter__")
 
+    def _gives_what_it_holds(self, atom: Atom) -> TypeGuard[Made]:
+        """Whether a library's context gives what it was made of, as `nullcontext(model)` does."""
+        if not isinstance(atom, Made) or self._scope.kinds.nature(atom) is not Nature.NOT_MODULE:
+            return False
+        labels = self._scope.facts.site_of(atom).labels
+        return bool(labels) and all(map(is_giving_context, labels))
+
     def _entered(self, held: Value) -> Value:
         """What `with ... as` binds: what a generator yields, what `__enter__` returns, else the object itself."""
         entered: list[Value] = []
@@ -96,6 +105,8 @@ class Contexts:
             enter = self._enter_method(atom)
             if enter is not None:
                 entered.append(self._evaluator.members.property_value(enter, value(atom)))
+            elif self._gives_what_it_holds(atom):
+                entered.append(self._scope.facts.arguments_of(self._scope.facts.site_of(atom)))
             elif isinstance(atom, Instance) or atom.is_object:
                 entered.append(value(atom))
             else:

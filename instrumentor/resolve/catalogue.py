@@ -432,6 +432,7 @@ _TRANSPARENT_DECORATORS = (
 )
 # Contexts that may end an exception.
 _SAVING = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "joblib.dump"})
+_GIVING_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.closing"})
 _SUPPRESSING_CONTEXTS = ("contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack", "unittest.*")
 
 _CANONICAL_PREFIXES = (
@@ -544,6 +545,11 @@ def is_transparent_decorator(name: str) -> bool:
 def is_saving(name: str) -> bool:
     """Whether a library's function writes its first argument to a file and does nothing else with it."""
     return name in _SAVING
+
+
+def is_giving_context(name: str) -> bool:
+    """Whether a `with` block over what `name` gives binds what `name` was passed."""
+    return name in _GIVING_CONTEXTS
 
 
 def never_suppresses(name: str) -> bool:

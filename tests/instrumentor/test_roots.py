@@ -257,6 +257,13 @@ for parameter in net.parameters():
     nn.init.zeros_(parameter)
 train(net)
 """,
+    "a context gives what it was made of": """
+import contextlib, sys
+with contextlib.nullcontext(getattr(sys.modules["torch"].nn, "".join(["Lin", "ear"]))(4, 2)) as net:
+    train(net)
+with contextlib.nullcontext(Net()) as net:
+    train(net)
+""",
     "a thread fills a list with layers": """
 import threading
 def fill(layers):
