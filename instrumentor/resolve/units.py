@@ -33,8 +33,8 @@ _TOLD = frozenset(
     }
 )  # fmt: skip
 # Projects are small where scripts are; a bound keeps a stray import of a huge neighbour from costing minutes.
-# At 36 files one script in thirty of those tried is decided otherwise than at 48, in ways of no weight, for four fifths of the
-# cost. Paths that lead nowhere, as most do that a library's name may stand for, cost next to nothing.
+# With 48 files one script in thirty of those tried is decided otherwise, in ways of no weight, for a quarter more time.
+# Paths that lead nowhere, as most do that a library's name may stand for, cost next to nothing.
 MAX_UNITS = 36
 # Of a program whose files are all instrumented.
 MAX_PROGRAM_UNITS = 200
