@@ -103,7 +103,9 @@ class Kinds:
         """
         if isinstance(base, Parameter) and not self.is_self(base):
             found = [
-                isinstance(atom, Made) and self.method_of(atom, name) is None and self.takes_in(atom, name)
+                name == "add_module"  # which only modules have
+                if isinstance(atom, Parameter)
+                else self.method_of(atom, name) is None and self.takes_in(strip(atom), name)
                 for atom in self.facts.passed.to(base)
                 if not isinstance(atom, Plain)
             ]

@@ -160,6 +160,10 @@ TOLD = {
     "part": ("m = Net()\nb = m.body\n", [(2, "b", "submodule")]),
     "element": ("m = nn.ModuleList([Net()])\nb = m[0]\n", [(1, "list(m)", "submodule"), (2, "b", "submodule")]),
     "absorbed": ("a = nn.Linear(1, 1)\nm = Net(a)\n", [(1, "a", "absorbed")]),
+    "absorbed by whatever has add_module": (
+        "def convert(old):\n    a = nn.Linear(1, 1)\n    old.add_module('a', a)\n",
+        [(2, "a", "absorbed")],
+    ),
     "absorbed by keyword": ("a = nn.Linear(1, 1)\nm = Net(inner=a)\n", [(1, "a", "absorbed")]),
     "absorbed through a function": (
         "def build(part):\n    return Net(part)\na = nn.Linear(1, 1)\nm = build(a)\n",
