@@ -50,7 +50,7 @@ soundness: $(VENV)/.installed-dev ## Judge the analysis by 2,000 random programs
 fuzz: $(VENV)/.installed-dev ## Instrument 2,000 generated sources, with and without a model (ten minutes)
 	INSTRUMENT_EXAMPLES=2000 $(BIN)/python -m pytest -n auto tests/instrumentor/test_generated_sources.py
 
-variants: $(VENV)/.installed-dev ## Write each pattern in every other way that is known (half an hour)
+variants: $(VENV)/.installed-dev ## Write each pattern in every other way that is known (24,000 programs)
 	INSTRUMENT_VARIANTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/instrumentor/test_variants.py
 
 zoo: $(VENV)/.installed ## Check on a whole tree of sources what is promised of any: make zoo TREE=site-packages/timm

@@ -12,6 +12,7 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import TRIES, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TypeGuard
 
     from instrumentor.analysis.environment import Number
@@ -54,10 +55,7 @@ class Contexts:
 
     def _is_library_context(self, atom: Atom) -> bool:
         """Whether a context is a library's that runs nobody else's code."""
-        if not isinstance(atom, Made) or self._scope.kinds.nature(atom) is not Nature.NOT_MODULE:
-            return False
-        labels = self._scope.facts.site_of(atom).labels
-        return bool(labels) and all(each == "contextlib.suppress" or never_suppresses(each) for each in labels)
+        return self._is_made_by(atom, lambda label: label == "contextlib.suppress" or never_suppresses(label))
 
     def _is_plain_generator(self, node: ast.expr) -> bool:
         """Whether a context comes from a project's generator that catches nothing."""
@@ -73,11 +71,9 @@ class Contexts:
     def _may_suppress(self, held: Value) -> bool:
         """Whether leaving the context may end an exception, so that what follows runs after half of the block."""
         for atom in held:
-            if isinstance(atom, Made) and self._scope.kinds.nature(atom) is Nature.NOT_MODULE:
-                labels = self._scope.facts.sites[atom.site].labels if atom.site in self._scope.facts.sites else []
-                if labels and all(never_suppresses(label) for label in labels):
-                    continue
-            elif isinstance(atom, Instance):
+            if self._is_made_by(atom, never_suppresses):
+                continue
+            if isinstance(atom, Instance):
                 cls = self._scope.kinds.class_of(atom.key)
                 leave = None if cls is None else self._scope.hierarchy.method(cls, "__exit__")
                 if leave is not None and not any(isinstance(each, ast.Return) for each in walk(leave.node)):
@@ -91,12 +87,12 @@ class Contexts:
         cls = self._scope.kinds.class_of(atom.key)
         return None if cls is None else self._scope.hierarchy.method(cls, "__enter__")
 
-    def _gives_what_it_holds(self, atom: Atom) -> TypeGuard[Made]:
-        """Whether a library's context gives what it was made of, as `nullcontext(model)` does."""
+    def _is_made_by(self, atom: Atom, is_such: Callable[[str], bool]) -> TypeGuard[Made]:
+        """Whether an object, which is no module, comes from calls of which each has such a name."""
         if not isinstance(atom, Made) or self._scope.kinds.nature(atom) is not Nature.NOT_MODULE:
             return False
         labels = self._scope.facts.site_of(atom).labels
-        return bool(labels) and all(map(is_giving_context, labels))
+        return bool(labels) and all(map(is_such, labels))
 
     def _entered(self, held: Value) -> Value:
         """What `with ... as` binds: what a generator yields, what `__enter__` returns, else the object itself."""
@@ -105,7 +101,7 @@ class Contexts:
             enter = self._enter_method(atom)
             if enter is not None:
                 entered.append(self._evaluator.members.property_value(enter, value(atom)))
-            elif self._gives_what_it_holds(atom):
+            elif self._is_made_by(atom, is_giving_context):  # as `nullcontext(model)`
                 entered.append(self._scope.facts.arguments_of(self._scope.facts.site_of(atom)))
             elif isinstance(atom, Instance) or atom.is_object:
                 entered.append(value(atom))

@@ -78,7 +78,7 @@ def _folder(node: ast.expr, variables: Mapping[str, ast.expr], depth: int = 0) -
 
     if isinstance(node, ast.Constant):
         text = node.value if isinstance(node.value, str) else "/"
-        return None if posixpath.isabs(text) or "\\" in text else posixpath.normpath(text)
+        return None if posixpath.isabs(text) or text[:1] == "~" or "\\" in text else posixpath.normpath(text)
     if isinstance(node, ast.Name):
         if node.id == "__file__":
             return "script.py"

@@ -164,9 +164,7 @@ _NOT_MODULES = (
 )
 
 # What these give may be anything, mostly no module: its use tells.
-_ANYTHING = frozenset(
-    {"torch.load", "pickle.load", "pickle.loads", "joblib.load", "builtins.eval", "functools.reduce", "operator.call"}
-)
+_ANYTHING = frozenset({"torch.load", "pickle.load", "pickle.loads", "joblib.load", "builtins.eval", "functools.reduce"})
 # Methods of the standard library's that give back what somebody gave, or what a function of the script did.
 _HANDING_BACK = (
     "asyncio.*.get*",
@@ -430,8 +428,9 @@ _TRANSPARENT_DECORATORS = (
     "*.no_grad",
     "*.inference_mode",
 )
-# Contexts that may end an exception.
+# What writes its first argument to a file and does nothing else with it.
 _SAVING = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "joblib.dump"})
+# Contexts that bind what they were passed, and such as may end an exception.
 _GIVING_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.closing"})
 _SUPPRESSING_CONTEXTS = ("contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack", "unittest.*")
 

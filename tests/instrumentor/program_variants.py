@@ -15,6 +15,14 @@ _HIDING = (ast.Global, ast.Nonlocal, ast.Await)
 _TIES = (ast.Yield, ast.YieldFrom, ast.Await, ast.Return, ast.Break, ast.Continue, ast.NamedExpr, ast.Lambda)
 _LOOKING_AROUND = frozenset({"super", "globals", "vars", "locals", "exec", "eval", "__name__"})
 
+_DECORATE = """
+import functools
+def decorate(function):
+    @functools.wraps(function)
+    def inner(*arguments, **keywords):
+        return function(*arguments, **keywords)
+    return inner"""
+
 # How `TARGET = VALUE` can be written, where the value is a call.
 STATEMENTS = {
     "annotation": "TARGET: object = VALUE",
@@ -243,13 +251,7 @@ def make():
     return VALUE
 TARGET = make()
 """,
-    "decorator": """
-import functools
-def decorate(function):
-    @functools.wraps(function)
-    def inner(*arguments, **keywords):
-        return function(*arguments, **keywords)
-    return inner
+    "decorator": f"""{_DECORATE}
 @decorate
 def make():
     return VALUE
@@ -359,17 +361,11 @@ def outer({names}):
     act({names})
 outer({names})
 """,
-    "decorator": """
-import functools
-def decorate(function):
-    @functools.wraps(function)
-    def inner(*arguments, **keywords):
-        return function(*arguments, **keywords)
-    return inner
+    "decorator": f"""{_DECORATE}
 @decorate
-def act({names}):
+def act({{names}}):
     BODY
-act({names})
+act({{names}})
 """,
     "thread": """
 import threading
@@ -418,14 +414,8 @@ def main():
     return ALL_MODELS
 ALL_MODELS = launch(main)
 """,
-    "decorated function": """
-import functools
-def record(function):
-    @functools.wraps(function)
-    def inner(*arguments, **keywords):
-        return function(*arguments, **keywords)
-    return inner
-@record
+    "decorated function": f"""{_DECORATE}
+@decorate
 def main():
     BODY
     return ALL_MODELS

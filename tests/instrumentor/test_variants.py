@@ -68,7 +68,7 @@ def test_each_root_keeps_its_proxy(
         return model
 
     def finish(names: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
-        roots.extend(each for each in names["ALL_MODELS"] if each is not None)
+        roots.extend(names["ALL_MODELS"])
         return read_weights(names)
 
     monkeypatch.setattr(Proxy, "Proxy", note)

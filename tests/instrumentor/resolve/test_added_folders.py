@@ -14,6 +14,7 @@ from instrumentor.resolve.units import SCRIPT, Class, Project, Sources, index_un
         pytest.param("sys.path.append('..')", ("..",), id="a relative path"),
         pytest.param("sys.path.insert(0, '.')", ("",), id="the folder itself"),
         pytest.param("sys.path.append('/opt/lib')", (), id="an absolute path"),
+        pytest.param("sys.path.append(os.path.expanduser('~/lib'))", (), id="a path in the user's folder"),
         pytest.param("sys.path.append(os.path.dirname(os.path.abspath(__file__)))", ("",), id="the script's folder"),
         pytest.param(
             "sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))", ("..",), id="the one above"
