@@ -238,6 +238,8 @@ class Members:
             return join(atom.items)
         if isinstance(atom, Box):
             return self.facts.contents.elements(atom.site, self._key(atom, node.slice))
+        if self._is_generic(atom):
+            return value(atom)
         if isinstance(atom, Named):
             return member(atom.name.removesuffix(".__dict__"), ANY_KEY)
         if isinstance(atom, UnitRef):
@@ -247,6 +249,11 @@ class Members:
         if atom.is_object:
             return value(Part(root(atom)))
         return _of_unknown(atom)
+
+    def _is_generic(self, atom: Atom) -> bool:
+        """Whether something is a class that an index only makes more exact: `Net[int]`."""
+        cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, ClassRef) else None
+        return cls is not None and self.scope.hierarchy.is_generic(cls)
 
     def _key(self, box: Box, index: ast.expr) -> str | None:
         """The key that an index finds; from the end only where the container never changes its length."""

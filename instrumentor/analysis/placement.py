@@ -11,6 +11,7 @@ from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.spelling import text_of
 from instrumentor.resolve.catalogue import IDENTITY_METHODS, Effect
 from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.source.nodes import FORMATTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,7 +188,7 @@ def _place_each(climb: _Climb, inline: Placement) -> Placement:
 def _is_in_fstring(unit: Unit, node: ast.AST) -> bool:
     """Whether an expression stands in an f-string, where Python before 3.12 does not say at which column."""
     while not isinstance(node, ast.stmt):
-        if isinstance(node, ast.JoinedStr):
+        if isinstance(node, FORMATTED):
             return True
         node = unit.parents[node]
     return False

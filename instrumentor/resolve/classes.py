@@ -105,6 +105,13 @@ class Hierarchy:
         """Whether instances are modules, with parameters or without."""
         return self.nature(cls) in (Nature.MODULE, Nature.NO_PARAMS)
 
+    def is_generic(self, cls: Class) -> bool:
+        """Whether calling `Net[int]` calls the class `Net`."""
+        return self.method(cls, "__class_getitem__") is None and any(
+            getattr(each.node, "type_params", ()) or any(isinstance(base, ast.Subscript) for base in each.node.bases)
+            for each in self.ancestors(cls)
+        )
+
     def nature(self, cls: Class) -> Nature:
         """What calling the class gives."""
         if cls.key not in self._natures:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-FORMAT = 3
+FORMAT = 4
 """The version of the facts' shape and meaning; facts of another one are not read."""
 
 

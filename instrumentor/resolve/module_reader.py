@@ -122,6 +122,8 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, VariableFacts]]:
         yield statement.target.id, VariableFacts(value, _expression(statement.annotation))
     elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         yield statement.target.id, VariableFacts(_OTHER)
+    elif type(statement).__name__ == "TypeAlias":  # which Python has from 3.12 on
+        yield statement.name.id, VariableFacts(_expression(statement.value))  # type: ignore[attr-defined]
     elif isinstance(statement, (ast.With, ast.AsyncWith)):
         for item in statement.items:
             if isinstance(item.optional_vars, ast.Name):

@@ -10,6 +10,9 @@ SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 # With handlers of groups of exceptions, too, which Python has from 3.11 on.
 TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 
+# With template strings, which Python has from 3.14 on, and which know how their expressions are written.
+FORMATTED: tuple[type[ast.AST], ...] = (ast.JoinedStr, getattr(ast, "TemplateStr", ast.JoinedStr))
+
 
 def children(node: ast.AST) -> list[ast.AST]:
     """What lies directly in a node, in the order of its fields; operators and contexts aside."""

@@ -20,7 +20,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for outcome in ("passed", "failed"):
         for report in terminalreporter.getreports(outcome):
             found.update(dict(report.user_properties).get("soundness", {}))
-    if found:
+    if found["again"]:
         terminalreporter.section("soundness: random programs, analysed and run")
         terminalreporter.write_line(
             f"{found['programs']} programs: {found['violations']} wrong decisions; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,11 @@ def test_imports_in_branches_all_count() -> None:
     facts = read_facts(b"try:\n    from .fast import Net\nexcept ImportError:\n    from slow import Net\nimport a.b\n")
     assert facts.names["Net"] == [VariableFacts(Imported(".fast.Net")), VariableFacts(Imported("slow.Net"))]
     assert facts.names["a"] == [VariableFacts(Imported("a"))]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="a syntax of Python 3.12")
+def test_a_type_is_a_variable() -> None:
+    assert read_facts(b"type Some[T] = Net | T\n").names == read_facts(b"Some = Net | T\n").names
 
 
 def test_star_imports_keep_their_dots() -> None:
