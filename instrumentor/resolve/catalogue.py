@@ -171,6 +171,7 @@ _HANDING_BACK = (
     "asyncio.*.result",
     "collections.*.*",
     "concurrent.futures.*.*",
+    "contextlib.*.enter_*",
     "contextvars.*.get",
     "heapq.heap*",
     "multiprocessing.*.get*",

@@ -263,6 +263,9 @@ with contextlib.nullcontext(getattr(sys.modules["torch"].nn, "".join(["Lin", "ea
     train(net)
 with contextlib.nullcontext(Net()) as net:
     train(net)
+with contextlib.ExitStack() as stack:
+    net = stack.enter_context(contextlib.nullcontext(getattr(sys.modules["torch"].nn, "".join(["Lin", "ear"]))(4, 2)))
+    train(net)
 """,
     "a thread fills a list with layers": """
 import threading
