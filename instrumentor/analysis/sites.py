@@ -135,8 +135,11 @@ class SiteIndex:
 
     def confidence(self, site: Site) -> Confidence:
         """How sure it is that a site that makes a module by what is known of it does make one."""
-        if site.nature is not Nature.UNKNOWN or site.is_copy:
+        if site.nature is not Nature.UNKNOWN:
             return "certain"
+        if site.is_copy:  # what is in a module may be no module
+            is_whole = any(self.is_module(strip(atom)) for atom in self._copied(site))
+            return "certain" if is_whole else "likely"
         if site.key not in self._confidences:
             self._confidences[site.key] = "possible"  # what a site that depends on itself counts as
             inside = [self.facts.sites[key] for key in site.origins if key in self.facts.sites]

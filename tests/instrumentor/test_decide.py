@@ -273,6 +273,7 @@ def test_neighbours_that_import_each_other_do_not_matter() -> None:
     [
         pytest.param("m = Net()\n", "certain", id="a class"),
         pytest.param("m = copy.deepcopy(Net())\n", "certain", id="a copy of one"),
+        pytest.param("net = Net()\nm = copy.deepcopy(net.inner)\n", "likely", id="a copy of what is in one"),
         pytest.param("import lib\nm = lib.make()\nm.parameters()\n", "likely", id="its parameters are asked for"),
         pytest.param("import lib\nm = lib.make()\nm.train()\nm(1)\n", "likely", id="it is trained and called"),
         pytest.param("import lib\nm = lib.make()\nm.to(1)\nm(1)\n", "possible", id="it is moved and called"),
