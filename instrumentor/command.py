@@ -173,6 +173,9 @@ class _Run:
         """
         request = self.request
         if self.mirror is not None and request.writes:
+            if not request.revert:  # of an original the name alone does not tell what it was made of
+                for removed, source in self.mirror.drop_gone():
+                    self.tell(f"{removed}: removed, since {source} is gone")
             for error in self.mirror.fill(request.rest):
                 self._fail(str(error))
             self.mirror.close()

@@ -34,6 +34,20 @@ _COPIED = (".py", ".pyi", ".ipynb", ".pyw")
 _SKIPPED = frozenset(DEFAULT_EXCLUDE)
 
 
+class _Manifest(msgspec.Struct):
+    """What the runs that wrote one manifest did.
+
+    Attributes:
+        version: the version of this format.
+        files: the digests of what they wrote, by its path below the output.
+        roots: the directories that they mirrored.
+    """
+
+    version: int = 1
+    files: dict[str, str] = {}
+    roots: list[str] = []
+
+
 class Mirror:
     """The tree below one output directory.
 
@@ -72,8 +86,11 @@ class Mirror:
                 )
         self._shard = shard
         self._manifest = self._output / MANIFEST.format("" if shard is None else f"-{shard[0]}-of-{shard[1]}")
-        self._known = {path: _read_manifest(path) for path in self._output.glob(MANIFEST.format("*"))}
+        manifests = {path: _read_manifest(path) for path in self._output.glob(MANIFEST.format("*"))}
+        self._known = {path: manifest.files for path, manifest in manifests.items()}
+        self._known_roots = manifests.get(self._manifest, _Manifest()).roots
         self._written: dict[str, str] = {}
+        self._gone: set[str] = set()
 
     def target(self, shown: str, root: str) -> Path:
         """Where the counterpart of a file in a root lies."""
@@ -98,6 +115,39 @@ class Mirror:
         """Whether a path lies in the output: a mirror inside the tree is no part of the tree."""
         return (os.path.realpath(path) + os.sep).startswith(os.path.realpath(self._output) + os.sep)
 
+    def make_room(self, folder: Path) -> None:
+        """Let a folder and those above be no links to folders of the tree itself, as those without Python files are."""
+        for each in (*reversed(folder.parents), folder):
+            if each.is_symlink() and self.is_output(str(each.parent)):
+                source = self._source(each)
+                if source is not None and os.path.realpath(source) == os.path.realpath(each):
+                    each.unlink()
+
+    def drop_gone(self) -> Iterator[tuple[Path, Path]]:
+        """Remove what earlier runs over the same directories wrote for files that are no longer there.
+
+        An old package would be imported in place of a new module of its name. What was edited since stays.
+
+        Yields:
+            What was removed, and what it was made of.
+        """
+        if set(self._known_roots) != self._real_roots():
+            return
+        for key, digest in self._known[self._manifest].items():
+            target = self._output / key
+            source = self._source(target)
+            if key in self._written or source is None or os.path.lexists(source):
+                continue
+            with contextlib.suppress(OSError):  # It is gone already, or stays.
+                if digest_of(target.read_bytes()).hex() != digest:
+                    continue
+                target.unlink()
+                yield target, source
+            self._gone.add(key)
+            with contextlib.suppress(OSError):  # Something else is in the folder.
+                for folder in target.parents:
+                    folder.rmdir()
+
     def fill(self, rest: Rest) -> Iterator[InstrumentError]:
         """Add what is not there yet: copies of other Python files, links to (or copies of) everything else.
 
@@ -119,6 +169,7 @@ class Mirror:
                     )
                     continue
                 entered = [each for each in entries if self._is_entered(each)]
+                self.make_room(target)
                 pending.extend((each, target / each.name) for each in reversed(entered))
                 others = [each for each in entries if each not in entered and self._is_mine(each, root)]
                 yield from self._add_all(others, target, rest)
@@ -126,15 +177,26 @@ class Mirror:
     def close(self) -> None:
         """Write the manifest."""
         known = self._known.get(self._manifest, {})
-        manifest = {**known, **self._written}
-        if manifest != known:
-            content = msgspec.json.format(msgspec.json.encode({"version": 1, "files": dict(sorted(manifest.items()))}))
-            write_file(self._manifest, content + b"\n")
+        written = {key: digest for key, digest in {**known, **self._written}.items() if key not in self._gone}
+        roots = self._real_roots() | set(self._known_roots)
+        if written != known or roots != set(self._known_roots):
+            manifest = _Manifest(files=dict(sorted(written.items())), roots=sorted(roots))
+            write_file(self._manifest, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
+
+    def _real_roots(self) -> set[str]:
+        return set(map(os.path.realpath, self._roots))
 
     def _base(self, root: str) -> Path:
         if len(self._roots) == 1:
             return self._output
         return self._output / Path(os.path.abspath(root)).name  # noqa: PTH100
+
+    def _source(self, target: Path) -> Path | None:
+        """The file or folder whose counterpart lies at a place in the output; None where none can."""
+        for root in self._roots:
+            if target.is_relative_to(base := self._base(root)):
+                return Path(root) / target.relative_to(base)
+        return None
 
     def _key(self, target: Path) -> str:
         return os.path.relpath(target, self._output).replace(os.sep, "/")
@@ -195,13 +257,12 @@ class Mirror:
         target.symlink_to(os.path.realpath(source), target_is_directory=is_directory)
 
 
-def _read_manifest(path: Path) -> dict[str, str]:
-    """The digests of what was written, by path; none where the manifest is damaged."""
+def _read_manifest(path: Path) -> _Manifest:
+    """What a manifest says; nothing where it is damaged."""
     try:
-        held = msgspec.json.decode(path.read_bytes())
-        return dict(held["files"])
-    except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
-        return {}
+        return msgspec.json.decode(path.read_bytes(), type=_Manifest)
+    except (OSError, msgspec.MsgspecError):
+        return _Manifest()
 
 
 def _has_python(directory: Path) -> bool:

@@ -145,6 +145,8 @@ class Writer:
             return f"{change.where()}: {change.there_already}"
         if (done := self._done_by(change, task)) is not None:
             return f"{change.where()}: done already, with {done}"
+        if self.mirror is not None and task.was_found and change.target is not None:
+            self.mirror.make_room(change.target.parent)
         is_new = files.write_script(
             change.script,
             files.Writing(

@@ -223,6 +223,36 @@ class TestMirror:
         assert run("src", "-o", "traced", "--force").code == 0
         assert Path("traced/zoo/data.py").read_bytes().endswith(b"# newer\n")
 
+    def test_loses_what_the_tree_has_lost(self) -> None:
+        write("src/net/__init__.py", NET)
+        write("src/old.py", NET)
+        run("src", "-o", "traced")
+        run("src/zoo", "-o", "other")
+        shutil.rmtree("src/net")
+        Path("src/old.py").unlink()
+        write("src/net.py", NET)
+        write("traced/old.py", b"edited\n")
+        write("other/net.py", b"mine\n")
+        outcome = run("src", "-o", "traced")
+        assert "traced/net/__init__.py: removed, since src/net/__init__.py is gone\n" in outcome.err
+        assert not Path("traced/net").exists()  # which would be imported in place of net.py
+        assert Path("traced/old.py").read_bytes() == b"edited\n"
+        assert Path("traced/train.py").exists()
+        run("src", "-o", "other")  # what other directories gave is not judged by this one
+        assert Path("other/net.py").read_bytes() == b"mine\n"
+        assert Path("other/factory.py").exists()
+
+    @needs_links
+    def test_takes_scripts_of_folders_that_had_none(self) -> None:
+        write("src/late/data.txt", b"1")
+        run("src", "-o", "traced")
+        assert Path("traced/late").is_symlink()
+        write("src/late/model.py", MODEL)
+        assert run("src", "-o", "traced").code == 0
+        assert b"Proxy" in Path("traced/late/model.py").read_bytes()
+        assert Path("src/late/model.py").read_bytes() == MODEL
+        assert Path("traced/late/data.txt").read_bytes() == b"1"
+
     def test_a_file_of_the_user_stays(self) -> None:
         write("traced/train.py", b"mine\n")
         assert run("src", "-o", "traced").code == 2
