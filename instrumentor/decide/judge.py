@@ -263,7 +263,11 @@ class Judge:
         forced = (
             placement is None
             or placement.place is Place.DISCARDED
-            or any(origin.key in inside or not self._is_handed_out(origin) for origin in own)
+            or any(
+                origin.key in inside or not self._is_handed_out(origin)
+                for origin in own
+                if not self._is_only_known_here(origin.key)
+            )
         )
         if not forced or self.index.is_in_module_class(caller):
             return set()

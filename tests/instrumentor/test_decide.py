@@ -126,6 +126,10 @@ WRAPPED = {
         "def f(x):\n    m = Net()\n    if x:\n        m = x\n    return m\na = f(0)\n",
         [(2, "m")],
     ),
+    "taken from a file, or else made": (
+        "def f(x):\n    if x:\n        return torch.load(x)['model'], 1\n    return Net(), 0\na, b = f(0)\n",
+        [(5, "a")],
+    ),
     "not always absorbed": (
         "a = nn.Linear(1, 1)\nb = nn.Linear(1, 1)\nm = Net(a if x else b)\n",
         [(1, "a"), (2, "b"), (3, "m")],
