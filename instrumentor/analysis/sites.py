@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Event, Site
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.units import Function, Unit
     from instrumentor.settings import Confidence
 
 # What people call things that are called like models and moved like models, but are none.
@@ -209,7 +209,8 @@ class SiteIndex:
     def is_in_module_class(self, site: Site) -> bool:
         """Whether a site stands in the class of a module, so that what it makes becomes part of one.
 
-        What a module keeps in a plain list is out of its sight: neither registered, nor reached by recursion.
+        What a module keeps in a plain list is out of its sight: neither registered, nor reached by recursion. So is
+        what a method calls that no call of the module leads to, and that keeps it to itself.
         """
         made = Made(site.key)
         if made in self.facts.hidden and made not in self.facts.absorbed:
@@ -218,7 +219,38 @@ class SiteIndex:
         while node in site.unit.parents:
             node = site.unit.parents[node]
             if isinstance(node, ast.ClassDef) and self.hierarchy.is_module(site.unit.class_of[node]):
+                return not self._stays_in_method(site)
+        return False
+
+    def _stays_in_method(self, site: Site) -> bool:
+        """Whether nothing but names of a method holds what it makes and calls, where no module's call is around."""
+        made, function = Made(site.key), site.function
+        words = self._words.get(site.key, set())
+        if function is None or not words & {catalogue.CALLED, *catalogue.MODULE_EVIDENCE}:
+            return False
+        if self.facts.absorbed.get(made) or self._is_run_by_module(function):
+            return False
+        holders = [each for each in self.facts.bindings.values() if made in map(strip, each.value)]
+        return (
+            bool(holders)
+            and all(isinstance(each.target, ast.Name) and each.function is function for each in holders)
+            and made not in self.facts.contents.reach(self.facts.returns.get(function.key, NOTHING))
+        )
+
+    def _is_run_by_module(self, function: Function) -> bool:
+        """Whether calling or making a module leads to a function: what it calls there the runtime meets by itself."""
+        seen: set[str] = set()
+        pending = [function]
+        while pending:
+            each = pending.pop()
+            if each.key in seen:
+                continue
+            seen.add(each.key)
+            is_special = each.name == "forward" or each.name.startswith("__")
+            if is_special and each.owner is not None and self.hierarchy.is_module(each.owner):
                 return True
+            calls = self.facts.calls.get(each.key, {}).values()
+            pending.extend(call.function for call in calls if call.function is not None)
         return False
 
     def compiling_decorator(self, site: Site) -> str | None:

@@ -304,6 +304,26 @@ maker = importlib.import_module(name).Net
 made = maker()
 train(made)
 """,
+    "a module's method keeps a copy of a part to itself": """
+class Meta(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+    def forward(self, x):
+        return self.net(x)
+    def finetune(self):
+        net = copy.deepcopy(self.net)
+        train(net)
+        return net(torch.ones(2, 4)).detach()
+    def start_again(self):
+        net = Net()
+        train(net)
+        self.net = net
+meta = Meta()
+train(meta)
+meta.finetune()
+meta.start_again()
+""",
 }
 
 
