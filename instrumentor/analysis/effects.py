@@ -152,7 +152,7 @@ class Effects:
         self.facts.note_unseen_calls(key)
         function = self.scope.kinds.function_at(key)
         if function is not None:
-            self.facts.demand(function)
+            self.facts.demand_unseen(function)
 
     def _call_instance_unseen(self, atom: Instance) -> None:
         """An instance may be called; those of other files' classes are left to the calls that are seen."""

@@ -15,11 +15,18 @@ from instrumentor.analysis.tables import Marks, Readers, Table, Visits
 from instrumentor.analysis.touched import Touched
 from instrumentor.analysis.values import (
     NOTHING,
+    AnyMethod,
     Atom,
+    ClassRef,
+    FunctionRef,
+    Instance,
     Made,
+    Method,
     Parameter,
+    Partial,
     SiteKey,
     Value,
+    Widened,
     functions_in,
     grown,
     join,
@@ -83,10 +90,14 @@ class Facts:
         let_go: what is held by values that grew too large to tell it apart, for the visit to escape.
         escaped: the functions that unseen code gets as values.
         constructed: the classes of other files of which there are instances.
+        live_methods: the methods of these, by name and by their keys.
+        instances_with: the classes, as their instances, that an attribute of a name is known of.
+        kept: what is kept under a name, in an attribute of whatever or at the top of another file.
         opened: the classes whose methods unseen code may call, with how many classes were below them then.
         called_unseen: the functions whose parameters may be given more than `passed` says.
         methods_by_name: the methods of the script's classes.
         demanded_functions: the functions to analyse, by key.
+        unseen_functions: the functions of other files that are to be analysed if it matters what they do, by key.
         demanded_units: the files whose tops are to be analysed, by name.
         whole_units: the files of which every function is analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
@@ -136,11 +147,15 @@ class Facts:
         self.escaped: set[str] = set()
         self.let_go = self.contents.let_go
         self.constructed: set[str] = set()
+        self.live_methods: Table[str, dict[str, Function]] = Table(visits)
+        self.kept: Table[str, Value] = Table(visits)
+        self.instances_with: Table[str, set[Instance]] = Table(visits)
         self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
         self.passed = Passed(visits, self.contents, self.calls, self.called_unseen)
         self.methods_by_name: dict[str, list[Function]] = {}
         self.demanded_functions: dict[str, Function] = {}
+        self.unseen_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.whole_units: set[str] = {SCRIPT}
         self.call_kinds: dict[int, set[str]] = {}
@@ -278,6 +293,45 @@ class Facts:
     def demand(self, function: Function) -> None:
         """See to it that a function is analysed."""
         self.demanded_functions.setdefault(function.key, function)
+
+    def demand_unseen(self, function: Function) -> None:
+        """See to it that a function is analysed which unseen code may call; one of another file, if that matters."""
+        is_own = function.unit.name in self.whole_units
+        (self.demanded_functions if is_own else self.unseen_functions).setdefault(function.key, function)
+
+    def note_kept(self, name: str, held: Value) -> None:
+        """Remember what is kept under a name that functions of other files may read."""
+        old = self.kept.peek(name)
+        new = grown(old, held)
+        if new != old:
+            self.kept[name] = new
+
+    def keeps_own(self, name: str) -> bool:
+        """Whether something is kept under a name that the script makes or defines, or that holds such a thing."""
+        held = self.kept.get(name, NOTHING)
+        return any(map(self._is_own, self.contents.reach(held))) or any(
+            site.unit in self.whole_units for site in self.contents.boxes(held)
+        )
+
+    def note_attribute(self, base: Atom, name: str, held: Value) -> None:
+        """Remember what is kept in an attribute."""
+        self.grow(self.attributes, (base, name), held)
+        self.note_kept(name, held)
+        if isinstance(base, Instance):
+            known = self.instances_with.kept(name, set)
+            if base not in known:
+                known.add(base)
+                self.instances_with.note_changed(name)
+
+    def _is_own(self, atom: Atom) -> bool:
+        if isinstance(atom, (Method, AnyMethod)):
+            return self._is_own(atom.receiver)
+        bare = strip(atom)
+        if isinstance(bare, (Made, Partial)):
+            return bare.site.unit in self.whole_units
+        if isinstance(bare, (ClassRef, FunctionRef, Instance)):
+            return bare.key.partition(":")[0] in self.whole_units
+        return isinstance(bare, Widened)
 
     def note_shared(self, scope: str, name: str) -> None:
         """Remember that functions inside store to a name of a scope."""

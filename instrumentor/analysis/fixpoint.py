@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from instrumentor.analysis.bystanders import Bystanders
 from instrumentor.analysis.entries import scope_key
 from instrumentor.analysis.facts import Facts
 from instrumentor.analysis.passed_around import PassedAround
@@ -49,6 +50,7 @@ class _Analysis:
         self.facts = Facts()
         self.hierarchy = Hierarchy(project)
         self._script = project.script
+        self._bystanders = Bystanders(self.facts, self.hierarchy)
         self._records = Records()
         self._passed_around = PassedAround(self.hierarchy, project.script)
         self._begun: set[str] = set()
@@ -70,7 +72,18 @@ class _Analysis:
             if self.facts.visits.is_due(scope_key(unit, function)):
                 is_settled = False
                 self._visit(unit, function)
+        for function in list(self.facts.unseen_functions.values()):
+            if function.key not in self.facts.demanded_functions and self.facts.visits.is_due(_unseen(function)):
+                is_settled = False
+                self._pass_over(function)
         return not is_settled
+
+    def _pass_over(self, function: Function) -> None:
+        """Note what matters of a function that unseen code may call, or demand it where its text does not tell that."""
+        with self.facts.visits.of(_unseen(function)):
+            if not self._bystanders.pass_over(function):
+                self.facts.demand(function)
+        self._note_descendants()
 
     def _begin(self, unit: Unit, function: Function | None) -> None:
         """Visit a scope that was never visited: who comes to it then knows what it gives before going on."""
@@ -105,3 +118,8 @@ class _Analysis:
             found = self.hierarchy.descendants(cls)
             if found is not known and found != known:
                 self.facts.descendants[cls] = found
+
+
+def _unseen(function: Function) -> str:
+    """What a look at a function is called that takes the place of a visit."""
+    return f"{function.key} unseen"

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_parameters, parameter_names
 from instrumentor.analysis.blocks import always_follows
-from instrumentor.analysis.environment import ANY_ELEMENT
 from instrumentor.analysis.running import let_run
 from instrumentor.analysis.spelling import receiver_text
-from instrumentor.analysis.unseen_methods import changed_unseen
+from instrumentor.analysis.unseen_methods import note_instance
 from instrumentor.analysis.values import (
-    FOREIGN,
     NOTHING,
     OPAQUE,
     Atom,
@@ -55,7 +53,7 @@ class Invocation:
         cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
-        self._note_unseen_changes(cls)
+        note_instance(self.facts, hierarchy, cls)
         nature = hierarchy.nature(cls)
         initialiser = hierarchy.method(cls, "__init__")
         if nature is Nature.NOT_MODULE:
@@ -74,20 +72,6 @@ class Invocation:
         else:
             self.effects.absorb(arguments.each(), node, cls.node.name)
         return made
-
-    def _note_unseen_changes(self, cls: Class) -> None:
-        """Note what the methods change that run unseen once there is an instance of another file's class.
-
-        They are visited when something calls them; an attribute may hold what they store before.
-        """
-        if cls.unit.name in self.facts.whole_units or cls.key in self.facts.constructed:
-            return
-        self.facts.constructed.add(cls.key)
-        for method, steps in changed_unseen(self.scope.hierarchy, cls).items():
-            self.facts.touched.note(method, {("", step) for step in steps})
-            self.facts.touched.note_running_unseen(method)
-            for step in steps - {ANY_ELEMENT}:
-                self.facts.grow(self.facts.attributes, (Instance(cls.key), step.removeprefix(".")), FOREIGN)
 
     def _made_by_metaclass(self, cls: Class) -> Value:
         """What else calling a class gives, or does to the instance, where its metaclass says what a call does."""

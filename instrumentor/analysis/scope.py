@@ -272,9 +272,12 @@ class Scope:
                 kept = self.outliving(held, target)
                 self.facts.grow(self.facts.stored_outside, (target, name), kept)
                 self.facts.grow(self.facts.scopes, (target, name), kept)
+                self.facts.note_kept(name, kept)
                 self.facts.captured.keep(held)
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
+                if self.function is None and self.unit.name not in self.facts.whole_units:
+                    self.facts.note_kept(name, held)
 
     def hold_anything(self, held: Value) -> None:
         """Let all names of the scope hold a value too: something that cannot be seen stores to any of them."""
@@ -324,7 +327,7 @@ class Scope:
     def keep_attribute(self, base: Atom, name: str, held: Value) -> None:
         """Let an attribute of an object hold one thing more."""
         kept = self.outliving(held)
-        self.facts.grow(self.facts.attributes, (base, name), kept)
+        self.facts.note_attribute(base, name, kept)
         if isinstance(base, FunctionRef) and name in _ATTRIBUTES_WITH_DEFAULTS:
             self._change_defaults(base, kept)
             if name in _ATTRIBUTES_WITH_CODE:

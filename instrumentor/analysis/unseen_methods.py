@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import PROPERTIES, decorator_names
 from instrumentor.analysis.environment import ANY_ELEMENT
+from instrumentor.analysis.values import FOREIGN, Instance
 from instrumentor.resolve.units import ACCESSORS
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function
 
@@ -34,7 +36,26 @@ def is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__") and name not in _FOLLOWED
 
 
-def changed_unseen(hierarchy: Hierarchy, cls: Class) -> dict[str, set[str]]:
+def note_instance(facts: Facts, hierarchy: Hierarchy, cls: Class) -> None:
+    """Note that there is an instance of another file's class, and what those of its methods change that run unseen.
+
+    They are visited when something calls them; an attribute may hold what they store before.
+    """
+    if cls.unit.name in facts.whole_units or cls.key in facts.constructed:
+        return
+    facts.constructed.add(cls.key)
+    for method, steps in _changed_unseen(hierarchy, cls).items():
+        facts.touched.note(method, {("", step) for step in steps})
+        facts.touched.note_running_unseen(method)
+        for step in steps - {ANY_ELEMENT}:
+            facts.grow(facts.attributes, (Instance(cls.key), step.removeprefix(".")), FOREIGN)
+    for above in hierarchy.ancestors(cls):
+        for name, each in above.methods.items():
+            facts.live_methods.kept(name, dict)[each.key] = each
+            facts.live_methods.note_changed(name)
+
+
+def _changed_unseen(hierarchy: Hierarchy, cls: Class) -> dict[str, set[str]]:
     """The steps through objects that each method of a class changes which is called unseen, by the method's key.
 
     As its text says: not what the functions change that it calls.

@@ -19,6 +19,7 @@ from instrumentor.source.source_text import decode, parse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from instrumentor.resolve.function_text import FunctionText
     from instrumentor.resolve.installed import ModuleFinder
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -89,6 +90,7 @@ class Unit:
         around: the innermost function around nodes that was asked for.
         exits: the statements from within which `return`, `break` or `continue` may skip what follows them.
         left_early: what has such statements in its blocks.
+        texts: what the texts of its functions show, by their keys, as far as that was asked for.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Unit:
     around: dict[ast.AST, FunctionNode | None] = field(default_factory=dict)
     exits: set[ast.AST] = field(default_factory=set)
     left_early: set[ast.AST] = field(default_factory=set)
+    texts: dict[str, FunctionText] = field(default_factory=dict)
 
     def take_apart(self) -> None:
         """Let go of its classes and functions, which refer back to it: only the collector would undo these circles."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from instrumentor.resolve.function_outline import FunctionOutline
     from instrumentor.screening.names import Meaning
 
-# Functions looked at; what leads to more is taken to have everything.
-_MAX_LOOKED_AT = 600
+# Functions looked at, which takes some hundredths of a second; what leads to more is taken to have everything.
+_MAX_LOOKED_AT = 3_000
 _MAX_HANDED_ON = 12
 
 
@@ -45,6 +45,8 @@ class Circulation:
         self._opened: dict[Class, None] = {}
         # The attributes that are read for their value.
         self._attributes: set[str] = set()
+        # The files that are handed about.
+        self._values: set[str] = set()
         self._meanings: dict[tuple[str, str], Meaning] = {}
         for cls in script.class_of.values():
             self._made[cls] = None
@@ -126,7 +128,7 @@ class Circulation:
             self._look_at(meaning)
             return not is_called and self._may_make(meaning)
         if isinstance(meaning, Unit):
-            return not is_called  # whatever is in it may be read of it
+            return not is_called and self._holds_maker(meaning)
         return not is_called and self._may_make_by_library(meaning)
 
     def _is_found_in_maker(self, unit: Unit, spelled: str) -> bool:
@@ -147,6 +149,17 @@ class Circulation:
         if parts[0] in unit.imports:
             self._look_at_imported(unit, parts[0])
         return False
+
+    def _holds_maker(self, unit: Unit) -> bool:
+        """Whether a file that is handed about, so that whatever is in it may be read of it, has what makes modules."""
+        if unit.name in self._values:
+            return False
+        self._values.add(unit.name)
+        if unit.stars or unit.alternatives or not isinstance(unit, OutlinedUnit):
+            return True
+        self._look_at_top(unit)
+        names = (*unit.classes, *unit.functions, *unit.imports)
+        return any(self._is_maker(unit, name, is_called=False) for name in names)
 
     def _look_at_imported(self, unit: Unit, name: str, depth: int = _MAX_HANDED_ON) -> None:
         """Look at where a variable comes from that a file imports."""

@@ -112,7 +112,12 @@ class OuterCode:
         if isinstance(meaning, Unit):
             return Gives.UNKNOWN  # a submodule by the name of the function in it
         if isinstance(function, ast.Attribute):
-            return self._callables.of_method(function.attr)
+            is_of_module = not isinstance(node, ast.Call) or self.uses_as_module(node)
+            return (
+                self._callables.of_method(function.attr)
+                if is_of_module or function.attr not in EVIDENCE
+                else Gives.UNKNOWN
+            )
         if isinstance(function, ast.Name) and (self._is_own_class(function) or self._is_made_by_library(function.id)):
             return Gives.UNKNOWN
         return Gives.UNKNOWN if self._is_element_of_instance(function) else self._callables.unnamed
@@ -131,7 +136,13 @@ class OuterCode:
 
     def uses_as_module(self, node: ast.Call) -> bool:
         """Whether a call shows by itself that it is one of a module's methods."""
-        return isinstance(node.func, ast.Attribute) and node.func.attr in EVIDENCE
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in EVIDENCE:
+            return False
+        used = node.func.value
+        meaning = self._names.meaning(used.func if isinstance(used, ast.Call) else used)
+        if isinstance(used, ast.Call):
+            return not isinstance(meaning, str) or self._callables.of_library(meaning) is not Gives.NO_MODULE
+        return not isinstance(meaning, Class) or self._hierarchy.is_module(meaning)  # else as `Function.apply`
 
     def calls_what_is_not_known(self, node: ast.Call) -> bool:
         """Whether a call shows by itself that it may be anything: what a name of the function's own holds is called."""

@@ -84,7 +84,7 @@ def test_functions_of_another_file_are_analysed_when_they_are_called_or_handed_o
     facts, _ = analysed(
         b"import print_later\nfrom package import net, first, second, unused\n"
         b"first()\nprint_later.register(second)\nmodel = net\n",
-        package=NET + b"def first(): ...\ndef second(): ...\ndef unused(): ...\n",
+        package=NET + b"def first(): ...\ndef second(net): net.eval()\ndef unused(): ...\n",
     )
     demanded = {function.name for function in facts.demanded_functions.values()}
     assert demanded == {"first", "second"}
@@ -98,7 +98,7 @@ def test_a_mixin_handed_out_does_not_open_the_modules_that_have_it() -> None:
         b"class Net(nn.Module, Mixin):\n    def load(self): ...\n"
         b"class Plain(Mixin):\n    def store(self): ...\n",
     )
-    opened = {function.name for function in facts.demanded_functions.values()}
+    opened = {function.name for function in facts.unseen_functions.values()}
     assert "load" not in opened
     assert "share" in opened
 

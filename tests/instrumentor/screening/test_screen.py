@@ -42,6 +42,14 @@ NEIGHBOURS = {
         def make():
             return Net()
         """,
+    "words.py": """
+        import json
+        class Word:
+            def __init__(self, text):
+                self.text = text
+        def plural(word):
+            return Word(json.loads(word) + "s")
+        """,
     "inspecting.py": """
         def inspect(holder):
             holder.model.eval()
@@ -239,6 +247,26 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
                 return convert("list", x), lower(["A"])
             """,
             id="functions that a table of functions, or a partial function, is called in",
+        ),
+        pytest.param(
+            """
+            import words
+            def look_up(name, *arguments):
+                return getattr(words or None, name)(*arguments)
+            """,
+            id="a file that is handed about has no classes of modules in it",
+        ),
+        pytest.param(
+            """
+            import torch
+            class Twice(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx, x):
+                    return 2 * x
+            def twice(x):
+                return Twice.apply(torch.zeros_like(x).requires_grad_())
+            """,
+            id="methods of modules that tensors and functions have, too",
         ),
         pytest.param(
             """
@@ -747,6 +775,9 @@ def test_a_base_in_another_file_may_pass_a_class(monkeypatch: pytest.MonkeyPatch
     "source",
     [
         pytest.param("from zoo import build\nmodel = build('net')\n", id="by a function, from another file's table"),
+        pytest.param(
+            "import net\ndef make(name):\n    return getattr(net or 0, name)()\n", id="from a file that is handed about"
+        ),
         pytest.param(
             "from zoo import class_of\nkind = class_of('net')\nmodel = kind()\n", id="by a class that is handed out"
         ),

@@ -1,0 +1,126 @@
+"""Functions of other files that unseen code may call, and that matter only by what they store to and what they call.
+
+What a project hands to libraries, or leaves to them with an object, is for the most part code about settings, files and
+data: it makes no module, uses none, calls no method of the script's, and reads no name under which anything of the
+script's is kept. Of such a function its text tells enough. It is not visited: what it may store to holds what is not
+known from then on, and what it may call counts as called by unseen code, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.contents import ANY_KEY
+from instrumentor.analysis.environment import ANY_ELEMENT
+from instrumentor.analysis.kinds import Kinds
+from instrumentor.analysis.touched import ANYTHING, ATTRIBUTES, attribute
+from instrumentor.analysis.unseen_methods import note_instance
+from instrumentor.analysis.values import FOREIGN, NOTHING, Instance
+from instrumentor.resolve.catalogue import Effect
+from instrumentor.resolve.function_text import text_of
+from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import Class, Function, Unit
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.function_text import FunctionText
+
+# What functions of libraries do that matters to no object of the script.
+_HARMLESS = frozenset(
+    {Effect.READS, Effect.COLLECTS, Effect.BUILDS, Effect.IDENTITY, Effect.IDENTITY_TUPLE, Effect.COPIES}
+)
+
+
+class Bystanders:
+    """Looks at functions that unseen code may call, in place of visits."""
+
+    def __init__(self, facts: Facts, hierarchy: Hierarchy) -> None:
+        self._facts = facts
+        self._hierarchy = hierarchy
+        self._kinds = Kinds(facts, hierarchy, None)
+
+    def pass_over(self, function: Function) -> bool:
+        """Note what a function may store to and call, if that is all that matters of it.
+
+        What that depends on is noted as read by whoever is visiting.
+
+        Returns:
+            Whether it is; else nothing is noted, and the function is to be visited.
+        """
+        if function.parent is not None:
+            return False  # it may have what the function around it is passed
+        text = text_of(function)
+        if text.is_open or any(map(self._facts.keeps_own, text.read)):
+            return False
+        called = self._referred_to(function, text)
+        if called is None:
+            return False
+        called += self._methods(function, text)
+        if any(each.unit.name in self._facts.whole_units for each in called):
+            return False
+        self._note_stores(function, text)
+        for each in called:
+            self._facts.note_unseen_calls(each.key)
+            self._facts.demand_unseen(each)
+        return True
+
+    def _referred_to(self, function: Function, text: FunctionText) -> list[Function] | None:
+        """The functions that one may call by their names; None where it may make a module."""
+        found: list[Function | None] = []
+        for reference in text.references:
+            meaning = self._meaning(function.unit, reference)
+            if isinstance(meaning, Function):
+                found.append(meaning)
+            elif isinstance(meaning, Class):
+                if self._hierarchy.is_module(meaning):
+                    return None
+                note_instance(self._facts, self._hierarchy, meaning)
+                found += [self._hierarchy.method(meaning, name) for name in ("__new__", "__init__")]
+            elif isinstance(meaning, str) and reference in text.called and not self._is_harmless(meaning):
+                return None
+        return [each for each in found if each is not None]
+
+    def _meaning(self, unit: Unit, reference: ast.expr) -> Class | Function | Unit | str | None:
+        """What a dotted name stands for; where it is something in a class, the class."""
+        meaning = self._hierarchy.resolve(unit, reference)
+        while meaning is None and isinstance(reference, ast.Attribute):
+            reference = reference.value
+            meaning = self._hierarchy.resolve(unit, reference)
+        return meaning
+
+    def _is_harmless(self, name: str) -> bool:
+        """Whether a library's function makes no module, and nothing else of one."""
+        effect = self._hierarchy.knowledge.effect_of(name)
+        if effect is not None:
+            return effect in _HARMLESS
+        return self._hierarchy.knowledge.nature_of_call(name) is not Nature.MODULE
+
+    def _methods(self, function: Function, text: FunctionText) -> list[Function]:
+        """The methods that one may call: of its own object, of the script's classes, and of those with instances."""
+        related = [] if function.owner is None else [function.owner, *self._kinds.descendants(function.owner)]
+        found: list[Function] = []
+        for name in text.methods - {"__init__"}:
+            found += [method for each in related if (method := self._hierarchy.method(each, name)) is not None]
+            found += self._facts.methods_by_name.get(name, ())
+            found += self._facts.live_methods.get(name, {}).values()
+        return found
+
+    def _note_stores(self, function: Function, text: FunctionText) -> None:
+        """Let all that a function may store to hold what is not known."""
+        facts = self._facts
+        things = {ANYTHING, *map(attribute, text.stored)}
+        things |= {("", ANY_ELEMENT)} if text.changes_elements else set()
+        things |= {ATTRIBUTES} if text.sets_any else set()
+        facts.touched.note(function.key, things)
+        own = [] if function.owner is None else [Instance(function.owner.key)]
+        for stored in text.stored:
+            for base in (*own, *facts.instances_with.get(stored, ())):
+                facts.grow(facts.attributes, (base, stored), FOREIGN)
+        for base in own if text.sets_any else ():
+            facts.grow(facts.attributes, (base, ANY_KEY), FOREIGN)
+        for name in text.read if text.changes_elements else ():
+            for site in facts.contents.boxes(facts.kept.get(name, NOTHING)):
+                facts.contents.scattered.add([site])
+                facts.contents.put(site, ANY_KEY, FOREIGN)
