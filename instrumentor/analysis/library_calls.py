@@ -25,6 +25,7 @@ from instrumentor.analysis.values import (
     Named,
     Pack,
     Parameter,
+    Part,
     Partial,
     Scripted,
     Super,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.scope import Scope
 
 
+_OF_NO_MODULES = catalogue.PLAIN_ATTRIBUTES | catalogue.TENSOR_ATTRIBUTES
 _RUNNING_TEXT = frozenset({"builtins.exec", "builtins.eval"})
 # The effects of functions that may call what they are given: `sorted(models, key=f)`.
 _CALLING = frozenset({Effect.COLLECTS, Effect.READS, Effect.IDENTITY_TUPLE, Effect.WRAPS_FIRST})
@@ -179,6 +181,8 @@ class LibraryCalls:
         original = arguments.module()
         if not name.startswith("copy."):
             return self.effects.make(node, Nature.MODULE, name, arguments)
+        if _is_setting(node) and all(isinstance(atom, Part) for atom in original):
+            return derive(original)
         copies: list[Value] = []
         for atom in original:
             for each in self.scope.kinds.stands_for(atom):
@@ -367,6 +371,12 @@ def _written_name(node: ast.expr, arguments: Arguments) -> str | None:
     written = written_arguments(node)
     name = written[1] if len(written) == len(arguments.positional) else None
     return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+
+def _is_setting(node: ast.expr) -> bool:
+    """Whether a call is passed an attribute that is no module where it is one of a module: `model.config`."""
+    written = next(iter(written_arguments(node)), None)
+    return isinstance(written, ast.Attribute) and written.attr in _OF_NO_MODULES
 
 
 def _is_empty_display(node: ast.expr) -> bool:

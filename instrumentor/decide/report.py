@@ -39,17 +39,6 @@ if TYPE_CHECKING:
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.source.source_text import SourceText
 
-# Attributes of modules that are tensors, and of tensors.
-_OF_TENSORS = frozenset({"weight", "bias", "data", "grad", "requires_grad", "shape", "dtype", "device", "ndim"})
-# Attributes of modules that are plain values: those of torch's own, and what projects keep their settings in.
-_PLAIN = frozenset(
-    {
-        "args", "batch_first", "bidirectional", "cfg", "config", "dilation", "embed_dim", "embedding_dim", "eps",
-        "groups", "head_dim", "hidden_size", "hparams", "in_channels", "in_features", "input_size", "kernel_size",
-        "momentum", "normalized_shape", "num_embeddings", "num_features", "num_heads", "num_layers", "out_channels",
-        "out_features", "padding", "padding_idx", "stride", "training",
-    }
-)  # fmt: skip
 # How the members of a container of modules are read.
 _CONTAINERS = {"torch.nn.ModuleList": "list({})", "torch.nn.ModuleDict": "list({}.values())"}
 
@@ -255,7 +244,7 @@ class Report:
                     self._tell_binding(
                         binding, "submodule", "an attribute of a module: part of it, which recursion covers"
                     )
-            elif not whole and not _is_tensor(binding) and not _reads(binding, _PLAIN):
+            elif not whole and not _is_tensor(binding) and not _reads(binding, catalogue.PLAIN_ATTRIBUTES):
                 self._tell_binding(
                     binding, "submodule", "taken from a module, which recursion covers with all that is part of it"
                 )
@@ -457,9 +446,9 @@ def _called_name(source: ast.expr | None) -> str:
 
 def _is_tensor(binding: Binding) -> bool:
     """Whether names say that a parameter is stored, as where weights are tied, or what only tensors tell of."""
-    if binding.text.rpartition(".")[2] in _OF_TENSORS:
+    if binding.text.rpartition(".")[2] in catalogue.TENSOR_ATTRIBUTES:
         return True
-    return _reads(binding, _OF_TENSORS)
+    return _reads(binding, catalogue.TENSOR_ATTRIBUTES)
 
 
 def _reads(binding: Binding, names: Set[str]) -> bool:

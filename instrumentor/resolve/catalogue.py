@@ -312,6 +312,18 @@ _PACKAGES_OF_MODULES = tuple(
     }
 )
 
+# Attributes of modules that are tensors, and of tensors.
+TENSOR_ATTRIBUTES = frozenset({"weight", "bias", "data", "grad", "requires_grad", "shape", "dtype", "device", "ndim"})
+# Attributes of modules that are plain values: those of torch's own, and what projects keep their settings in.
+PLAIN_ATTRIBUTES = frozenset(
+    {
+        "args", "batch_first", "bidirectional", "cfg", "config", "dilation", "embed_dim", "embedding_dim", "eps",
+        "generation_config", "groups", "head_dim", "hidden_size", "hparams", "in_channels", "in_features", "input_size",
+        "kernel_size", "momentum", "normalized_shape", "num_embeddings", "num_features", "num_heads", "num_layers",
+        "out_channels", "out_features", "padding", "padding_idx", "stride", "training",
+    }
+)  # fmt: skip
+
 # Methods of nn.Module that return the module itself.
 IDENTITY_METHODS = frozenset(
     [

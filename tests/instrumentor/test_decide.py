@@ -126,6 +126,11 @@ WRAPPED = {
         "def f(x):\n    m = Net()\n    if x:\n        m = x\n    return m\na = f(0)\n",
         [(2, "m")],
     ),
+    "copies of settings": (
+        "class H:\n    data = Net()\nm = Net()\na = copy.deepcopy(m.config)\nb = copy.copy(m.body.weight)\n"
+        "c = copy.deepcopy(m.body)\nd = copy.deepcopy(H.data)\n",
+        [(2, "data"), (3, "m"), (6, "c"), (7, "d")],
+    ),
     "taken from a file, or else made": (
         "def f(x):\n    if x:\n        return torch.load(x)['model'], 1\n    return Net(), 0\na, b = f(0)\n",
         [(5, "a")],
