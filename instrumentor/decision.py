@@ -34,8 +34,9 @@ class Decision(msgspec.Struct, frozen=True):
         read_at: where the first of them was read: a path and a line, "catalogue" or "configuration"; empty for what
             only its use tells.
         confidence: how sure that is. For wraps whether the object is a module: `certain` by its class or the function
-            that makes it, `likely` by its use as one, `possible` by a use that other things share. For `merged`
-            whether the place can hold no other object: `certain`, or `likely` where something cannot be seen.
+            that makes it, `likely` by its use as one or as a copy of what is in one, `possible` by a use that other
+            things share. For `merged` whether the place can hold no other object: `certain`, or `likely` where
+            something cannot be seen.
         identity: names the object, where it is surely one: decisions with one identity are about one object. Where
             code runs more than once, that is said of each round of the loops and each call of the function around it.
     """

@@ -169,44 +169,29 @@ class Report:
         placement = verdict.placement
         if placement is None or (self._is_part(site, verdict) and not self._is_bound(site, placement)):
             return  # a layer among the arguments of another is that one's business
-        line = placement.statement.lineno
-        text = placement.text
-        label = one_of(site.labels)
-        if verdict.fate is Fate.NOT_WRAPPED:
-            self._tell(
-                Decision(
-                    "not wrapped",
-                    line,
-                    self._column(placement.expression),
-                    text,
-                    label,
-                    verdict.reason,
-                    verdict.code,
-                    confidence=self._index.confidence(site) if verdict.code == "unsure" else "certain",
-                ),
-                self._identity_at(placement, site) or self._identities.of_site(site),
-                [site],
-            )
-            return
-        lines = sorted(self._cover_lines(verdict.others))
-        if not lines or self._is_bound_by_statement(placement):
-            return  # told with the statement that binds it, as any other name of the object
-        self._tell(
-            Decision(
-                "merged",
-                line,
-                self._column(placement.expression),
-                text,
-                label,
-                f"{verdict.reason}, line {lines[0]}",
-                "merged",
-                lines[0],
-                "same",
-                tuple(lines[1:]),
-            ),
-            self._identity_at(placement, site) or self._identities.of_site(site),
-            [site],
+        decision = Decision(
+            "not wrapped",
+            placement.statement.lineno,
+            self._column(placement.expression),
+            placement.text,
+            one_of(site.labels),
+            verdict.reason,
+            verdict.code,
+            confidence=self._index.confidence(site) if verdict.code == "unsure" else "certain",
         )
+        if verdict.fate is not Fate.NOT_WRAPPED:
+            lines = sorted(self._cover_lines(verdict.others))
+            if not lines or self._is_bound_by_statement(placement):
+                return  # told with the statement that binds it, as any other name of the object
+            decision = replace(
+                decision,
+                verdict="merged",
+                reason=f"{verdict.reason}, line {lines[0]}",
+                wrapped_at=lines[0],
+                relation="same",
+                alternatives=tuple(lines[1:]),
+            )
+        self._tell(decision, self._identity_at(placement, site) or self._identities.of_site(site), [site])
 
     def _is_part(self, site: Site, verdict: Verdict) -> bool:
         return verdict.code in {"absorbed", "submodule"} or Made(site.key) in self._index.facts.absorbed

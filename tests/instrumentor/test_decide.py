@@ -127,9 +127,8 @@ WRAPPED = {
         [(2, "m")],
     ),
     "copies of settings": (
-        "class H:\n    data = Net()\nm = Net()\na = copy.deepcopy(m.config)\nb = copy.copy(m.body.weight)\n"
-        "c = copy.deepcopy(m.body)\nd = copy.deepcopy(H.data)\n",
-        [(2, "data"), (3, "m"), (6, "c"), (7, "d")],
+        "class H:\n    data = Net()\nm = Net()\na = copy.copy(m.args)\nb = copy.copy(m.body)\nc = copy.copy(H.data)\n",
+        [(2, "data"), (3, "m"), (5, "b"), (6, "c")],
     ),
     "taken from a file, or else made": (
         "def f(x):\n    if x:\n        return torch.load(x)['model'], 1\n    return Net(), 0\na, b = f(0)\n",
