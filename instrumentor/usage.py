@@ -17,12 +17,25 @@ from instrumentor.paths.selection import expand_globs, is_directory
 from instrumentor.report.kinds import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from instrumentor.request import Request
 
+    # Whether something is wrong, with which option, and what.
+    _Check = tuple[bool, str, str]
+
 # The settings that say what is put into scripts.
 _TRACED = ("logdir", "log_level", "recurse", "min_confidence", "select", "skip")
+
+# Each with one that says the opposite, or wants the same output.
+_EXCLUDING = (
+    ("--in-place", "--output"),
+    ("--explain", "--diff"),
+    ("--explain", "--revert"),
+    ("--statistics", "--revert"),
+    ("--quiet", "--verbose"),
+    ("--isolated", "--config"),
+)
 
 
 def make_overrides(**stated: object) -> Section:
@@ -79,118 +92,122 @@ def refuse_nonsense(request: Request) -> None:
     Raises:
         typer.BadParameter: options that contradict one another, or a value that means nothing.
     """
-    arguments = request.arguments
-    has_stdin = STANDARD_STREAM in arguments
-    is_several = len(set(arguments)) > 1
-    output = request.output
-    has_tree = any(map(is_directory, arguments))
-    strange = [each for each in request.reports if Path(each).suffix.lower() not in KINDS]
-    gone = [each for each in request.python_path if not os.path.isdir(each)]  # noqa: PTH112 - no name makes it raise
-    traced = [name for name in _TRACED if getattr(request.overrides, name) is not UNSET]
-    acting = _options_that_act(request)
-    for is_wrong, option, message in (
-        ("" in arguments, "PATH", "is empty; name files or directories, . for the current one"),
-        (
-            request.show_files and bool(acting),
-            "--show-files",
-            f"lists files and does nothing else; leave out {' and '.join(acting)}",
-        ),
-        (
-            request.merge_reports and bool(acting),
-            "--merge-reports",
-            f"reads reports and looks at no script; leave out {' and '.join(acting)}",
-        ),
-        (request.in_place and output is not None, "--in-place", "cannot be combined with -o; leave one of them out"),
-        (request.in_place and has_stdin, "--in-place", "needs files; standard input has no place to write back to"),
-        (request.explain and request.diff, "--explain", "cannot be combined with --diff; ask for one after the other"),
-        (request.explain and request.revert, "--explain", "cannot be combined with --revert; leave one of them out"),
-        (
-            request.statistics and request.revert,
-            "--statistics",
-            "cannot be combined with --revert; leave one of them out",
-        ),
-        (
-            request.entry and (has_stdin or has_tree or len(arguments) != 1),
-            "--entry",
-            "needs one script, the one that Python is to run",
-        ),
-        (
-            request.entry and any(map(is_notebook, arguments)),
-            "--entry",
-            "needs a script; name a notebook alone, or the directory with all its files",
-        ),
-        (
-            request.entry and request.revert,
-            "--entry",
-            "cannot be combined with --revert; name the directory that holds the instrumented files instead",
-        ),
-        (
-            request.entry and output is not None and os.path.isfile(output),  # noqa: PTH113 - no name makes it raise
-            "--entry",
-            "writes a tree of files; give a directory with -o",
-        ),
-        (
-            request.revert and bool(traced),
-            f"--{traced[0].replace('_', '-')}" if traced else "",
-            "says what is put into scripts, and --revert takes out all that was; leave one of them out",
-        ),
-        (
-            request.rest != "link" and not request.entry and (output is None or not has_tree),
-            "--copy-all" if request.rest == "copy" else "--changed-only",
-            "says what else goes into the mirror of a directory; name a directory, and with -o where its mirror goes",
-        ),
-        (
-            bool(gone),
-            "--python-path",
-            f"{', '.join(gone)} is no directory; name a site-packages folder or an environment",
-        ),
-        (request.quiet and request.verbose, "--quiet", "cannot be combined with --verbose; leave one of them out"),
-        (request.overrides.logdir == "", "--logdir", "is empty; name a directory such as proxy_trace"),
-        (output == "", "--output", "is empty; name a file, a directory, or - for standard output"),
-        (
-            request.stdin_name is not None and not has_stdin,
-            "--stdin-filename",
-            "names standard input, which is read only where a script is given as -",
-        ),
-        (
-            is_several and output is not None and not has_tree and not is_directory_output(output),
-            "--output",
-            f"is one file for several scripts; give a directory, {output or ''}/ for a new one",
-        ),
-        (
-            has_tree and output == STANDARD_STREAM,
-            "--output",
-            "cannot be standard output for a directory; name a directory, or ask for --diff",
-        ),
-        (
-            bool(strange),
-            "--report",
-            f"{', '.join(strange)} is of no kind that there is; name it *{', *'.join(KINDS)}",
-        ),
-        (
-            request.merge_reports and not request.reports,
-            "--merge-reports",
-            "needs --report FILE for what the reports become",
-        ),
-        (
-            request.resume and not request.reports,
-            "--resume",
-            "needs --report FILE: beside it lies the list of what is done",
-        ),
-        (
-            request.format != "text" and (request.diff or output == STANDARD_STREAM or has_stdin),
-            "--format",
-            "needs standard output for itself; leave out --diff, - and -o -, or use --report",
-        ),
-        (request.config is not None and request.isolated, "--isolated", "cannot be combined with --config"),
-    ):
+    checks = (_wrong_together, _wrong_about_scripts, _wrong_about_entry, _wrong_about_results)
+    for is_wrong, option, message in (each for check in checks for each in check(request)):
         if is_wrong:
             raise typer.BadParameter(message, param_hint=option)
 
 
-def _options_that_act(request: Request) -> list[str]:
-    """The options given that say what is to be done with scripts, as they are spelled."""
+def _wrong_together(request: Request) -> Iterator[_Check]:
+    acting = [option for option, is_given in _acting(request).items() if is_given]
     given = {
+        **_acting(request),
+        "--quiet": request.quiet,
+        "--verbose": request.verbose,
+        "--isolated": request.isolated,
+        "--config": request.config is not None,
+    }
+    yield (
+        request.show_files and bool(acting),
+        "--show-files",
+        f"lists files and does nothing else; leave out {' and '.join(acting)}",
+    )
+    yield (
+        request.merge_reports and bool(acting),
+        "--merge-reports",
+        f"reads reports and looks at no script; leave out {' and '.join(acting)}",
+    )
+    for one, other in _EXCLUDING:
+        yield given[one] and given[other], one, f"cannot be combined with {other}; leave one of them out"
+    traced = [name for name in _TRACED if getattr(request.overrides, name) is not UNSET]
+    yield (
+        request.revert and bool(traced),
+        f"--{traced[0].replace('_', '-')}" if traced else "",
+        "says what is put into scripts, and --revert takes out all that was; leave one of them out",
+    )
+
+
+def _wrong_about_scripts(request: Request) -> Iterator[_Check]:
+    has_stdin = STANDARD_STREAM in request.arguments
+    gone = [each for each in request.python_path if not os.path.isdir(each)]  # noqa: PTH112 - no name makes it raise
+    yield "" in request.arguments, "PATH", "is empty; name files or directories, . for the current one"
+    yield request.in_place and has_stdin, "--in-place", "needs files; standard input has no place to write back to"
+    yield (
+        request.stdin_name is not None and not has_stdin,
+        "--stdin-filename",
+        "names standard input, which is read only where a script is given as -",
+    )
+    yield (
+        bool(gone),
+        "--python-path",
+        f"{', '.join(gone)} is no directory; name a site-packages folder or an environment",
+    )
+
+
+def _wrong_about_entry(request: Request) -> Iterator[_Check]:
+    if not request.entry:
+        return
+    arguments, output = request.arguments, request.output
+    yield (
+        STANDARD_STREAM in arguments or len(arguments) != 1 or any(map(is_directory, arguments)),
+        "--entry",
+        "needs one script, the one that Python is to run",
+    )
+    yield (
+        any(map(is_notebook, arguments)),
+        "--entry",
+        "needs a script; name a notebook alone, or the directory with all its files",
+    )
+    yield (
+        request.revert,
+        "--entry",
+        "cannot be combined with --revert; name the directory that holds the instrumented files instead",
+    )
+    yield (
+        output is not None and os.path.isfile(output),  # noqa: PTH113 - no name makes it raise
+        "--entry",
+        "writes a tree of files; give a directory with -o",
+    )
+
+
+def _wrong_about_results(request: Request) -> Iterator[_Check]:
+    output = request.output
+    has_tree = any(map(is_directory, request.arguments))
+    strange = [each for each in request.reports if Path(each).suffix.lower() not in KINDS]
+    yield output == "", "--output", "is empty; name a file, a directory, or - for standard output"
+    yield (
+        len(set(request.arguments)) > 1 and output is not None and not has_tree and not is_directory_output(output),
+        "--output",
+        f"is one file for several scripts; give a directory, {output or ''}/ for a new one",
+    )
+    yield (
+        has_tree and output == STANDARD_STREAM,
+        "--output",
+        "cannot be standard output for a directory; name a directory, or ask for --diff",
+    )
+    yield (
+        request.rest != "link" and not request.entry and (output is None or not has_tree),
+        "--copy-all" if request.rest == "copy" else "--changed-only",
+        "says what else goes into the mirror of a directory; name a directory, and with -o where its mirror goes",
+    )
+    yield request.overrides.logdir == "", "--logdir", "is empty; name a directory such as proxy_trace"
+    yield bool(strange), "--report", f"{', '.join(strange)} is of no kind that there is; name it *{', *'.join(KINDS)}"
+    for option, is_given, why in (
+        ("--merge-reports", request.merge_reports, "for what the reports become"),
+        ("--resume", request.resume, "beside which lies the list of what is done"),
+    ):
+        yield is_given and not request.reports, option, f"needs --report FILE, {why}"
+    yield (
+        request.format != "text"
+        and (request.diff or output == STANDARD_STREAM or STANDARD_STREAM in request.arguments),
+        "--format",
+        "needs standard output for itself; leave out --diff, - and -o -, or use --report",
+    )
+
+
+def _acting(request: Request) -> dict[str, bool]:
+    """The options that say what is to be done with scripts, and whether they are given."""
+    return {
         "--in-place": request.in_place,
         "--output": request.output is not None,
         "--entry": request.entry,
@@ -200,4 +217,3 @@ def _options_that_act(request: Request) -> list[str]:
         "--explain": request.explain,
         "--statistics": request.statistics,
     }
-    return [option for option, is_given in given.items() if is_given]

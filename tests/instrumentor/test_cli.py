@@ -693,7 +693,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            pytest.param(("--in-place", "-o", "x.py", "a.py"), "--in-place: cannot be combined with -o", id="-o"),
+            pytest.param(("--in-place", "-o", "x.py", "a.py"), "--in-place: cannot be combined with --output", id="-o"),
             pytest.param(("--in-place", "-"), "--in-place: needs files; standard input has no place", id="stdin"),
             pytest.param(
                 ("--explain", "--diff", "a.py"), "--explain: cannot be combined with --diff", id="explain diff"
