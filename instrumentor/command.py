@@ -131,8 +131,7 @@ class _Run:
                 self._hint_at_entry(task, outcome)
         except InstrumentError as error:
             self._fail(str(error))
-            failure = Failure(str(error), error.message, error.line, error.column)
-            outcome = replace(outcome, status="failed", failure=failure)
+            outcome = replace(outcome, status="failed", failure=Failure.of(error))
         self.counts[outcome.status] = self.counts.get(outcome.status, 0) + 1
         if outcome.status == "changed":
             self.models += sum(decision.verdict == "wrap" for decision in outcome.decisions)
@@ -204,7 +203,7 @@ class _Run:
         try:
             script = files.read_script(STANDARD_STREAM, stdin_name=self.request.stdin_name)
         except InstrumentError as error:
-            return Outcome("failed", FileState("", None), failure=Failure(str(error), error.message))
+            return Outcome("failed", FileState("", None), failure=Failure.of(error))
         self._stdin[task.shown] = script
         from instrumentor.engine.work import process_script
 

@@ -18,7 +18,8 @@ from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.units import Sources
 
 if TYPE_CHECKING:
-    from instrumentor.engine.outcome import Task
+    from instrumentor.engine.outcome import Status, Task
+    from instrumentor.instrument import Result
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,7 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
     except InstrumentError as error:
         if error.path == task.name:
             error.path = task.shown
-        failure = Failure(str(error), error.message, error.line, error.column)
-        outcome = Outcome("failed", FileState(task.path, None), failure=failure)
+        outcome = Outcome("failed", FileState(task.path, None), failure=Failure.of(error))
         return Program(str(Path(task.shown).parent), ((task, outcome),))
     directory = Path(task.shown).parent
     paths = [os.path.normpath(directory / each.path) if each.path else task.shown for each in found]
@@ -66,26 +66,24 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
         root = os.path.abspath(root)  # noqa: PTH100
     parts = []
     for path, each in zip(paths, found, strict=True):
-        result = each.result
-        part = replace(
-            task,
-            path=os.path.abspath(path),  # noqa: PTH100
-            shown=path,
-            name=task.name if not each.path else files.recorded_name(path),
-            root=root,
-        )
-        outcome = Outcome(
-            "already instrumented" if result.already_instrumented else "changed" if result.changed else "unchanged",
-            FileState(part.path, digest_of(result.original)),
-            lines=result.original.count(b"\n"),
-            decisions=result.decisions,
-        )
-        if result.changed:
-            outcome = replace(
-                outcome,
-                original=result.original,
-                result=result.instrumented,
-                result_digest=digest_of(result.instrumented),
-            )
-        parts.append((part, outcome))
+        name = files.recorded_name(path) if each.path else task.name
+        part = replace(task, path=os.path.abspath(path), shown=path, name=name, root=root)  # noqa: PTH100
+        parts.append((part, _outcome(part, each.result)))
     return Program(root, tuple(parts))
+
+
+def _outcome(part: Task, result: Result) -> Outcome:
+    """What became of one file."""
+    status: Status = (
+        "already instrumented" if result.already_instrumented else "changed" if result.changed else "unchanged"
+    )
+    outcome = Outcome(
+        status,
+        FileState(part.path, digest_of(result.original)),
+        lines=result.original.count(b"\n"),
+        decisions=result.decisions,
+    )
+    if not result.changed:
+        return outcome
+    digest = digest_of(result.instrumented)
+    return replace(outcome, original=result.original, result=result.instrumented, result_digest=digest)

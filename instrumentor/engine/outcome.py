@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -11,6 +11,9 @@ from instrumentor.paths.file_state import FileState  # noqa: TC001 - as above
 from instrumentor.resolve.module_places import Lookup  # noqa: TC001 - as above
 from instrumentor.resolve.search_path import Packages
 from instrumentor.settings import Settings  # noqa: TC001 - as above
+
+if TYPE_CHECKING:
+    from instrumentor.errors import InstrumentError
 
 Goal = Literal["instrument", "explain", "revert"]
 Status = Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]
@@ -70,6 +73,11 @@ class Failure(msgspec.Struct, frozen=True):
     line: int | None = None
     column: int | None = None
     trace: str | None = None
+
+    @classmethod
+    def of(cls, error: InstrumentError) -> Failure:
+        """What a mistake tells of itself."""
+        return cls(str(error), error.message, error.line, error.column)
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -62,7 +62,7 @@ def process(task: Task, libraries: Libraries | None = None) -> Outcome:
     try:
         script = files.read_script(task.path, shown=task.shown)
     except InstrumentError as error:
-        return Outcome("failed", FileState(task.path, None), failure=_describe(error))
+        return Outcome("failed", FileState(task.path, None), failure=Failure.of(error))
     return process_script(script, task, state, libraries)
 
 
@@ -90,7 +90,7 @@ def process_script(
         if error.path is not None and error.path.startswith(task.name):
             # The core knows the script by what the source comment records; a notebook's cell may follow.
             error.path = task.shown + error.path[len(task.name) :]
-        failure = _describe(error)
+        failure = Failure.of(error)
     except Exception as error:  # noqa: BLE001 - the edge: a bug met in one script must not keep the others waiting
         message = (
             f"internal error, the file was left as it is ({type(error).__name__}: {error});"
@@ -145,10 +145,6 @@ def _changed(common: Outcome, original: bytes, result: bytes, **more: object) ->
         result_digest=digest_of(result),
         **more,
     )
-
-
-def _describe(error: InstrumentError) -> Failure:
-    return Failure(str(error), error.message, error.line, error.column)
 
 
 class _Recorder:
