@@ -20,9 +20,9 @@ from proxy_trace.options import (
     RunArgument,
     StageOption,
     StepOption,
+    open_run,
     print_lines,
     print_note,
-    run_or_default,
 )
 from proxy_trace.ranks_command import RANKS_HELP, ranks
 from proxy_wrapper import __version__
@@ -174,14 +174,11 @@ def summary(
     from proxy_trace.selection import Period, StepRange
     from proxy_trace.summary import summarize
     from proxy_trace.summary_text import summary_lines
-    from proxy_trace.trace import Trace
 
     period = None
     if step is not None or stage:
         period = Period(StepRange.parse(step) if step is not None else None, stage or ())
-    trace = Trace.open(run_or_default(run))
-    if rank is not None:
-        trace = trace.of_rank(rank)
+    trace = open_run(run, rank)
     with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
         result = summarize(trace, on_progress, period)
     if output is Format.JSON:
@@ -213,13 +210,10 @@ def show(
     from proxy_trace.colour import Palette
     from proxy_trace.selection import Selection, StepRange
     from proxy_trace.show import EventLines, resolve, select_events
-    from proxy_trace.trace import Trace
 
     steps = StepRange.parse(step) if step is not None else None
     selection = Selection(kind or (), name or (), module or (), steps, stage or ())
-    trace = Trace.open(run_or_default(run))
-    if rank is not None:
-        trace = trace.of_rank(rank)
+    trace = open_run(run, rank)
     names = [file.names() for file in trace.files]
     sightings = _noting_none(islice(select_events(trace, names, selection), limit))
     if output is Format.JSON:
@@ -245,20 +239,19 @@ def log(
     from proxy_trace.errors import TextLogError
     from proxy_trace.log import log_lines, text_log_lines
     from proxy_trace.selection import Selection, StepRange
-    from proxy_trace.trace import Trace
 
     selection = None
     if kind or name or module or step is not None or stage:
         steps = StepRange.parse(step) if step is not None else None
         selection = Selection(kind or (), name or (), module or (), steps, stage or ())
     try:
-        trace = Trace.open(run_or_default(run))
+        trace = open_run(run, rank)
     except TextLogError as error:
         if selection is not None or rank is not None:
             raise
         print_lines(text_log_lines(error.path))
         return
-    lines = log_lines(trace if rank is None else trace.of_rank(rank), selection)
+    lines = log_lines(trace, selection)
     print_lines(lines if selection is None else _noting_none(lines))
 
 

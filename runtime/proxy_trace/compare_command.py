@@ -15,6 +15,7 @@ from proxy_trace.options import (
     SecondRunArgument,
     StepOption,
     TensorNameOption,
+    open_run,
     print_lines,
 )
 
@@ -60,12 +61,9 @@ def compare(
     from proxy_trace.runs import compare_runs
     from proxy_trace.runs_text import run_lines
     from proxy_trace.selection import GlobMatcher, StepRange
-    from proxy_trace.trace import Trace
 
     steps = StepRange.parse(step) if step is not None else None
-    one, other = Trace.open(first), Trace.open(second)
-    if rank is not None:
-        one, other = one.of_rank(rank), other.of_rank(rank)
+    one, other = open_run(first, rank), open_run(second, rank)
     size = sum(file.size_bytes() for file in (*one.files, *other.files))
     with progress_bar(size, "reading") as on_progress:
         found = compare_runs(one, other, steps, GlobMatcher(name) if name else None, on_progress)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from proxy_trace.options import RankOption, RunArgument, print_lines, print_note, run_or_default
+from proxy_trace.options import RankOption, RunArgument, open_run, print_lines, print_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,13 +81,10 @@ def export(
 ) -> None:
     """Write a run in another format; the text of `--help` is `EXPORT_HELP`."""
     from proxy_trace.progress import progress_bar
-    from proxy_trace.trace import Trace
     from proxy_trace.units import format_count, format_size
 
     chosen = output_format or _format_of(output)
-    trace = Trace.open(run_or_default(run))
-    if rank is not None:
-        trace = trace.of_rank(rank)
+    trace = open_run(run, rank)
     target = output or _default_output(chosen, trace.files[0].run.run)
     with progress_bar(sum(file.size_bytes() for file in trace.files), "exporting") as on_progress:
         done = _exporter(chosen)(trace, target, force=force, on_progress=on_progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
@@ -18,10 +18,13 @@ from proxy_trace.options import (
     RankOption,
     StageOption,
     StepOption,
+    open_run,
     print_lines,
     print_note,
-    run_or_default,
 )
+
+if TYPE_CHECKING:
+    from proxy_trace.names import Names
 
 HISTORY_HELP: Final = """
 Follow one variable through a run: every iteration, with step, stage, line and \
@@ -86,22 +89,14 @@ def history(
     from proxy_trace.colour import Palette
     from proxy_trace.history import follow
     from proxy_trace.history_text import history_lines
-    from proxy_trace.identity import are_calls_recorded
     from proxy_trace.selection import GlobMatcher, StepRange, stage_matcher, wanted_kinds
-    from proxy_trace.trace import Trace
 
-    *given, what = run_and_what
-    if len(given) > 1:
-        raise typer.BadParameter("give one RUN at most, and one WHAT", param_hint=f"'{_ARGUMENTS}'")
-    if given and Path(what).exists() and not Path(given[0]).exists():
-        raise typer.BadParameter(f"RUN comes first: {what} {given[0]}", param_hint=f"'{_ARGUMENTS}'")
+    run, what = _read_arguments(run_and_what)
     kinds = wanted_kinds(kind or ())
     steps = StepRange.parse(step) if step is not None else None
     is_stage = stage_matcher(stage or ())
     is_module = GlobMatcher(module) if module else None
-    trace = Trace.open(run_or_default(Path(given[0]) if given else None))
-    if rank is not None:
-        trace = trace.of_rank(rank)
+    trace = open_run(run, rank)
     names = [file.names() for file in trace.files]
     chosen = (
         entry
@@ -113,15 +108,36 @@ def history(
     )
     first = list(islice(chosen, 1))
     if not first:
-        hint = ""
-        if kind or module or step or stage or rank is not None:
-            hint = " that these options choose"
-        elif ":" in what and not are_calls_recorded(names):
-            hint = "; calls of torch functions are recorded at level DEBUG only"
-        print_note(f"nothing of '{what}' was recorded{hint}")
+        is_chosen = bool(kind or module or step or stage) or rank is not None
+        print_note(f"nothing of '{what}' was recorded{_why_nothing(what, names, is_chosen=is_chosen)}")
     entries = islice(chain(first, chosen), limit)
     if output is Format.JSON:
         encode = msgspec.json.Encoder().encode
         print_lines(encode(entry).decode() for entry in entries)
     else:
         print_lines(history_lines(entries, Palette.for_stream(sys.stdout), with_rank=len(trace.files) > 1))
+
+
+def _read_arguments(run_and_what: list[str]) -> tuple[Path | None, str]:
+    """RUN, which may be left out, and WHAT.
+
+    Raises:
+        typer.BadParameter: if there are more, or they stand the other way round.
+    """
+    *given, what = run_and_what
+    if len(given) > 1:
+        raise typer.BadParameter("give one RUN at most, and one WHAT", param_hint=f"'{_ARGUMENTS}'")
+    if given and Path(what).exists() and not Path(given[0]).exists():
+        raise typer.BadParameter(f"RUN comes first: {what} {given[0]}", param_hint=f"'{_ARGUMENTS}'")
+    return Path(given[0]) if given else None, what
+
+
+def _why_nothing(what: str, names: list[Names], *, is_chosen: bool) -> str:
+    """Why nothing was found, to be said behind that; empty where that is not known."""
+    from proxy_trace.identity import are_calls_recorded
+
+    if is_chosen:
+        return " that these options choose"
+    if ":" in what and not are_calls_recorded(names):
+        return "; calls of torch functions are recorded at level DEBUG only"
+    return ""

@@ -13,6 +13,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from proxy_trace.trace import Trace
+
 DEFAULT_RUN: Final = "proxy_trace"
 _READER_GONE: Final = 141  # 128 + SIGPIPE
 
@@ -97,20 +99,21 @@ StageOption = Annotated[
 ]
 
 
-def run_or_default(run: Path | None) -> Path:
-    """The RUN given, or the one that scripts write to if none is.
+def open_run(run: Path | None, rank: int | None = None) -> Trace:
+    """Open the RUN given, or the one that scripts write to if none is; of one rank alone, if one is asked for.
 
     Raises:
-        NoRunGivenError: if that does not exist.
+        NoRunGivenError: if none is given, and scripts have written none.
+        TraceError: if it cannot be opened, or that rank left none.
     """
     from proxy_trace.errors import NoRunGivenError
+    from proxy_trace.trace import Trace
 
-    if run is not None:
-        return run
     default = Path(DEFAULT_RUN)
-    if not default.exists():
+    if run is None and not default.exists():
         raise NoRunGivenError(DEFAULT_RUN)
-    return default
+    trace = Trace.open(run or default)
+    return trace if rank is None else trace.of_rank(rank)
 
 
 def print_lines(lines: Iterable[str]) -> None:

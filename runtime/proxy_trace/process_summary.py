@@ -239,6 +239,11 @@ class ProcessCollector:
         process.duration_us = latest_us
         process.steps_made = max(latest_step, process.steps_made)
         process.is_empty = is_empty
+        self._finish(reading)
+
+    def _finish(self, reading: Reading) -> None:
+        """Note what is known only when all has been read."""
+        process = self.process
         process.stages_outside = list(self._stages_outside)
         process.malformed = reading.malformed
         process.first_malformed_line = reading.first_malformed_line

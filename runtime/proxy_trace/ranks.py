@@ -105,37 +105,39 @@ def compare_ranks(
     if not (found.has_compared_any or own_parts):
         raise NothingToCompareError(trace.path)
     world_size = max(file.run.world_size for file in files)
-    ranks = [
-        RankEnd(
-            reader.number,
-            reader.file.run.pid,
-            str(reader.file.path),
-            reader.last_complete_step,
-            missing[reader.number],
-            reader.end,
-        )
-        for reader in readers
-    ]
-    parameters = found.differences("parameter")
-    gradients = {difference.name: difference for difference in found.differences("gradient")}
-    for parameter in parameters:
-        gradient = gradients.pop(parameter.name, None)
-        parameter.gradient_step = gradient.first_step if gradient is not None else None
+    parameters, gradients = _gradients_told_with_parameters(found)
     return Comparison(
         path=str(trace.path),
         run=files[0].run.run,
         world_size=world_size,
-        ranks=ranks,
+        ranks=[_end_of(reader, missing[reader.number]) for reader in readers],
         steps=compared,
         parameters=len(found.compared("parameter")),
         own_parts=own_parts,
         drifted=[difference for difference in parameters if difference.agreed],
         never_agreed=[difference for difference in parameters if not difference.agreed],
-        gradients=list(gradients.values()),
+        gradients=gradients,
         buffers=found.differences("buffer"),
         absent=sorted(set(range(world_size)) - {reader.number for reader in readers}),
         left_out=[str(file.path) for file in left_out],
     )
+
+
+def _end_of(reader: StepReader, missing_steps: int) -> RankEnd:
+    file = reader.file
+    return RankEnd(reader.number, file.run.pid, str(file.path), reader.last_complete_step, missing_steps, reader.end)
+
+
+def _gradients_told_with_parameters(
+    found: DifferenceCollector,
+) -> tuple[list[GroupedDifference], list[GroupedDifference]]:
+    """The parameters that differ, each with the step at which its gradient first did; and all other gradients."""
+    parameters = found.differences("parameter")
+    gradients = {difference.name: difference for difference in found.differences("gradient")}
+    for parameter in parameters:
+        gradient = gradients.pop(parameter.name, None)
+        parameter.gradient_step = gradient.first_step if gradient is not None else None
+    return parameters, list(gradients.values())
 
 
 def file_of_each_rank(trace: Trace) -> tuple[list[TraceFile], list[TraceFile]]:

@@ -13,8 +13,8 @@ from proxy_trace.options import (
     RunArgument,
     StepOption,
     TensorNameOption,
+    open_run,
     print_lines,
-    run_or_default,
 )
 
 _DIFFERS: Final = 1
@@ -58,10 +58,9 @@ def ranks(
     from proxy_trace.ranks import compare_ranks
     from proxy_trace.ranks_text import ranks_lines
     from proxy_trace.selection import GlobMatcher, StepRange
-    from proxy_trace.trace import Trace
 
     steps = StepRange.parse(step) if step is not None else None
-    trace = Trace.open(run_or_default(run))
+    trace = open_run(run)
     with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
         found = compare_ranks(trace, steps, GlobMatcher(name) if name else None, on_progress)
     if output is Format.JSON:
