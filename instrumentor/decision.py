@@ -9,6 +9,7 @@ import msgspec
 from instrumentor.settings import Confidence  # noqa: TC001 - the cache of results resolves the fields' types
 
 DecisionKind = Literal["wrap", "merged", "not wrapped"]
+DECISION_KINDS: tuple[DecisionKind, ...] = ("wrap", "merged", "not wrapped")
 Relation = Literal["same", "wrapper", "unwrap"]
 
 

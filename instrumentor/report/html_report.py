@@ -10,10 +10,12 @@ from typing import IO, TYPE_CHECKING
 from pygments.formatters import HtmlFormatter
 
 from instrumentor import __version__
+from instrumentor.decision import DECISION_KINDS
 from instrumentor.messages import count
 from instrumentor.report.highlight import highlight_rows
 from instrumentor.report.relevance import may_pass_for_model
 from instrumentor.report.side_by_side import rows_of
+from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +27,15 @@ if TYPE_CHECKING:
     Records = Callable[[], Iterator[FileRecord]]
 
 _LIGHT, _DARK = "default", "github-dark"
-_CONFIDENCES = ("certain", "likely", "possible")
+_KEYS = {
+    "j / k": "next, previous site",
+    "n / p": "next, previous file",
+    "o": "open or close the file",
+    "/": "filter",
+    "t": "light or dark",
+    "Esc": "leave the filter, close this",
+    "?": "these keys",
+}
 
 
 def render(records: Records, summary: Summary, out: IO[bytes]) -> None:
@@ -47,7 +57,7 @@ def render(records: Records, summary: Summary, out: IO[bytes]) -> None:
             wraps = sum(site.decision == "wrap" for site in record.sites)
             entries.append((record.path, wraps, record.error is not None))
     write(_head(summary))
-    write(_sidebar(entries, summary, hidden, [each for each in _CONFIDENCES if held[each]]))
+    write(_sidebar(entries, summary, hidden, [each for each in CONFIDENCES if held[each]]))
     write("<main>\n")
     number = 0
     for record in records():
@@ -97,15 +107,10 @@ def _sidebar(entries: list[tuple[str, int, bool]], summary: Summary, hidden: int
     if failed := summary.statuses.get("failed", 0):
         counts.append((f"{failed:,}", "failed"))
     numbers = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for value, label in counts)
-    boxes = "".join(
-        f'<label><input type="checkbox" name="confidence" value="{each}" checked> {each}</label>'
-        for each in confidences
-    )
+    boxes = "".join(_checkbox("confidence", each, is_checked=True) for each in confidences)
     filters = f'<fieldset id="confidence"><legend>Confidence</legend>{boxes}</fieldset>' if boxes else ""
-    decisions = "".join(
-        f'<label><input type="checkbox" name="decision" value="{value}"{" checked" * on}> {value}</label>'
-        for value, on in (("wrap", True), ("merged", True), ("not wrapped", False))
-    )
+    decisions = "".join(_checkbox("decision", kind, is_checked=kind != "not wrapped") for kind in DECISION_KINDS)
+    keys = "".join(f"<dt><kbd>{key}</kbd></dt><dd>{meaning}</dd>" for key, meaning in _KEYS.items())
     return (
         '<aside>\n<header><h1>instrument</h1><button id="theme" title="Light or dark (t)">◐</button>'
         '<button id="help" title="Keys (?)">?</button></header>\n'
@@ -113,21 +118,12 @@ def _sidebar(entries: list[tuple[str, int, bool]], summary: Summary, hidden: int
         '<input id="filter" type="search" placeholder="Filter files and models  ( / )" aria-label="Filter">\n'
         f'{filters}<fieldset id="decision"><legend>Decision</legend>{decisions}</fieldset>\n'
         f'<nav id="tree">{_tree(entries)}</nav>\n</aside>\n'
-        '<dialog id="keys"><h2>Keys</h2><dl>'
-        + "".join(
-            f"<dt><kbd>{key}</kbd></dt><dd>{meaning}</dd>"
-            for key, meaning in (
-                ("j / k", "next, previous site"),
-                ("n / p", "next, previous file"),
-                ("o", "open or close the file"),
-                ("/", "filter"),
-                ("t", "light or dark"),
-                ("Esc", "leave the filter, close this"),
-                ("?", "these keys"),
-            )
-        )
-        + "</dl></dialog>\n"
+        f'<dialog id="keys"><h2>Keys</h2><dl>{keys}</dl></dialog>\n'
     )
+
+
+def _checkbox(name: str, value: str, *, is_checked: bool) -> str:
+    return f'<label><input type="checkbox" name="{name}" value="{value}"{" checked" * is_checked}> {value}</label>'
 
 
 def _tree(entries: list[tuple[str, int, bool]]) -> str:

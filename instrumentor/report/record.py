@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from instrumentor import __version__, emit
+from instrumentor.decision import DecisionKind  # noqa: TC001 - msgspec resolves the fields' types
+from instrumentor.engine.outcome import Status  # noqa: TC001 - as above
 from instrumentor.notebooks.cells import describe_lines_in, is_notebook, place_in_cells
 from instrumentor.paths.files import portable_path, readable_text
 from instrumentor.report.diff import source_encoding, unified_diff
-from instrumentor.settings import Confidence  # noqa: TC001 - msgspec resolves the fields' types
+from instrumentor.settings import Confidence  # noqa: TC001 - as above
 from instrumentor.source.source_text import decode
 from instrumentor.source.undo import read_source_comment
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from instrumentor.engine.outcome import Outcome, Task
 
 VERSION = 1
-
-Verdict = Literal["wrap", "merged", "not wrapped"]
 
 
 class Alias(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +72,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     column: int
     target: str
     object: str
-    decision: Verdict
+    decision: DecisionKind
     reason: str
     code: str
     cell: int | None = None
@@ -137,7 +137,7 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     path: str
-    status: Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]
+    status: Status
     digest: str = ""
     lines: int = 0
     written_to: str | None = None

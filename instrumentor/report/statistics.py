@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from instrumentor.decision import DECISION_KINDS
 from instrumentor.messages import count
 from instrumentor.report.terminal import encoding_of, line_width, uses_color
 
@@ -34,7 +35,6 @@ MEANINGS = {
     "unsure": "what may be a model, below --min-confidence",
 }
 _WIDTH = 110
-_VERDICTS = ("wrap", "merged", "not wrapped")
 
 
 def render_statistics(summary: Summary, stream: TextIO) -> bytes:
@@ -49,7 +49,7 @@ def render_statistics(summary: Summary, stream: TextIO) -> bytes:
     table.add_column("")
     for code, number in summary.codes.items():
         table.add_row(f"{number:,}", code, MEANINGS.get(code, ""))
-    decided = ", ".join(f"{summary.decisions.get(verdict, 0):,} {verdict}" for verdict in _VERDICTS)
+    decided = ", ".join(f"{summary.decisions.get(kind, 0):,} {kind}" for kind in DECISION_KINDS)
     console.print(table)
     sites, scripts = count(sum(summary.decisions.values()), "site"), count(summary.files, "file")
     console.print(f"{sites} in {scripts}: {decided}")
