@@ -403,7 +403,7 @@ def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:
         is_moved = is_moved and all(outcome.failure is None for _, outcome in program.parts)
         if is_moved:
             output = request.output or str(Path(task.shown).with_name(files.OUTPUT_PREFIX + Path(task.shown).stem))
-            run.mirror = Mirror(output, [program.root], force=request.force)
+            run.mirror = Mirror(os.path.normpath(Path(output) / program.place), [program.root], force=request.force)
             run.writer.mirror = run.mirror
         for part, outcome in program.parts:
             yield Done(part, outcome, was_known=True)

@@ -20,6 +20,7 @@ from instrumentor.resolve.units import Sources
 if TYPE_CHECKING:
     from instrumentor.engine.outcome import Status, Task
     from instrumentor.instrument import Result
+    from instrumentor.program import ProgramFile
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,12 @@ class Program:
     Attributes:
         root: the directory that holds them all, as the user would type it.
         parts: a task for each file with its outcome, the script first.
+        place: where in a tree of its own the directory goes: it keeps the names of the packages that it lies in.
     """
 
     root: str
     parts: tuple[tuple[Task, Outcome], ...]
+    place: str = "."
 
 
 def process_program(task: Task, *, is_moved: bool) -> Program:
@@ -61,7 +64,10 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
     directory = Path(task.shown).parent
     paths = [os.path.normpath(directory / each.path) if each.path else task.shown for each in found]
     # Links in the directory's path are kept: what the user typed is what the user finds.
-    root = os.path.relpath(os.path.commonpath([os.path.abspath(Path(path).parent) for path in paths]))  # noqa: PTH100
+    packages = [directory / package for each in found for package in _packages(each)]
+    whole = os.path.commonpath([os.path.abspath(each) for each in (*(Path(path).parent for path in paths), *packages)])  # noqa: PTH100
+    above = os.path.commonpath([whole, *(os.path.abspath(each.parent) for each in packages)])  # noqa: PTH100
+    root = os.path.relpath(whole)
     if directory.is_absolute():
         root = os.path.abspath(root)  # noqa: PTH100
     parts = []
@@ -69,7 +75,7 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
         name = files.recorded_name(path) if each.path else task.name
         part = replace(task, path=os.path.abspath(path), shown=path, name=name, root=root)  # noqa: PTH100
         parts.append((part, _outcome(part, each.result)))
-    return Program(root, tuple(parts))
+    return Program(root, tuple(parts), os.path.relpath(whole, above))
 
 
 def _outcome(part: Task, result: Result) -> Outcome:
@@ -87,3 +93,9 @@ def _outcome(part: Task, result: Result) -> Outcome:
         return outcome
     digest = digest_of(result.instrumented)
     return replace(outcome, original=result.original, result=result.instrumented, result_digest=digest)
+
+
+def _packages(file: ProgramFile) -> list[str]:
+    """The outermost packages that a file lies in, relative to the script's directory, as the script finds them."""
+    inside = [(root, Path(os.path.relpath(file.path, root)).parts) for root in file.roots]
+    return [os.path.join(root, parts[0]) for root, parts in inside if len(parts) > 1]  # noqa: PTH118

@@ -31,10 +31,13 @@ class ProgramFile:
     Attributes:
         path: relative to the script's directory, with `/`; empty for the script.
         result: what instrumenting it gave.
+        roots: the folders outside of the script's, relative to it, by which the script finds the file where results
+            go to a tree of their own.
     """
 
     path: str
     result: Result
+    roots: tuple[str, ...] = ()
 
 
 def instrument_program(
@@ -94,13 +97,14 @@ def instrument_program(
             path=source_name,
         ) from None
     changed = [name for name, (_, plan) in plans.items() if plan.wraps and name != SCRIPT]
-    folders = _folders_outside(project, changed) if is_moved else []
+    roots = {name: _roots_outside(project, name) for name in changed} if is_moved else {}
+    folders = list(dict.fromkeys(root for each in roots.values() for root in each))
     found = []
     for name, (unit, plan) in plans.items():
         recorded = recorded_path(source_name, name)
         result = _result(unit, plan, settings, read, recorded, folders if name == SCRIPT else [])
         if name == SCRIPT or result.changed or result.already_instrumented:
-            found.append(ProgramFile(name, result))
+            found.append(ProgramFile(name, result, roots.get(name, ())))
     return tuple(sorted(found, key=lambda each: each.path))
 
 
@@ -113,18 +117,15 @@ def _result(unit: Unit, plan: Plan, settings: Settings, read: _Originals, record
     return Result(original, instrumented, plan.decisions, already_instrumented=False)
 
 
-def _folders_outside(project: Project, changed: list[str]) -> list[str]:
-    """The folders by which the script finds changed files that do not lie below its own."""
-    roots = [project.root_of.get(name, "") for name in changed]
+def _roots_outside(project: Project, name: str) -> tuple[str, ...]:
+    """The folders by which the script finds a file, where these are not its own."""
+    roots = [project.root_of.get(name, "")]
     # A package's files are found by way of the package.
-    for name in changed:
-        folder = posixpath.dirname(name)
-        while folder and folder not in roots:
-            root = project.root_of.get(f"{folder}/__init__.py")
-            if root is not None:
-                roots.append(root)
-            folder = posixpath.dirname(folder)
-    return list(dict.fromkeys(root for root in roots if root))
+    folder = posixpath.dirname(name)
+    while folder and folder not in roots:
+        roots.append(project.root_of.get(f"{folder}/__init__.py", ""))
+        folder = posixpath.dirname(folder)
+    return tuple(dict.fromkeys(root for root in roots if root))
 
 
 class _Originals:

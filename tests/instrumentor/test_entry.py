@@ -201,6 +201,25 @@ def test_modules_in_a_src_folder_are_found_before_the_originals() -> None:
     assert back.stdout_bytes == Path("scripts/train.py").read_bytes()
 
 
+def test_a_script_of_a_package_finds_the_package_in_the_tree() -> None:
+    write(
+        {
+            "pkg/__init__.py": "",
+            "pkg/net.py": NET,
+            "pkg/parts/__init__.py": "",
+            "pkg/parts/trainer.py": TRAINER.format(net="pkg.net"),
+            "pkg/parts/train.py": SCRIPT.format(trainer="pkg.parts.trainer", net="pkg.net"),
+            "pkg/parts/sizes.json": "[3]",
+        }
+    )
+    plain = run("pkg/parts/train.py", os.getcwd())  # noqa: PTH109
+    outcome = instrument("pkg/parts/train.py", "-o", "out/")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert outcome.stderr.splitlines()[-1] == "run it with: python out/pkg/parts/train.py"
+    assert run("out/pkg/parts/train.py", os.getcwd()) == plain  # noqa: PTH109
+    assert traced_models() == ["model", "other"]
+
+
 def test_what_a_caller_wraps_is_not_wrapped_where_it_is_made() -> None:
     write(
         {
