@@ -90,6 +90,7 @@ def test_every_step_of_every_parameter_is_recorded_in_every_rank(strategy: str, 
         for level in ("INFO", "DEBUG"):
             root = f"{strategy}_{level}."
             ids = {event.id for event in records if isinstance(event, Parameter) and event.name.startswith(root)}
+            assert len(ids) == 6
             steps: list[Update] = [event for event in records if isinstance(event, Update) and event.tensor in ids]
             gradients = [event for event in records if isinstance(event, Gradient) and event.tensor in ids]
             assert sum(event.cause == "step" for event in steps) == 3 * len(ids)

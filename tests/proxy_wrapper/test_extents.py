@@ -63,8 +63,7 @@ def test_integers_are_taken_for_what_they_are() -> None:
 
 def test_half_precision_is_summed_up_in_single() -> None:
     tensors = [torch.full((300,), 1000.0, dtype=torch.float16) for _ in range(5)]
-    for extent in together(tensors):
-        assert extent == pytest.approx((1000.0, 1000.0, 1000 * math.sqrt(300)))
+    assert together(tensors) == [pytest.approx((1000.0, 1000.0, 1000 * math.sqrt(300)))] * 5
 
 
 def test_infinities_stay_with_their_tensor() -> None:
