@@ -29,8 +29,10 @@ import tempfile
 import time
 import warnings
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +145,7 @@ def check(tree: Tree, *, with_reports: bool) -> None:
     instrumented = tree.read()
     changed = changed_names(tree.original, instrumented)
     print(f"  cold       {len(changed):,} files changed; {cold}", flush=True)
-    failures = cold.messages.splitlines() if cold.code else []
+    failures = cold.messages.rpartition(" failed:\n")[2].splitlines() if cold.code else []  # which come last
     tree.say("failures", failures, "none")
     tree.say("compiles", errors_of_compiling(instrumented, [name for name in changed if name.endswith(".py")]), "all")
 
@@ -184,12 +186,12 @@ def _check_reports(tree: Tree, changed: Sequence[str]) -> None:
     listed = sorted(each["path"].removeprefix(prefix) for each in records if each["status"] == "changed")
     results = json.loads(texts["sarif"])["runs"][0]["results"]
     located = {
-        each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].removeprefix(prefix)
+        unquote(each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]).removeprefix(prefix)
         for each in results
         if each["level"] == "note"
     }
     wrong = [f"not in report.sarif: {name}" for name in changed if name not in located]
-    wrong += [f"not in report.html: {name}" for name in changed if name not in texts["html"]]
+    wrong += [f"not in report.html: {name}" for name in changed if escape(name) not in texts["html"]]
     if len(texts["md"]) > MAX_COMMENT:
         wrong.append(f"report.md has {len(texts['md']):,} characters")
     sizes = ", ".join(f"{kind} {len(text) / 1e6:.1f}" for kind, text in texts.items())
