@@ -18,7 +18,7 @@ from instrumentor.errors import (
     UnwritableOutputError,
 )
 from instrumentor.paths.file_state import digest_of
-from instrumentor.paths.files import describe_os_error, write_file
+from instrumentor.paths.files import describe_os_error, unwritable, write_file
 from instrumentor.paths.selection import DEFAULT_EXCLUDE, Found, is_in_shard
 
 if TYPE_CHECKING:
@@ -116,12 +116,19 @@ class Mirror:
         return (os.path.realpath(path) + os.sep).startswith(os.path.realpath(self._output) + os.sep)
 
     def make_room(self, folder: Path) -> None:
-        """Let a folder and those above be no links to folders of the tree itself, as those without Python files are."""
+        """Let a folder and those above be no links to folders of the tree itself, as those without Python files are.
+
+        Raises:
+            UnwritableOutputError: the operating system refuses.
+        """
         for each in (*reversed(folder.parents), folder):
             if each.is_symlink() and self.is_output(str(each.parent)):
                 source = self._source(each)
                 if source is not None and os.path.realpath(source) == os.path.realpath(each):
-                    each.unlink()
+                    try:
+                        each.unlink(missing_ok=True)  # another shard may have done it
+                    except OSError as error:
+                        raise unwritable(each, error) from None
 
     def drop_gone(self) -> Iterator[tuple[Path, Path]]:
         """Remove what earlier runs over the same directories wrote for files that are no longer there.
@@ -162,6 +169,10 @@ class Mirror:
                 directory, target = pending.pop()
                 try:
                     entries = sorted(directory.iterdir())
+                    self.make_room(target)
+                except UnwritableOutputError as error:
+                    yield error
+                    continue
                 except OSError as error:
                     yield UnreadableFileError(
                         f"cannot be listed ({describe_os_error(error)}); the mirror lacks what is in it",
@@ -169,7 +180,6 @@ class Mirror:
                     )
                     continue
                 entered = [each for each in entries if self._is_entered(each)]
-                self.make_room(target)
                 pending.extend((each, target / each.name) for each in reversed(entered))
                 others = [each for each in entries if each not in entered and self._is_mine(each, root)]
                 yield from self._add_all(others, target, rest)
@@ -228,9 +238,7 @@ class Mirror:
             except OutputExistsError as error:
                 yield error
             except (OSError, shutil.Error) as error:
-                yield UnwritableOutputError(
-                    f"cannot be written ({describe_os_error(error)}); choose another place with -o", path=str(goal)
-                )
+                yield unwritable(goal, error)
 
     def _add(self, source: Path, target: Path, rest: Rest, *, is_directory: bool) -> None:
         if not is_directory and source.name.endswith(_COPIED):

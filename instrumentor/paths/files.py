@@ -241,7 +241,7 @@ def read_existing(target: Path) -> bytes | None:
     try:
         return target.read_bytes() if target.is_file() else None
     except (OSError, ValueError) as error:
-        raise _unwritable(target, error) from None
+        raise unwritable(target, error) from None
 
 
 def write_script(
@@ -367,7 +367,7 @@ def write_file(target: Path, content: bytes, *, mode_of: Path | None = None) -> 
             mode = None if status is None else stat.S_IMODE(status.st_mode)
         _replace(real, content, mode, status)
     except (OSError, ValueError) as error:
-        raise _unwritable(target, error) from None
+        raise unwritable(target, error) from None
 
 
 @contextlib.contextmanager
@@ -395,7 +395,7 @@ def open_whole(target: Path) -> Iterator[IO[bytes]]:
                 temporary.unlink()
             raise
     except (OSError, ValueError) as error:
-        raise _unwritable(target, error) from None
+        raise unwritable(target, error) from None
 
 
 def _temporary_name(real: Path) -> Path:
@@ -440,7 +440,8 @@ def describe_os_error(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
-def _unwritable(target: Path, error: Exception) -> UnwritableOutputError:
+def unwritable(target: Path, error: Exception) -> UnwritableOutputError:
+    """What to say where the operating system refuses to write a file."""
     return UnwritableOutputError(
         f"cannot be written ({describe_os_error(error)}); choose another place with -o", path=str(target)
     )

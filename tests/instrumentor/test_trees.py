@@ -253,6 +253,26 @@ class TestMirror:
         assert Path("src/late/model.py").read_bytes() == MODEL
         assert Path("traced/late/data.txt").read_bytes() == b"1"
 
+    @needs_links
+    def test_a_folder_that_cannot_be_made_is_no_failure_of_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write("src/late/data.txt", b"1")
+        run("src", "-o", "traced")
+        write("src/late/model.py", MODEL)
+        unlink = Path.unlink
+
+        def refuse(path: Path, missing_ok: bool = False) -> None:
+            if path == Path("traced/late"):
+                raise PermissionError(13, "Permission denied")
+            unlink(path, missing_ok=missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", refuse)
+        outcome = run("src", "-o", "traced")
+        assert outcome.code == 2
+        assert (
+            "failed:\ntraced/late: cannot be written (Permission denied); choose another place with -o\n" in outcome.err
+        )
+        assert Path("src/late/model.py").read_bytes() == MODEL
+
     def test_a_file_of_the_user_stays(self) -> None:
         write("traced/train.py", b"mine\n")
         assert run("src", "-o", "traced").code == 2
