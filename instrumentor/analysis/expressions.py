@@ -289,10 +289,10 @@ class Evaluator:
     def _bind_target(self, target: ast.expr, held: Value) -> None:
         """Let a comprehension's target hold a value."""
         if isinstance(target, (ast.Tuple, ast.List)):
-            for position, element in enumerate(target.elts):
-                self._bind_target(element, self.members.unpacked(held, position, len(target.elts)))
+            for element, item in self.members.shared_out(held, target.elts):
+                self._bind_target(element, item)
         elif isinstance(target, ast.Starred):
-            self._bind_target(target.value, self.scope.box(target, self.members.elements(held)))
+            self._bind_target(target.value, self.scope.box(target, held))
         else:
             self.store(target, held)
 

@@ -9,6 +9,7 @@ from instrumentor.analysis.arguments import PROPERTIES, decorator_names, paramet
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key
 from instrumentor.analysis.running import let_others_run
+from instrumentor.analysis.spelling import starred_position
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
@@ -45,7 +46,7 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from instrumentor.analysis.scope import Scope
 
@@ -295,12 +296,29 @@ class Members:
                 found.append(_of_unknown(atom))
         return join(found)
 
-    def unpacked(self, held: Value, position: int, count: int) -> Value:
-        """What one of `count` targets of a tuple gets."""
+    def shared_out(self, held: Value, targets: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, Value]]:
+        """The targets of a tuple, each with what it gets when a value is unpacked; a starred one with what is in it."""
+        starred = starred_position(targets)
+        for position, target in enumerate(targets):
+            if starred is None or position < starred:
+                yield target, self.unpacked(held, position, len(targets) if starred is None else None)
+            else:
+                yield target, self.elements(held)
+
+    def unpacked(self, held: Value, position: int, count: int | None) -> Value:
+        """What one of `count` targets of a tuple gets; None where a starred one behind it gets any number.
+
+        Tuples of other lengths cannot be what is unpacked, unless there are no others.
+        """
         found: list[Value] = []
-        for atom in self._reached(held):
+        reached = self._reached(held)
+        fits = {len(atom.items) for atom in reached if isinstance(atom, Pack)}
+        fits = {length for length in fits if (length > position if count is None else length == count)} or fits
+        for atom in reached:
             if isinstance(atom, Pack):
-                found.append(atom.items[position] if len(atom.items) == count else join(atom.items))
+                if len(atom.items) in fits:
+                    is_known = count in (None, len(atom.items)) and position < len(atom.items)
+                    found.append(atom.items[position] if is_known else join(atom.items))
             elif isinstance(atom, Box):
                 found.append(self.facts.contents.elements(atom.site, repr(position)))
             elif isinstance(atom, Made) and self.scope.kinds.nature(atom) is Nature.UNKNOWN:

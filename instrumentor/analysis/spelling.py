@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 # How many names are told one by one.
 _MAX_NAMES = 4
@@ -42,3 +42,8 @@ def one_of(names: Iterable[str]) -> str:
         return " or ".join(different)
     shown = different[: _MAX_NAMES - 1]
     return f"{', '.join(shown)} or one of {len(different) - len(shown)} more"
+
+
+def starred_position(elements: Sequence[ast.expr]) -> int | None:
+    """The position of the first starred element."""
+    return next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)

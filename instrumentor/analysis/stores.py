@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import LAST_ELEMENT, constant_key, join_environments, path_of
-from instrumentor.analysis.spelling import text_of
+from instrumentor.analysis.spelling import starred_position, text_of
 from instrumentor.analysis.touched import ELEMENTS
 from instrumentor.analysis.values import (
     OPAQUE,
@@ -116,7 +116,7 @@ class Stores:
         if isinstance(target, (ast.Tuple, ast.List)):
             for element, part in zip(target.elts, _aligned_parts(target, node), strict=False):
                 self._collect_numbers(element, part, numbers)
-            if isinstance(node, ast.Name) and _starred(target.elts) is None:
+            if isinstance(node, ast.Name) and starred_position(target.elts) is None:
                 kept = self.scope.env.numbers
                 paths = [(node.id, f"[{position}]") for position in range(len(target.elts))]
                 numbers.update(
@@ -138,8 +138,7 @@ class Stores:
             self._unpack(target, held, statement, source, numbers)
             return
         if isinstance(target, ast.Starred):
-            box = self.scope.box(target, self.members.elements(held))
-            self.store(target.value, box, statement)
+            self.store(target.value, self.scope.box(target, held), statement)
             return
         number = numbers.get(id(target), ("stored", self.scope.locate(target)))
         receiver, is_kept = self.evaluator.store(target, held, number)
@@ -149,12 +148,7 @@ class Stores:
     def store_element(self, target: ast.expr, held: Value, statement: ast.stmt) -> None:
         """Let the target of a loop hold an element of what it goes over."""
         if isinstance(target, (ast.Tuple, ast.List)):
-            starred = _starred(target.elts)
-            for position, element in enumerate(target.elts):
-                if starred is None or position < starred:
-                    item = self.members.unpacked(held, position, len(target.elts))
-                else:
-                    item = self.members.elements(held)
+            for element, item in self.members.shared_out(held, target.elts):
                 self.store_element(element, item, statement)
         elif isinstance(target, ast.Starred):
             self.evaluator.store(target.value, self.scope.box(target, held))
@@ -173,12 +167,7 @@ class Stores:
         numbers: Mapping[int, Number],
     ) -> None:
         parts = _aligned_parts(target, source)
-        starred = _starred(target.elts)
-        for position, element in enumerate(target.elts):
-            if starred is None or position < starred:
-                item = self.members.unpacked(held, position, len(target.elts))
-            else:
-                item = self.members.elements(held) if position > starred else held
+        for position, (element, item) in enumerate(self.members.shared_out(held, target.elts)):
             self.store(element, item, statement, parts[position] if position < len(parts) else source, numbers)
 
     # ---- other stores ----
@@ -258,7 +247,7 @@ class Stores:
             if stars and position >= stars[0]:
                 self.match(each, self.members.elements(held))
             else:
-                self.match(each, self.members.unpacked(held, position, len(pattern.patterns)))
+                self.match(each, self.members.unpacked(held, position, None if stars else len(pattern.patterns)))
 
     def _match_mapping(self, pattern: ast.MatchMapping, held: Value) -> None:
         for key, each in zip(pattern.keys, pattern.patterns, strict=True):
@@ -278,12 +267,7 @@ def _aligned_parts(target: ast.Tuple | ast.List, source: ast.expr | None) -> lis
     Empty where the source is no such tuple, or of another length.
     """
     parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
-    starred = [_starred(target.elts), _starred(parts)]
+    starred = [starred_position(target.elts), starred_position(parts)]
     if starred == [None, None]:
         return parts if len(parts) == len(target.elts) else []
     return parts[: min(each for each in starred if each is not None)]
-
-
-def _starred(elements: Sequence[ast.expr]) -> int | None:
-    """The position of the first starred element."""
-    return next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)

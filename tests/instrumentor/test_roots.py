@@ -304,6 +304,38 @@ maker = importlib.import_module(name).Net
 made = maker()
 train(made)
 """,
+    "tuples of several lengths are unpacked": """
+import io
+file = io.BytesIO()
+torch.save({"epoch": 2, "best": 0.5, "state": Net().state_dict()}, file)
+def resume(model, scheduler):
+    file.seek(0)
+    checkpoint = torch.load(file)
+    epoch = checkpoint["epoch"]
+    best = checkpoint["best"]
+    model.load_state_dict(checkpoint["state"])
+    if scheduler is not None:
+        return model, epoch, best, scheduler
+    return model, epoch, best
+net = Net()
+net, start, best = resume(net, None)
+for epoch in range(start):
+    train(net)
+def make(number):
+    if number == 3:
+        return 3, Net(), Net()
+    return Net(), 2
+first, *_ = make(2)
+train(first)
+for _, *nets in [make(3)]:
+    for each in nets:
+        train(each)
+for each in [last for _, *_, last in [make(3)]]:
+    train(each)
+match make(3):
+    case 3, *others:
+        train(others[0])
+""",
     "a module's method keeps a copy of a part to itself": """
 class Meta(nn.Module):
     def __init__(self):
