@@ -20,6 +20,7 @@ from instrumentor.source.undo import may_be_instrumented, undo
 
 if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
+    from instrumentor.analysis.values import SiteKey
     from instrumentor.decision import Decision
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Unit, UnitFinder
@@ -96,7 +97,11 @@ def instrument_source(
             plan = decide(
                 SiteIndex(facts, hierarchy, project.script), settings, text, suppressions, is_alone=looks_elsewhere
             )
-            elsewhere = _models_elsewhere(project, sources, facts, hierarchy, settings, text) if looks_elsewhere else ()
+            elsewhere = (
+                _models_elsewhere(project, sources, facts, hierarchy, settings, text, plan.wrapped)
+                if looks_elsewhere
+                else ()
+            )
             facts.take_apart()
     except RecursionError:
         raise SourceSyntaxError(
@@ -109,9 +114,18 @@ def instrument_source(
 
 
 def _models_elsewhere(
-    project: Project, sources: Sources | None, facts: Facts, hierarchy: Hierarchy, settings: Settings, text: SourceText
+    project: Project,
+    sources: Sources | None,
+    facts: Facts,
+    hierarchy: Hierarchy,
+    settings: Settings,
+    text: SourceText,
+    wrapped: frozenset[SiteKey],
 ) -> tuple[str, ...]:
-    """The other files that would change if they were instrumented with the script, as far as it leads to them."""
+    """The other files that would change if they were instrumented with the script, as far as it leads to them.
+
+    Those aside that only get what is `wrapped` in the script.
+    """
     with_sites = {site.unit.name for site in facts.sites.values()} - {SCRIPT}
     read = None if sources is None else sources.read
     if read is None or not with_sites:
@@ -123,7 +137,12 @@ def _models_elsewhere(
     others = [unit for unit in project.units.values() if unit is not None and unit.name in with_sites]
     units = (project.script, *others)
     plans = decide_program(units, facts, hierarchy, settings, source_name=SCRIPT, text_of=text_of)
-    return tuple(sorted(name for name, (_, plan) in plans.items() if plan.wraps and name != SCRIPT))
+
+    def is_new(key: SiteKey) -> bool:
+        origins = facts.sites[key].origins
+        return not origins or not wrapped.issuperset(origins)
+
+    return tuple(sorted(name for name, (_, plan) in plans.items() if name != SCRIPT and any(map(is_new, plan.wrapped))))
 
 
 def _is_instrumented(source: bytes, *, source_name: str) -> bool:

@@ -13,6 +13,7 @@ from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.placement import Place, Placement, name_of
 from instrumentor.analysis.sites import is_usable
 from instrumentor.analysis.values import (
+    NOTHING,
     Made,
     SiteKey,
     root,
@@ -74,6 +75,7 @@ class Judge:
         self._settings = settings
         self._suppressions = suppressions
         self._verdicts: dict[SiteKey, Verdict] = {}
+        self._kept_elsewhere = self._find_kept_elsewhere() if is_alone else set()
         self._wrapped_inside = self._find_wrapped_inside()
 
     def verdict(self, site: Site) -> Verdict:
@@ -249,12 +251,28 @@ class Judge:
         while True:
             more = {key for site in self.index.own_sites if site.origins for key in self._forced(site, inside)} - inside
             more |= {
-                site.key for site in self.index.own_sites if site.key not in inside and self._is_for_hidden_caller(site)
+                site.key
+                for site in self.index.own_sites
+                if site.key not in inside and (site.key in self._kept_elsewhere or self._is_for_hidden_caller(site))
             }
             more |= {site.key for site in self.index.own_sites if self._hands_on(site, inside)} - inside
             if not more:
                 return inside
             inside |= more
+
+    def _find_kept_elsewhere(self) -> set[SiteKey]:
+        """The objects that functions of this file give to calls in files that stay as they are, and that keep them."""
+        facts = self.index.facts
+        others = [site for site in facts.sites.values() if site.unit is not self.index.script and site.origins]
+        return {origin for site in others if self._is_kept(site) for origin in site.origins}
+
+    def _is_kept(self, site: Site) -> bool:
+        """Whether what a call in another file gives goes anywhere but to the caller of the function around it."""
+        facts, made = self.index.facts, Made(site.key)
+        if site.function is None or made not in facts.contents.reach(facts.returns.get(site.function.key, NOTHING)):
+            return True
+        stores = [each for each in facts.bindings.values() if isinstance(each.target, (ast.Attribute, ast.Subscript))]
+        return any(made in map(strip, each.value) for each in stores)
 
     def _forced(self, caller: Site, inside: set[SiteKey]) -> set[SiteKey]:
         origins = [self.index.facts.sites[key] for key in caller.origins if key in self.index.facts.sites]

@@ -11,10 +11,12 @@ from torch import nn
 
 import proxy_wrapper.proxy
 from instrumentor.instrument import instrument_source
+from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 # The programs put each of their models into `MODELS`, with `train` or by themselves.
 HEAD = """\
@@ -359,6 +361,214 @@ meta.start_again()
 }
 
 
+# Scripts with another file, `other.py`, that stays as it is and runs code of the script's out of sight.
+WITH_ANOTHER_FILE = {
+    "its class calls a method of the script's": (
+        """
+class Base:
+    def run(self):
+        self.net = self.build()
+        self.use()
+""",
+        """
+from concurrent.futures import ThreadPoolExecutor
+from other import Base
+class Trainer(Base):
+    def build(self):
+        return Net()
+    def use(self):
+        train(self.net)
+with ThreadPoolExecutor(1) as pool:
+    pool.submit(Trainer().run).result()
+""",
+    ),
+    "its property calls a method of the script's": (
+        """
+class Lazy:
+    _net = None
+    @property
+    def net(self):
+        if self._net is None:
+            self._net = self.build()
+        return self._net
+""",
+        """
+from other import Lazy
+class Trainer(Lazy):
+    def build(self):
+        return Net()
+train(Trainer().net)
+""",
+    ),
+    "its thread calls methods of the script's": (
+        """
+import threading
+class Base(threading.Thread):
+    def prepare(self):
+        self.net = self.make()
+    def run(self):
+        self.use(self.net)
+""",
+        """
+from other import Base
+class Trainer(Base):
+    def run(self):
+        self.prepare()
+        super().run()
+    def make(self):
+        net = Net()
+        return net
+    def use(self, net):
+        train(net)
+trainer = Trainer()
+trainer.start()
+trainer.join()
+""",
+    ),
+    "it stores under a computed name": (
+        """
+class Box:
+    def fill(self):
+        setattr(self, "n" + "et", self.make())
+""",
+        """
+import threading
+from other import Box
+box = Box()
+box.make = lambda: Net()
+thread = threading.Thread(target=box.fill)
+thread.start()
+thread.join()
+train(box.net)
+""",
+    ),
+    "it keeps the model and what uses it": (
+        """
+class Worker:
+    def __init__(self, model, use):
+        self.model, self.use = model, use
+    def work(self):
+        self.use(self.model)
+""",
+        """
+import threading
+from other import Worker
+thread = threading.Thread(target=Worker(Net(), train).work)
+thread.start()
+thread.join()
+""",
+    ),
+    "it calls hooks that it was given": (
+        """
+class Engine:
+    def __init__(self):
+        self.hooks = {}
+    def on(self, name):
+        def add(function):
+            self.hooks.setdefault(name, []).append(function)
+            return function
+        return add
+    def run(self):
+        for name in ("start", "end"):
+            for hook in self.hooks[name]:
+                hook(self)
+""",
+        """
+import threading
+from other import Engine
+engine = Engine()
+@engine.on("start")
+def start(engine):
+    engine.model = Net()
+@engine.on("end")
+def end(engine):
+    train(engine.model)
+thread = threading.Thread(target=engine.run)
+thread.start()
+thread.join()
+""",
+    ),
+    "it calls objects that it was given": (
+        """
+class Engine:
+    def __init__(self):
+        self.callbacks = []
+    def add(self, callback):
+        self.callbacks.append(callback)
+    def run(self):
+        for each in self.callbacks:
+            each.start(self)
+        for each in self.callbacks:
+            each.end(self)
+""",
+        """
+import threading
+from other import Engine
+class Callback:
+    def start(self, engine):
+        engine.net = Net()
+    def end(self, engine):
+        train(engine.net)
+engine = Engine()
+engine.add(Callback())
+thread = threading.Thread(target=engine.run)
+thread.start()
+thread.join()
+""",
+    ),
+    "it calls what another of its functions was passed": (
+        """
+def later(function):
+    def inner():
+        return function()
+    return inner
+""",
+        """
+from concurrent.futures import ThreadPoolExecutor
+from other import later
+def make():
+    return Net()
+with ThreadPoolExecutor(1) as pool:
+    net = pool.submit(later(make)).result()
+train(net)
+""",
+    ),
+    "it turns a list of models round": (
+        """
+class Keeper:
+    def turn(self):
+        self.nets = self.nets[::-1]
+""",
+        """
+import threading
+from other import Keeper
+keeper = Keeper()
+keeper.nets = [Net(), Net()]
+thread = threading.Thread(target=keeper.turn)
+thread.start()
+thread.join()
+train(keeper.nets[0])
+train(keeper.nets[1])
+""",
+    ),
+    "its names hold the model": (
+        """
+model = use = None
+def work():
+    use(model)
+""",
+        """
+import threading
+import other
+other.model, other.use = Net(), train
+thread = threading.Thread(target=other.work)
+thread.start()
+thread.join()
+""",
+    ),
+}
+
+
 class Asked(NamedTuple):
     """The proxies that a program asked for: the objects, and the lines that asked, by the objects' ids."""
 
@@ -389,8 +599,40 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def test_each_model_gets_one_proxy(program: str, asked: Asked) -> None:
     source = HEAD + program
     result = instrument_source(source.encode(), Settings(), source_name="program.py")
+    check(result.instrumented, asked)
+
+
+@pytest.mark.parametrize(("other", "script"), WITH_ANOTHER_FILE.values(), ids=WITH_ANOTHER_FILE.keys())
+def test_each_model_gets_one_proxy_though_another_file_stays_as_it_is(
+    other: str, script: str, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other.py").write_text(other)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "other", raising=False)
+    sources = Sources({"other.py": other.encode()}.get)
+    result = instrument_source(
+        (HEAD + script).encode(), Settings(), source_name="program.py", sources=sources, looks_elsewhere=True
+    )
+    check(result.instrumented, asked)
+
+
+@pytest.mark.parametrize(("made", "expected"), [("self.build()", ()), ("Own()", ("other.py",))])
+def test_a_file_is_told_of_if_it_makes_more_than_it_gets_wrapped(made: str, expected: tuple[str, ...]) -> None:
+    other = f"{HEAD}\nclass Own(Net): ...\nclass Base:\n    def run(self):\n        self.net = {made}\n"
+    script = (
+        "from other import Base\nclass Trainer(Base):\n    def build(self):\n        return Net()\nTrainer().run()\n"
+    )
+    sources = Sources({"other.py": other.encode()}.get)
+    result = instrument_source(
+        (HEAD + script).encode(), Settings(), source_name="program.py", sources=sources, looks_elsewhere=True
+    )
+    assert result.elsewhere == expected
+
+
+def check(instrumented: bytes, asked: Asked) -> None:
+    """Run a program, and see that its models are under the proxies that were asked for, each at one place."""
     names: dict[str, object] = {"__name__": "__main__"}
-    exec(compile(result.instrumented, "program.py", "exec"), names)
+    exec(compile(instrumented, "program.py", "exec"), names)
     models = names["MODELS"]
     assert isinstance(models, set)
     assert models
