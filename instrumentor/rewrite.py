@@ -87,33 +87,52 @@ class _Writer:
     def add(self, wrap: Wrap) -> None:
         """Add the insertions for one proxy."""
         placement = wrap.placement
-        wrapping = emit.render_wrapping(
-            self._alias,
-            wrap.name,
-            self._settings,
-            can_encode=self._source.can_encode,
-            is_each=placement.is_each,
-        )
         target = placement.target
+        if isinstance(placement.statement, ast.For) and target is not None and placement.is_each:
+            self._add_in_loop(wrap, placement.statement.body[0], target)
+            return
+        wrapping = self._wrapping(wrap, is_each=placement.is_each)
         if placement.place is Place.LINE and target is not None:
-            spelled = self._text(target)
-            statement = f"{spelled} = {wrapping.before}{spelled}{wrapping.after}"
+            text = self._storing(target, wrapping)
             if self._has_own_lines(placement.statement):
-                self._add_line_after(placement.statement, statement)
+                self._add_line_after(placement.statement, text)
                 return
             if not placement.can_inline:
                 line, column = self._end(placement.statement)
-                self.edits.append(NewText(line, column, f"; {statement}", (_AFTER, line, column)))
+                self.edits.append(NewText(line, column, f"; {text}", (_AFTER, line, column)))
                 return
         self._add_around(placement.expression, wrapping)
 
+    def _add_in_loop(self, wrap: Wrap, first: ast.stmt, target: ast.expr) -> None:
+        """Add a line before the first statement of a loop; around what it goes over where that is on the loop's own."""
+        if self._starts_line(first):
+            self._add_line_before(first, self._storing(target, self._wrapping(wrap, is_each=False)))
+        else:
+            self._add_around(wrap.placement.expression, self._wrapping(wrap, is_each=True))
+
+    def _wrapping(self, wrap: Wrap, *, is_each: bool) -> emit.Wrapping:
+        return emit.render_wrapping(
+            self._alias, wrap.name, self._settings, can_encode=self._source.can_encode, is_each=is_each
+        )
+
+    def _storing(self, target: ast.expr, wrapping: emit.Wrapping) -> str:
+        spelled = self._text(target)
+        return f"{spelled} = {wrapping.before}{spelled}{wrapping.after}"
+
     def _add_line_after(self, statement: ast.stmt, text: str) -> None:
+        last = statement.end_lineno or statement.lineno
+        newline = line_end(self._line(last)) or self._source.newline
+        self.edits.append(NewLine(last, f"{self._indentation(statement)}{text}{newline}"))
+
+    def _add_line_before(self, statement: ast.stmt, text: str) -> None:
+        first = _first_line(statement)
+        newline = line_end(self._line(first)) or self._source.newline
+        self.edits.append(NewLine(first - 1, f"{self._indentation(statement)}{text}{newline}"))
+
+    def _indentation(self, statement: ast.stmt) -> str:
         first, column = self._start(statement)
         # A form feed sets the indentation back to nothing; what follows it is what counts.
-        indentation = self._line(first)[:column].rpartition("\f")[2]
-        last = statement.end_lineno or first
-        newline = line_end(self._line(last)) or self._source.newline
-        self.edits.append(NewLine(last, f"{indentation}{text}{newline}"))
+        return self._line(first)[:column].rpartition("\f")[2]
 
     def _add_around(self, expression: ast.expr, wrapping: emit.Wrapping) -> None:
         start, end = self._start(expression), self._end(expression)
@@ -154,13 +173,15 @@ class _Writer:
 
     def _has_own_lines(self, statement: ast.stmt) -> bool:
         """Whether nothing but a comment shares the lines of a statement."""
-        first, column = self._start(statement)
-        if self._line(first)[:column].strip():
-            return False
-        if first > 1 and self._line(first - 1).removesuffix(line_end(self._line(first - 1))).endswith("\\"):
-            return False
         last, column = self._end(statement)
-        return _NOTHING_BUT_A_COMMENT.fullmatch(self._line(last)[column:]) is not None
+        rest = self._line(last)[column:]
+        return self._starts_line(statement) and _NOTHING_BUT_A_COMMENT.fullmatch(rest) is not None
+
+    def _starts_line(self, statement: ast.stmt) -> bool:
+        """Whether nothing stands before a statement on its first line, nor leads over to that."""
+        first, column = self._start(statement)
+        before = self._line(first - 1) if first > 1 else ""
+        return not self._line(first)[:column].strip() and not before.removesuffix(line_end(before)).endswith("\\")
 
     def _text(self, node: ast.expr) -> str:
         """A target as the script spells it, on one line."""

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
 
 
+# What cannot stand in what a generator expression goes over, or makes it another kind of generator.
+_NOT_IN_GENERATORS = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+
+
 class Place(Enum):
     """How a proxy can be put there."""
 
-    LINE = "in a line of its own after the statement"
+    LINE = "in a line of its own after the statement, or at the top of the loop"
     INLINE = "around the expression"
     RETURNED = "by the caller, to whom the object is returned"
     DISCARDED = "not at all: the object is used once and dropped"
@@ -164,6 +168,8 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
         return _place_assigned(climb, inline, parent.targets if isinstance(parent, ast.Assign) else [parent.target])
     if isinstance(parent, ast.NamedExpr):
         return _named(inline, parent.target.id, parent.target.id)
+    if isinstance(parent, ast.For) and expression is parent.target:
+        return _place_met(inline, parent)
     if isinstance(parent, (ast.Return, ast.Lambda)):
         text = "return" if isinstance(parent, ast.Return) else "lambda"
         return replace(inline, place=Place.RETURNED, text=text)
@@ -179,10 +185,18 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
 
 def _place_each(climb: _Climb, inline: Placement) -> Placement:
     """A proxy for each object that an iterator makes, around the iterator: where that is allowed to stand in a loop."""
-    if any(isinstance(node, ast.NamedExpr) for node in ast.walk(inline.expression)):
+    if any(isinstance(node, _NOT_IN_GENERATORS) for node in ast.walk(inline.expression)):
         return _discarded(inline)
     holder = _holder(climb, inline.expression)
     return replace(_named(inline, f"{holder or text_of(inline.expression)}[*]", _trace_name(holder)), is_each=True)
+
+
+def _place_met(inline: Placement, loop: ast.For) -> Placement:
+    """A proxy for each object that a loop meets: in a line before its first statement, or around what it goes over."""
+    if any(isinstance(node, _NOT_IN_GENERATORS) for node in ast.walk(loop.iter)):
+        return _discarded(inline)
+    named = _named(inline, text_of(loop.target), name_of(loop.target))
+    return replace(named, place=Place.LINE, expression=loop.iter, target=loop.target, is_each=True)
 
 
 def _is_in_fstring(unit: Unit, node: ast.AST) -> bool:

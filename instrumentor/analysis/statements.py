@@ -161,7 +161,7 @@ class Pass:
         def head() -> None:
             held = self.evaluator.evaluate(node.iter)
             self._contexts.go_over(node.iter, held)
-            self.stores.store_element(node.target, self.evaluator.members.elements(held), node)
+            self.stores.store_element(node.target, self.stores.met(node, held), node)
 
         return self._loop(lambda: self._once(node.iter, head), node, is_endless=False)
 

@@ -25,13 +25,17 @@ from instrumentor.analysis.values import (
     strip,
     value,
 )
+from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
+from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.expressions import Evaluator
+
+_OF_MODULES = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE
 
 
 class Stores:
@@ -51,9 +55,13 @@ class Stores:
         is_single = len(targets) == 1 and isinstance(targets[0], (ast.Name, ast.Attribute))
         if not is_single or not isinstance(node, (ast.Attribute, ast.Subscript)) or not self._is_fetched(node, held):
             return held
-        site = self.scope.site(node, Nature.UNKNOWN, text_of(node))
+        return self._fetch(node, text_of(node), held, node)
+
+    def _fetch(self, node: ast.expr, label: str, held: Value, source: ast.expr) -> Value:
+        """What is held where an object is fetched from `source` that nobody knows."""
+        site = self.scope.site(node, Nature.UNKNOWN, label)
         objects = frozenset(atom for atom in held if atom.is_object)
-        self.facts.grow_site(site, arguments=join((objects, self._base(node))), is_read=True)
+        self.facts.grow_site(site, arguments=join((objects, self._base(source))), is_read=True)
         return join((held, site.value))
 
     def _is_fetched(self, node: ast.expr, held: Value) -> bool:
@@ -67,6 +75,16 @@ class Stores:
             return False
         holder = self.scope.lookup(base.id)
         return bool(holder) and not any(isinstance(strip(atom), (Parameter, Instance)) for atom in holder)
+
+    def met(self, loop: ast.For | ast.AsyncFor, held: Value) -> Value:
+        """What a loop meets in a value; a model that nobody knows is a site of its own."""
+        elements = self.members.elements(held)
+        target = loop.target
+        if isinstance(loop, ast.AsyncFor) or not isinstance(target, ast.Name) or not _may_be_model(target.id, loop):
+            return elements
+        if any(isinstance(atom, Instance) for atom in held) or not self._is_fetched(loop.iter, elements):
+            return elements
+        return self._fetch(target, f"{text_of(loop.iter)}[*]", elements, loop.iter)
 
     def _base(self, node: ast.expr) -> Value:
         base = node
@@ -271,3 +289,12 @@ def _aligned_parts(target: ast.Tuple | ast.List, source: ast.expr | None) -> lis
     if starred == [None, None]:
         return parts if len(parts) == len(target.elts) else []
     return parts[: min(each for each in starred if each is not None)]
+
+
+def _may_be_model(name: str, loop: ast.For) -> bool:
+    """Whether a loop calls methods that models have of what a name holds, or hands it on."""
+    calls = [node for statement in loop.body for node in walk(statement) if isinstance(node, ast.Call)]
+    methods = [call.func for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_MODULES]
+    given = [each for call in calls for each in (*call.args, *(keyword.value for keyword in call.keywords))]
+    used = [*given, *(method.value for method in methods)]
+    return any(isinstance(each, ast.Name) and each.id == name for each in used)

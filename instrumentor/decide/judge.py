@@ -208,7 +208,7 @@ class Judge:
                 return _line_after(binding, placement.expression)
         if target is None or placement.place is not Place.LINE:
             return placement
-        return replace(placement, statement=statement, can_inline=False)
+        return replace(placement, statement=statement, can_inline=False, is_each=False)
 
     def _deselected(self, site: Site, placement: Placement) -> Verdict | None:
         names = (placement.text, name_of(placement.target) if placement.target is not None else placement.text)

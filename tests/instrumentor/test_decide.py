@@ -126,6 +126,10 @@ WRAPPED = {
         "def f(x):\n    m = Net()\n    if x:\n        m = x\n    return m\na = f(0)\n",
         [(2, "m")],
     ),
+    "met in loops": (
+        "import lib\nfor m in lib.nets():\n    m.eval()\ndef f(nets):\n    for m in nets:\n        m.eval()\n",
+        [(2, "m")],
+    ),
     "copies of settings": (
         "class H:\n    data = Net()\nm = Net()\na = copy.copy(m.args)\nb = copy.copy(m.body)\nc = copy.copy(H.data)\n",
         [(2, "data"), (3, "m"), (5, "b"), (6, "c")],

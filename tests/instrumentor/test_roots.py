@@ -269,6 +269,11 @@ with contextlib.ExitStack() as stack:
     net = stack.enter_context(contextlib.nullcontext(getattr(sys.modules["torch"].nn, "".join(["Lin", "ear"]))(4, 2)))
     train(net)
 """,
+    "a loop meets models that nobody knows": """
+nets = eval("[nn.Linear(4, 2), nn.Linear(4, 2)]")
+for net in nets:
+    train(net)
+""",
     "a thread fills a list with layers": """
 import threading
 def fill(layers):
