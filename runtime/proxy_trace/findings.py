@@ -226,12 +226,15 @@ def _prefixes(name: str) -> list[str]:
 def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]) -> list[Finding]:
     """The topmost modules of which neither they nor anything below them was called, in any process of their rank.
 
-    Workers inherit models that another of them calls, or that only their parent shares out.
+    Workers inherit models that another of them calls, or that only their parent shares out. What compiled code calls is
+    not seen: below a compiled module nothing is looked for, and compiled functions may call what has been trained.
     """
     process = collector.process
     children: dict[int, list[ModuleSummary]] = {}
     for module in process.modules:
         children.setdefault(module.parent, []).append(module)
+    if not process.module_calls and process.calls_compiled_functions:
+        return []
     if not process.module_calls:
         reason = "no module was ever called (perhaps its forward is called directly)"
         roots = [root for root in children.get(0, []) if is_recorded(root) and not is_sampled(root)]
@@ -249,6 +252,9 @@ def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]
     while pending:
         module = pending.pop()
         below = children.get(module.id, [])
+        is_own = module.id in trained or not module.parent
+        if module.is_compiled or (process.calls_compiled_functions and is_own and module.id not in called):
+            continue  # What is called in compiled code is not seen.
         if module.id in called or not is_recorded(module) or is_sampled(module):
             pending.extend(reversed(below))
         elif below or module.type not in _UNCALLED:

@@ -20,6 +20,12 @@ PROGRESS_INTERVAL: Final = 1 << 15
 """How many events lie between two reports of progress."""
 
 _PROBLEM_LIMIT: Final = 1000
+_COMPILED_MODULE: Final = "OptimizedModule"
+"""The type of what `torch.compile` makes of a module."""
+
+_COMPILED_FUNCTION: Final = "torch.compile("
+"""How the targets of calls of compiled functions begin."""
+
 _TRAIL: Final = 5
 """How many calls back the making of a non-finite output is told."""
 
@@ -28,7 +34,7 @@ class ModuleSummary(msgspec.Struct):
     """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root.
 
     `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
-    `every`-th are recorded.
+    `every`-th are recorded. `is_compiled` if some of its calls ran compiled code, in which no calls are seen.
     """
 
     id: int
@@ -44,6 +50,7 @@ class ModuleSummary(msgspec.Struct):
     first: int = 0
     every: int = 1
     stages: dict[str, int] = {}
+    is_compiled: bool = False
 
     @property
     def mean_us(self) -> float:
@@ -125,6 +132,8 @@ class ProcessSummary(msgspec.Struct):
     backward_passes: int = 0
     backward_us: int = 0
     module_calls: int = 0
+    calls_compiled_functions: bool = False
+    """Whether compiled functions ran, in which no calls of modules are seen."""
     modules: list[ModuleSummary] = []
     tensors: list[TensorSummary] = []
     malformed: int = 0
@@ -326,6 +335,7 @@ class ProcessCollector:
     def _call_module(self, event: events.CallModule) -> None:
         module = self._module_of(event.module)
         module.calls += 1
+        module.is_compiled |= event.compiled or module.type == _COMPILED_MODULE
         if not module.parent:
             self._stage(event).root_calls += 1
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
@@ -352,6 +362,8 @@ class ProcessCollector:
         self._returned[event.thread] = event
 
     def _call_function(self, event: events.CallFunction) -> None:
+        if event.target.startswith(_COMPILED_FUNCTION):
+            self.process.calls_compiled_functions = True
         inputs = event.input_ids
         made = [number for number in event.output_ids if number and number not in inputs]
         if made:

@@ -212,7 +212,10 @@ def _all_is_well(summary: Summary) -> str:
     modules = [module for process in summary.processes for module in process.modules]
     is_all_recorded = all(is_recorded(module) for module in modules)
     if is_all_recorded and not any(map(is_sampled, modules)) and any(p.module_calls for p in summary.processes):
-        checked.insert(1, "every module was called")
+        is_hidden = any(module.is_compiled for module in modules) or any(
+            process.calls_compiled_functions for process in summary.processes
+        )
+        checked.insert(1, f"every module{' outside of compiled code' * is_hidden} was called")
     if is_all_recorded and summary.steps:
         kinds = {finding.kind for finding in summary.findings}
         parameters = "trainable parameter" if "frozen" in kinds else "parameter"

@@ -176,12 +176,16 @@ class Happening(Event, frozen=True, gc=False):
 
 
 class CallModule(Happening, frozen=True, gc=False):
-    """A proxied module is called. `inputs` are descriptions of the tensors among its arguments, in order."""
+    """A proxied module is called. `inputs` are descriptions of the tensors among its arguments, in order.
+
+    `compiled` if it was compiled in place, by its `compile()`: of what it calls nothing is seen then.
+    """
 
     inputs: Sequence[str] = ()
     training: bool = False
     input_ids: Sequence[int] = ()
     ordinal: int = 0
+    compiled: bool = False
 
 
 class ReturnModule(Happening, frozen=True, gc=False):

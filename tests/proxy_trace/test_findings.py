@@ -298,6 +298,39 @@ def test_containers_are_judged_by_what_is_in_them_whatever_the_order_of_definiti
     assert find(path) == []
 
 
+def test_what_compiled_code_may_call_is_not_missed(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "OptimizedModule(model)", "OptimizedModule", 1),
+        events.Module(2, "model", "Net", 1, 1),
+        events.Module(3, "block", "Block", 3),
+        events.Module(4, "block.fc", "Linear", 3, 3),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        events.CallModule(3, module=3, compiled=True),
+        events.ReturnModule(4, module=3),
+    )
+    assert find(path) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "missed"), [("torch.compile(step)", ["net.spare"]), ("torch.add", ["net.spare", "head"])]
+)
+def test_a_compiled_function_may_call_models_and_what_was_trained(
+    tmp_path: Path, write_trace: WriteTrace, target: str, missed: list[str]
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "net", "Net", 1),
+        events.Module(2, "net.spare", "Linear", 1, 1),
+        events.Module(3, "head", "Linear", 3),
+        events.CallFunction(1, target=target),
+        events.CallModule(2, module=1),
+        events.ReturnModule(3, module=1),
+    )
+    assert [name for name, _ in of_kind(path, "never_called")] == missed
+
+
 def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(
         tmp_path / "a.jsonl",

@@ -64,7 +64,7 @@ class CompiledCalls:
         elif module is not None:
             if self._is_inside_wrapper_of(module):
                 return None
-            self._module_calls.enter(module, call.args)
+            self._module_calls.enter(module, call.args, compiled=True)
         return call
 
     def end(self, call: CompiledCall, frame: FrameType) -> None:

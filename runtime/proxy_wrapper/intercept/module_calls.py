@@ -98,17 +98,17 @@ class ModuleCalls:
             or set(hooks._global_forward_pre_hooks) - ours
         )
 
-    def enter(self, module: nn.Module, args: Any) -> None:
-        """Begin a call of `module` with the positional arguments `args`."""
+    def enter(self, module: nn.Module, args: Any, *, compiled: bool = False) -> None:
+        """Begin a call of `module` with the positional arguments `args`; `compiled` if nothing below it is seen."""
         try:
             thread = self._threads.state
             # What follows asks tensors for nothing that a function mode sees, but for the look at the model's state
             # before the outermost call.
             if thread.stack and not _count_function_modes():
-                self._begin(module, args, thread)
+                self._begin(module, args, thread, compiled=compiled)
                 return
             with torch._C.DisableTorchFunction():
-                self._begin(module, args, thread)
+                self._begin(module, args, thread, compiled=compiled)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
@@ -124,7 +124,7 @@ class ModuleCalls:
         except Exception as error:  # noqa: BLE001
             self._tracer.fail(error)
 
-    def _begin(self, module: nn.Module, args: Any, thread: ThreadState) -> None:
+    def _begin(self, module: nn.Module, args: Any, thread: ThreadState, *, compiled: bool) -> None:
         tracer = self._tracer
         if _tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
             self._mode.step_aside()
@@ -175,6 +175,7 @@ class ModuleCalls:
                     module.training,
                     numbers,
                     ordinal,
+                    compiled,
                 ),
                 location,
             )

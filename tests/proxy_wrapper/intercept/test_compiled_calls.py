@@ -48,6 +48,7 @@ def test_a_module_compiled_in_place_is_called_as_one(level: str, logdir: str, se
     (end, _) = (event for event in seen.events if isinstance(event, ReturnModule))
     assert (call.inputs, end.outputs, end.raised) == (("float32[4, 1, 8, 8]",), ("float32[4, 10]",), False)
     assert call.location
+    assert call.compiled
 
 
 def test_a_block_compiled_in_place_is_called_by_what_is_not(logdir: str, seen: MemoryObserver) -> None:
