@@ -59,7 +59,8 @@ class ProxiedTree:
         location: int,
     ) -> None:
         """Proxy `module`, which no proxied module holds, with the settings that are given."""
-        root_name = self._registry.unique_name(name or type(module).__name__)
+        wanted = name or type(module).__name__
+        root_name = self._taken_over(module, wanted) or self._registry.unique_name(wanted)
         found = named_modules(module, root_name)
         tree = found if recurse else found[:1]
         inner = next(filter(None, (self._registry.module_entry(each.module) for each in tree)), None)
@@ -72,6 +73,16 @@ class ProxiedTree:
         entries[0].own_channel = logdir is not None
         entries[0].own_watch = bool(watch)
         self._registry.forget_strangers()
+
+    def _taken_over(self, module: nn.Module, wanted: str) -> str:
+        """The name of a root that was given `wanted` and becomes part of `module`, as in `model = Wrapper(model)`."""
+        for found in named_modules(module, ""):
+            entry = self._registry.module_entry(found.module)
+            if entry is not None and entry.parent is None:
+                number = entry.plain_name.removeprefix(wanted)
+                if not number or (number[0] == "_" and number[1:].isdecimal()):
+                    return entry.plain_name
+        return ""
 
     def add_tree(
         self,

@@ -275,6 +275,13 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         nn.DataParallel(first)(images())
         assert {name.partition(".")[0] for name in called(seen)} == {"DataParallel(net)", "net"}
 
+    def test_a_module_made_of_a_model_takes_its_name_over(self, logdir: str, seen: MemoryObserver) -> None:
+        for _ in range(2):
+            model: nn.Module = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+            model = Proxy.Proxy(nn.Sequential(model), recurse=True, name="net", logdir=logdir)
+            model(images())
+        assert [name for name in called(seen) if name.count(".") < 2] == ["net", "net.0", "net_1", "net_1.0"]
+
 
 class TestRule3WhatACallReturnsIsProxied:
     @pytest.mark.parametrize("kind", ["tensor", "tuple", "list", "dict", "named tuple", "dataclass"])
