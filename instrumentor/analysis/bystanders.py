@@ -34,52 +34,55 @@ _HARMLESS = frozenset(
 
 
 class Bystanders:
-    """Looks at functions that unseen code may call, in place of visits."""
+    """Tells such functions from others that unseen code may call, and notes what matters of them."""
 
     def __init__(self, facts: Facts, hierarchy: Hierarchy) -> None:
         self._facts = facts
         self._hierarchy = hierarchy
         self._kinds = Kinds(facts, hierarchy, None)
 
-    def pass_over(self, function: Function) -> bool:
-        """Note what a function may store to and call, if that is all that matters of it.
-
-        What that depends on is noted as read by whoever is visiting.
-
-        Returns:
-            Whether it is; else nothing is noted, and the function is to be visited.
-        """
+    def has(self, function: Function) -> bool:
+        """Whether nothing matters of a function but what it may store to and call."""
         if function.parent is not None:
             return False  # it may have what the function around it is passed
         text = text_of(function)
         if text.is_open or any(map(self._facts.keeps_own, text.read)):
             return False
-        called = self._referred_to(function, text)
-        if called is None:
-            return False
-        called += self._methods(function, text)
-        if any(each.unit.name in self._facts.whole_units for each in called):
-            return False
+        for reference in text.references:
+            meaning = self._meaning(function.unit, reference)
+            if isinstance(meaning, Class) and self._hierarchy.is_module(meaning):
+                return False
+            if isinstance(meaning, str) and reference in text.called and not self._is_harmless(meaning):
+                return False
+        return not any(each.unit.name in self._facts.whole_units for each in self._called(function, text))
+
+    def note(self, function: Function) -> None:
+        """Note what such a function may store to and call."""
+        text = text_of(function)
         self._note_stores(function, text)
-        for each in called:
+        for reference in text.references:
+            meaning = self._meaning(function.unit, reference)
+            if isinstance(meaning, Class):
+                note_instance(self._facts, self._hierarchy, meaning)
+        for each in self._called(function, text):
             self._facts.note_unseen_calls(each.key)
             self._facts.demand_unseen(each)
-        return True
 
-    def _referred_to(self, function: Function, text: FunctionText) -> list[Function] | None:
-        """The functions that one may call by their names; None where it may make a module."""
+    def _called(self, function: Function, text: FunctionText) -> list[Function]:
+        """What a function may call: by names, and as methods of its object, of the script's, and of those made."""
         found: list[Function | None] = []
         for reference in text.references:
             meaning = self._meaning(function.unit, reference)
             if isinstance(meaning, Function):
                 found.append(meaning)
             elif isinstance(meaning, Class):
-                if self._hierarchy.is_module(meaning):
-                    return None
-                note_instance(self._facts, self._hierarchy, meaning)
                 found += [self._hierarchy.method(meaning, name) for name in ("__new__", "__init__")]
-            elif isinstance(meaning, str) and reference in text.called and not self._is_harmless(meaning):
-                return None
+        related = [] if function.owner is None else [function.owner, *self._kinds.descendants(function.owner)]
+        for name in text.methods:
+            if name != "__init__":
+                found += [self._hierarchy.method(each, name) for each in related]
+                found += self._facts.methods_by_name.get(name, ())
+                found += self._facts.live_methods.get(name, {}).values()
         return [each for each in found if each is not None]
 
     def _meaning(self, unit: Unit, reference: ast.expr) -> Class | Function | Unit | str | None:
@@ -96,16 +99,6 @@ class Bystanders:
         if effect is not None:
             return effect in _HARMLESS
         return self._hierarchy.knowledge.nature_of_call(name) is not Nature.MODULE
-
-    def _methods(self, function: Function, text: FunctionText) -> list[Function]:
-        """The methods that one may call: of its own object, of the script's classes, and of those with instances."""
-        related = [] if function.owner is None else [function.owner, *self._kinds.descendants(function.owner)]
-        found: list[Function] = []
-        for name in text.methods - {"__init__"}:
-            found += [method for each in related if (method := self._hierarchy.method(each, name)) is not None]
-            found += self._facts.methods_by_name.get(name, ())
-            found += self._facts.live_methods.get(name, {}).values()
-        return found
 
     def _note_stores(self, function: Function, text: FunctionText) -> None:
         """Let all that a function may store to hold what is not known."""

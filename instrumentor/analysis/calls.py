@@ -38,6 +38,7 @@ from instrumentor.analysis.values import (
     UnitRef,
     Value,
     Widened,
+    in_order,
     join,
     known,
     root,
@@ -105,7 +106,7 @@ class Calls:
             return NOTHING  # one that leads back to itself gives what the others give
         self._active.add(key)
         try:
-            found = join([call(each) for each in self.scope.kinds.stands_for(key[0])])
+            found = join([call(each) for each in in_order(self.scope.kinds.stands_for(key[0]))])
         finally:
             self._active.discard(key)
         self._given[key] = arguments, found
@@ -201,7 +202,7 @@ class Calls:
 
     def call_methods(self, receiver: Value, name: str, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a method gives of whatever an object may be."""
-        found = join([self.call_method(atom, name, node, arguments) for atom in receiver])
+        found = join([self.call_method(atom, name, node, arguments) for atom in in_order(receiver)])
         if name in catalogue.ADOPTING_METHODS:
             self.effects.note_receiver(name, arguments, node, receiver)
         return found
@@ -215,7 +216,7 @@ class Calls:
     def _call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         if isinstance(atom, (Named, UnitRef)) or name == "__class__":
             held = self.members.attribute(atom, name)
-            return join([self.apply(each, node, arguments) for each in held])
+            return join([self.apply(each, node, arguments) for each in in_order(held)])
         if isinstance(atom, ClassRef):
             return self._class_method(atom, name, node, arguments)
         if isinstance(atom, Instance):
@@ -250,7 +251,7 @@ class Calls:
             return self._invocation.invoke(method, value(atom), node, arguments)
         held = self.members.instance_attribute(Instance(atom.key), name)
         if known(held):
-            return join([self.apply(each, node, arguments) for each in held])
+            return join([self.apply(each, node, arguments) for each in in_order(held)])
         if self.scope.hierarchy.is_module(cls) and name.startswith(("from_", "load")):
             return self.effects.make(node, Nature.MODULE, f"{cls.node.name}.{name}", arguments)
         return self.effects.make_unknown(node, arguments)
@@ -335,7 +336,7 @@ class Calls:
             return value(Derived(root(atom)))
         held = self.facts.attributes.get((base, name), NOTHING)
         if held:
-            return join([self.apply(each, node, arguments) for each in held])
+            return join([self.apply(each, node, arguments) for each in in_order(held)])
         # A call of a part is mostly one of its tensor's or layer's own methods; the whole stays where it is.
         handed_over = arguments.all() if isinstance(base, Part) else join((value(atom), arguments.all()))
         self.facts.captured.hand_over(handed_over)

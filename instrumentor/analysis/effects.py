@@ -28,6 +28,7 @@ from instrumentor.analysis.values import (
     Partial,
     Value,
     derive,
+    in_order,
     join,
     root,
     strip,
@@ -87,7 +88,7 @@ class Effects:
 
     def escape(self, held: Value) -> None:
         """Functions, objects and containers handed to code that cannot be seen may be called and changed there."""
-        for atom in self.facts.contents.reach(held):
+        for atom in in_order(self.facts.contents.reach(held)):
             self._escape(atom)
         for site in self.facts.contents.boxes(held):
             self.open_container(Box(site))
@@ -105,7 +106,7 @@ class Effects:
     def escape_callables(self, given: Iterable[Value]) -> None:
         """Functions and methods among what a library is given may be called by it, now or later."""
         for held in given:
-            for atom in held:
+            for atom in in_order(held):
                 if isinstance(atom, (FunctionRef, Method, AnyMethod, Partial)):
                     self._escape(atom)
                 elif isinstance(atom, Instance):

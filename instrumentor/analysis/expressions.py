@@ -25,6 +25,7 @@ from instrumentor.analysis.values import (
     Instance,
     Value,
     derive,
+    in_order,
     join,
     value,
 )
@@ -159,7 +160,7 @@ class Evaluator:
             held = self.evaluate(function)
             arguments = self._arguments(node)
         self.facts.note_evidence(held, catalogue.CALLED)
-        found = join([self.calls.apply(atom, node, arguments) for atom in held])
+        found = join([self.calls.apply(atom, node, arguments) for atom in in_order(held)])
         self.numbering.note_wrapped(node, held, arguments)
         self.numbering.note_call(node, held, arguments)
         if any(atom.is_object for atom in found):

@@ -149,7 +149,7 @@ class Facts:
         self.constructed: set[str] = set()
         self.live_methods: Table[str, dict[str, Function]] = Table(visits)
         self.kept: Table[str, Value] = Table(visits)
-        self.instances_with: Table[str, set[Instance]] = Table(visits)
+        self.instances_with: Table[str, dict[Instance, None]] = Table(visits)
         self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
         self.passed = Passed(visits, self.contents, self.calls, self.called_unseen)
@@ -318,9 +318,9 @@ class Facts:
         self.grow(self.attributes, (base, name), held)
         self.note_kept(name, held)
         if isinstance(base, Instance):
-            known = self.instances_with.kept(name, set)
+            known = self.instances_with.kept(name, dict)
             if base not in known:
-                known.add(base)
+                known[base] = None
                 self.instances_with.note_changed(name)
 
     def _is_own(self, atom: Atom) -> bool:

@@ -72,18 +72,26 @@ class _Analysis:
             if self.facts.visits.is_due(scope_key(unit, function)):
                 is_settled = False
                 self._visit(unit, function)
-        for function in list(self.facts.unseen_functions.values()):
-            if function.key not in self.facts.demanded_functions and self.facts.visits.is_due(_unseen(function)):
-                is_settled = False
-                self._pass_over(function)
-        return not is_settled
+        return self._look_at_unseen() if is_settled else True
 
-    def _pass_over(self, function: Function) -> None:
-        """Note what matters of a function that unseen code may call, or demand it where its text does not tell that."""
-        with self.facts.visits.of(_unseen(function)):
-            if not self._bystanders.pass_over(function):
-                self.facts.demand(function)
+    def _look_at_unseen(self) -> bool:
+        """Look at the functions that unseen code may call, now that all else is settled; whether there were any.
+
+        Those that have to be visited come first: what they find may be what others have to be visited for.
+        """
+        known = [each for each in self.facts.unseen_functions.values() if each.key not in self.facts.demanded_functions]
+        due = [each for each in known if self.facts.visits.is_due(_unseen(each))]
+        telling = [each for each in due if not self._bystanders.has(each)]
+        for function in telling:
+            self.facts.demand(function)
+        for function in due if not telling else ():
+            with self.facts.visits.of(_unseen(function)):
+                if self._bystanders.has(function):
+                    self._bystanders.note(function)
+                else:
+                    self.facts.demand(function)
         self._note_descendants()
+        return bool(due)
 
     def _begin(self, unit: Unit, function: Function | None) -> None:
         """Visit a scope that was never visited: who comes to it then knows what it gives before going on."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.interned import Interned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 
 class SiteKey(NamedTuple):
@@ -32,6 +34,20 @@ class Atom(metaclass=Interned):
     """
 
     is_object: bool = field(init=False, repr=False, default=False)
+
+    @cached_property
+    def text(self) -> str:
+        """What it is made of, as a text that is the same in every run."""
+        parts = (getattr(self, each.name) for each in fields(self) if each.init)
+        return f"{type(self).__name__}({', '.join(map(_text_of, parts))})"
+
+
+def _text_of(part: object) -> str:
+    if isinstance(part, Atom):
+        return part.text
+    if isinstance(part, frozenset):
+        return f"{{{', '.join(sorted(map(_text_of, part)))}}}"
+    return f"({', '.join(map(_text_of, part))})" if isinstance(part, tuple) else str(part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +251,11 @@ _RANKS: dict[type[Atom], int] = {
 }
 MAX_TOLD_APART = {1: 24, 2: 24, 3: 96}
 _WIDENED = {rank: Widened(rank) for rank in MAX_TOLD_APART}
+
+
+def in_order(held: Collection[Atom]) -> Iterable[Atom]:
+    """Atoms, as those of a value, in an order that is the same in every run, for what may depend on it."""
+    return held if len(held) < 2 else sorted(held, key=attrgetter("text"))
 
 
 def value(*atoms: Atom) -> Value:

@@ -31,7 +31,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True)
 class FunctionText:
-    """What is written in a function, and in those within it.
+    """What is written in a function, and in those within it, in the order of the text: sets differ from run to run.
 
     Attributes:
         is_open: it stores to names of other scopes, or uses something as only modules are; the rest is not told then.
@@ -45,13 +45,13 @@ class FunctionText:
     """
 
     is_open: bool
-    stored: frozenset[str] = frozenset()
+    stored: tuple[str, ...] = ()
     sets_any: bool = False
     changes_elements: bool = False
-    read: frozenset[str] = frozenset()
+    read: tuple[str, ...] = ()
     references: tuple[ast.expr, ...] = ()
     called: frozenset[ast.expr] = frozenset()
-    methods: frozenset[str] = frozenset()
+    methods: tuple[str, ...] = ()
 
 
 _OPEN = FunctionText(is_open=True)
@@ -72,23 +72,28 @@ def _read(function: Function) -> FunctionText:
         return _OPEN
     own = _bound_in(nodes)
     attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
-    names = {node.id for node in nodes if isinstance(node, ast.Name)} - own
+    names = [node.id for node in nodes if isinstance(node, ast.Name) and node.id not in own]
     imports = function.unit.imports
-    given = {imports[name].rpartition(".")[2] for name in names & imports.keys()}
+    given = [imports[name].rpartition(".")[2] for name in names if name in imports]
     called = [node.func for node in nodes if isinstance(node, ast.Call)]
     made = own - _names_of_others(nodes) - {each.arg for each in function.node.args.args[:1]}
     return FunctionText(
         is_open=False,
-        stored=frozenset(node.attr for node in attributes if not isinstance(node.ctx, ast.Load)),
-        sets_any=not _SETTING.isdisjoint({*names, *(node.attr for node in attributes)}),
+        stored=_each(node.attr for node in attributes if not isinstance(node.ctx, ast.Load)),
+        sets_any=not _SETTING.isdisjoint([*names, *(node.attr for node in attributes)]),
         changes_elements=any(
             not isinstance(changed, ast.Name) or changed.id not in made for node in nodes for changed in _changed(node)
         ),
-        read=frozenset([*names, *given, *(node.attr for node in attributes)]),
+        read=_each([*names, *given, *(node.attr for node in attributes)]),
         references=tuple(_references(nodes, own, function.unit)),
         called=frozenset(called),
-        methods=frozenset(node.attr for node in called if isinstance(node, ast.Attribute)),
+        methods=_each(node.attr for node in called if isinstance(node, ast.Attribute)),
     )
+
+
+def _each(names: Iterable[str]) -> tuple[str, ...]:
+    """The names in their order, each once."""
+    return tuple(dict.fromkeys(names))
 
 
 def _is_open(node: ast.AST, unit: Unit) -> bool:

@@ -10,7 +10,9 @@ from instrumentor.analysis.values import (
     Box,
     Derived,
     FunctionRef,
+    Instance,
     Made,
+    Method,
     Named,
     Pack,
     Parameter,
@@ -22,6 +24,7 @@ from instrumentor.analysis.values import (
     Wrapper,
     derive,
     grown,
+    in_order,
     join,
     known,
     let_go,
@@ -129,3 +132,16 @@ def test_views_keep_to_what_is_told_apart() -> None:
     assert passing(Part(PARAMETER), box) == FOREIGN
     assert passing(Part(PARAMETER), Named("torch.int64")) == OPAQUE
     assert passing(Derived(PARAMETER), Named("torch.int64")) == OPAQUE
+
+
+def test_the_order_of_a_value_is_that_of_what_its_atoms_are_made_of() -> None:
+    first, second, third = (FunctionRef(f"other.py:{name}@1:0") for name in ("first", "second", "third"))
+    assert in_order(frozenset([third, first, second])) == [first, second, third]
+
+
+def test_the_text_of_an_atom_does_not_depend_on_the_order_of_sets() -> None:
+    first, second = Instance("a.py:A@1"), Method(Instance("b.py:B@1"), "step")
+    assert Pack((frozenset([first, second]), PLAIN)).text == (
+        "Pack(({Instance(a.py:A@1), Method(Instance(b.py:B@1), step)}, {Plain()}))"
+    )
+    assert Derived(Made(SiteKey("", 1, 2, 3, 4))).text == "Derived(Made((, 1, 2, 3, 4, ())))"
