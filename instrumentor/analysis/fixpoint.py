@@ -72,26 +72,31 @@ class _Analysis:
             if self.facts.visits.is_due(scope_key(unit, function)):
                 is_settled = False
                 self._visit(unit, function)
-        return self._look_at_unseen() if is_settled else True
+        due = self._demand_telling()
+        if is_settled:
+            self._note_bystanders(due)
+        return bool(due) or not is_settled
 
-    def _look_at_unseen(self) -> bool:
-        """Look at the functions that unseen code may call, now that all else is settled; whether there were any.
-
-        Those that have to be visited come first: what they find may be what others have to be visited for.
-        """
+    def _demand_telling(self) -> list[Function]:
+        """Demand the functions that unseen code may call and that have to be visited; all that are to be looked at."""
         known = [each for each in self.facts.unseen_functions.values() if each.key not in self.facts.demanded_functions]
         due = [each for each in known if self.facts.visits.is_due(_unseen(each))]
-        telling = [each for each in due if not self._bystanders.has(each)]
-        for function in telling:
-            self.facts.demand(function)
-        for function in due if not telling else ():
+        for function in due:
+            if not self._bystanders.has(function):
+                self.facts.demand(function)
+        self._note_descendants()
+        return due
+
+    def _note_bystanders(self, functions: list[Function]) -> None:
+        """Note what bystanders do, now that all else is settled, if there are no other functions among those given."""
+        if any(each.key in self.facts.demanded_functions for each in functions):
+            return
+        for function in functions:
             with self.facts.visits.of(_unseen(function)):
                 if self._bystanders.has(function):
                     self._bystanders.note(function)
                 else:
                     self.facts.demand(function)
-        self._note_descendants()
-        return bool(due)
 
     def _begin(self, unit: Unit, function: Function | None) -> None:
         """Visit a scope that was never visited: who comes to it then knows what it gives before going on."""
