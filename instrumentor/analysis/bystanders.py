@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.function_text import FunctionText
 
+    Meaning = Class | Function | Unit | str | None
+
 # What functions of libraries do that matters to no object of the script.
 _HARMLESS = frozenset(
     {Effect.READS, Effect.COLLECTS, Effect.BUILDS, Effect.IDENTITY, Effect.IDENTITY_TUPLE, Effect.COPIES}
@@ -48,31 +50,31 @@ class Bystanders:
         text = text_of(function)
         if text.is_open or any(map(self._facts.keeps_own, text.read)):
             return False
-        for reference in text.references:
-            meaning = self._meaning(function.unit, reference)
+        meanings = self._meanings(function, text)
+        for reference, meaning in zip(text.references, meanings, strict=True):
             if isinstance(meaning, Class) and self._hierarchy.is_module(meaning):
                 return False
             if isinstance(meaning, str) and reference in text.called and not self._is_harmless(meaning):
                 return False
-        return not any(each.unit.name in self._facts.whole_units for each in self._called(function, text))
+        called = self._called(function, text, meanings)
+        return not any(each.unit.name in self._facts.whole_units for each in called)
 
     def note(self, function: Function) -> None:
         """Note what such a function may store to and call."""
         text = text_of(function)
         self._note_stores(function, text)
-        for reference in text.references:
-            meaning = self._meaning(function.unit, reference)
+        meanings = self._meanings(function, text)
+        for meaning in meanings:
             if isinstance(meaning, Class):
                 note_instance(self._facts, self._hierarchy, meaning)
-        for each in self._called(function, text):
+        for each in self._called(function, text, meanings):
             self._facts.note_unseen_calls(each.key)
             self._facts.demand_unseen(each)
 
-    def _called(self, function: Function, text: FunctionText) -> list[Function]:
+    def _called(self, function: Function, text: FunctionText, meanings: list[Meaning]) -> list[Function]:
         """What a function may call: by names, and as methods of its object, of the script's, and of those made."""
         found: list[Function | None] = []
-        for reference in text.references:
-            meaning = self._meaning(function.unit, reference)
+        for meaning in meanings:
             if isinstance(meaning, Function):
                 found.append(meaning)
             elif isinstance(meaning, Class):
@@ -85,7 +87,10 @@ class Bystanders:
                 found += self._facts.live_methods.get(name, {}).values()
         return [each for each in found if each is not None]
 
-    def _meaning(self, unit: Unit, reference: ast.expr) -> Class | Function | Unit | str | None:
+    def _meanings(self, function: Function, text: FunctionText) -> list[Meaning]:
+        return [self._meaning(function.unit, reference) for reference in text.references]
+
+    def _meaning(self, unit: Unit, reference: ast.expr) -> Meaning:
         """What a dotted name stands for; where it is something in a class, the class."""
         meaning = self._hierarchy.resolve(unit, reference)
         while meaning is None and isinstance(reference, ast.Attribute):

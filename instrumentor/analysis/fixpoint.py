@@ -78,7 +78,7 @@ class _Analysis:
         return bool(due) or not is_settled
 
     def _demand_telling(self) -> list[Function]:
-        """Demand the functions that unseen code may call and that have to be visited; all that are to be looked at."""
+        """Demand the functions that unseen code may call and that have to be visited; gives all that were looked at."""
         known = [each for each in self.facts.unseen_functions.values() if each.key not in self.facts.demanded_functions]
         due = [each for each in known if self.facts.visits.is_due(_unseen(each))]
         for function in due:

@@ -263,16 +263,17 @@ class Judge:
     def _find_kept_elsewhere(self) -> set[SiteKey]:
         """The objects that functions of this file give to calls in files that stay as they are, and that keep them."""
         facts = self.index.facts
-        others = [site for site in facts.sites.values() if site.unit is not self.index.script and site.origins]
-        return {origin for site in others if self._is_kept(site) for origin in site.origins}
-
-    def _is_kept(self, site: Site) -> bool:
-        """Whether what a call in another file gives goes anywhere but to the caller of the function around it."""
-        facts, made = self.index.facts, Made(site.key)
-        if site.function is None or made not in facts.contents.reach(facts.returns.get(site.function.key, NOTHING)):
-            return True
         stores = [each for each in facts.bindings.values() if isinstance(each.target, (ast.Attribute, ast.Subscript))]
-        return any(made in map(strip, each.value) for each in stores)
+        stored = {strip(atom) for each in stores for atom in each.value}
+        others = [site for site in facts.sites.values() if site.unit is not self.index.script and site.origins]
+        kept = [site for site in others if Made(site.key) in stored or not self._is_given_on(site)]
+        return {origin for site in kept for origin in site.origins}
+
+    def _is_given_on(self, site: Site) -> bool:
+        """Whether what a call in another file gives goes to the caller of the function around it."""
+        facts = self.index.facts
+        returned = NOTHING if site.function is None else facts.returns.get(site.function.key, NOTHING)
+        return Made(site.key) in facts.contents.reach(returned)
 
     def _forced(self, caller: Site, inside: set[SiteKey]) -> set[SiteKey]:
         origins = [self.index.facts.sites[key] for key in caller.origins if key in self.index.facts.sites]

@@ -15,20 +15,20 @@ def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
     """The names that each function of a file binds but by definitions and imports; under None those of its top."""
     found: dict[FunctionNode | None, set[str]] = {None: set()}
     for node in unit.parents:
-        if isinstance(node, ast.Name):
-            names = [] if isinstance(node.ctx, ast.Load) else [node.id]
-        elif isinstance(node, ast.arg):
-            names = [node.arg]
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-            names = [node.name or ""]
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
             found[None].update(node.names)
-            continue
-        else:
-            continue
-        if names:
+        elif names := bound_by(node):
             found.setdefault(function_around(unit, node), set()).update(names)
     return found
+
+
+def bound_by(node: ast.AST) -> list[str]:
+    """The names that a node binds by itself, but for definitions and imports."""
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Load) else [node.id]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    return [node.name or ""] if isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) else []
 
 
 def function_around(unit: Unit, node: ast.AST) -> FunctionNode | None:

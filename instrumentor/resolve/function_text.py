@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from instrumentor.resolve.bindings import spelling
+from instrumentor.resolve.bindings import bound_by, spelling, stores
 from instrumentor.resolve.function_outline import is_evidence
 from instrumentor.source.nodes import walk
 
@@ -23,9 +23,8 @@ _SETTING = frozenset({"delattr", "setattr", "__delattr__", "__setattr__", "__dic
 _CHANGING = frozenset(
     ["__setitem__", "add", "append", "appendleft", "extend", "extendleft", "insert", "setdefault", "update"]
 )
-_NEW = (
-    ast.BinOp, ast.Call, ast.Constant, ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Set, ast.SetComp, ast.Tuple
-)  # fmt: skip
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)
+_NEW = (ast.BinOp, ast.Constant, ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Set, ast.SetComp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -112,32 +111,18 @@ def _changed(node: ast.AST) -> list[ast.expr]:
 
 def _bound_in(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that a function, or one within it, binds."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        elif isinstance(node, ast.arg):
-            found.add(node.arg)
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-            found.add(node.name or "")
-    return found
+    return {name for node in nodes for name in bound_by(node)}
 
 
 def _names_of_others(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that may hold what something else holds as well: what is stored to them is more than a new object."""
     found: set[str] = set()
     for node in nodes:
-        targets: list[ast.AST] = []
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
-            if node.value is not None and not isinstance(node.value, _NEW):
-                targets = [*node.targets] if isinstance(node, ast.Assign) else [node.target]
-        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            targets = [node.target]
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-            targets = [node.optional_vars]
-        elif isinstance(node, ast.match_case):
-            targets = [node.pattern]
-        found |= _bound_in(each for target in targets for each in walk(target))
+        if isinstance(node, (ast.MatchAs, ast.MatchStar)):
+            found.update(bound_by(node))
+        for target, value in stores(node):
+            is_new = isinstance(node, _ASSIGNMENTS) and isinstance(value, _NEW) and isinstance(target, ast.Name)
+            found |= set() if is_new else _bound_in(walk(target))
     return found
 
 

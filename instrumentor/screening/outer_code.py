@@ -112,12 +112,9 @@ class OuterCode:
         if isinstance(meaning, Unit):
             return Gives.UNKNOWN  # a submodule by the name of the function in it
         if isinstance(function, ast.Attribute):
-            is_of_module = not isinstance(node, ast.Call) or self.uses_as_module(node)
-            return (
-                self._callables.of_method(function.attr)
-                if is_of_module or function.attr not in EVIDENCE
-                else Gives.UNKNOWN
-            )
+            if isinstance(node, ast.Call) and function.attr in EVIDENCE and not self.uses_as_module(node):
+                return Gives.UNKNOWN
+            return self._callables.of_method(function.attr)
         if isinstance(function, ast.Name) and (self._is_own_class(function) or self._is_made_by_library(function.id)):
             return Gives.UNKNOWN
         return Gives.UNKNOWN if self._is_element_of_instance(function) else self._callables.unnamed

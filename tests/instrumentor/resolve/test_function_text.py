@@ -39,6 +39,8 @@ def test_names_attributes_and_methods_are_told_apart() -> None:
         ("for a in x:\n        a['k'] = 1", True),
         ("with x as a:\n        a['k'] = 1", True),
         ("x[0]['k'] = 1", True),
+        ("a, b = x.kept, []\n    a.append(x)", True),
+        ("a = x.get('kept')\n    a.append(x)", True),
     ],
 )
 def test_containers_of_its_own_are_told_from_others(body: str, *, is_change: bool) -> None:
