@@ -177,7 +177,7 @@ class Calls:
         if own is not None:
             return self._invocation.invoke(own, value(atom), node, arguments)
         self.effects.escape_callables(arguments.each())
-        if isinstance(base, Part):
+        if isinstance(base, Part) and not self.scope.kinds.is_of_unknown(base):
             return value(Derived(root(atom)))
         let_others_run(self.scope)
         self.facts.captured.hand_over(value(atom))
@@ -315,7 +315,7 @@ class Calls:
         if method is not None:
             return self._invocation.invoke(method, value(atom), node, arguments)
         self.effects.escape_callables(arguments.each())  # hooks, callbacks, `model.apply(initialise)`
-        nature = scope.kinds.nature(base) if isinstance(base, Made) else Nature.MODULE
+        nature = scope.kinds.nature_of_object(base)
         if isinstance(base, Made) and nature is not Nature.MODULE:
             labels = self.facts.sites[base.site].labels if base.site in self.facts.sites else []
             for label in labels:

@@ -17,7 +17,6 @@ from instrumentor.analysis.values import (
     Scripted,
     SiteKey,
     Value,
-    root,
     strip,
 )
 from instrumentor.resolve import catalogue
@@ -177,13 +176,23 @@ class Kinds:
         site = self.facts.sites.get(made.site)
         return Nature.UNKNOWN if site is None else site.nature
 
+    def nature_of_object(self, base: Atom) -> Nature:
+        """The same of any object; of a parameter, that it is a module, for that is what is asked of most."""
+        if isinstance(base, Made):
+            return self.nature(base)
+        return Nature.UNKNOWN if isinstance(base, Part) and self.is_of_unknown(base) else Nature.MODULE
+
     def is_nothing_known(self, held: Value) -> bool:
         """Whether a value is only what cannot be seen: no object of this program and nothing computed from one."""
         return all(
             isinstance(atom, Opaque)
-            or (isinstance(atom, Part) and isinstance(root(atom), Made) and self._is_unknown(root(atom)))
+            or (isinstance(atom, Part) and isinstance(atom.root, Made) and self.is_of_unknown(atom))
             for atom in held
         )
 
-    def _is_unknown(self, atom: Atom) -> bool:
-        return isinstance(atom, Made) and self.nature(atom) in (Nature.UNKNOWN, Nature.NOT_MODULE)
+    def is_of_unknown(self, part: Part) -> bool:
+        """Whether what something is part of may be no module, and so hold functions and classes too."""
+        whole = part.root
+        if isinstance(whole, Parameter):
+            return not self.is_self(whole)
+        return isinstance(whole, Made) and self.nature(whole) in (Nature.UNKNOWN, Nature.NOT_MODULE)

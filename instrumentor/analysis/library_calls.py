@@ -259,6 +259,11 @@ class LibraryCalls:
 
     # ---- builtins that reach into objects ----
 
+    def _vars(self, _node: ast.expr, arguments: Arguments) -> Value:
+        """What `__dict__` gives; without an argument, of what is around."""
+        self.effects.escape(arguments.all())
+        return join([self.members.attribute(atom, "__dict__") for atom in arguments.at(0)]) or OPAQUE
+
     def _getattr(self, node: ast.expr, arguments: Arguments) -> Value:
         if len(arguments.positional) < len(("object", "name")):
             return OPAQUE
@@ -347,6 +352,7 @@ class LibraryCalls:
         Effect.BUILDS: _builds,
     }
     _BUILTINS: ClassVar[dict[str, Callable[[LibraryCalls, ast.expr, Arguments], Value]]] = {
+        "builtins.vars": _vars,
         "builtins.getattr": _getattr,
         "builtins.setattr": _setattr,
         "builtins.delattr": _delattr,

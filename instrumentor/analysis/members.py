@@ -139,9 +139,9 @@ class Members:
         unit = self.scope.hierarchy.project.units.get(atom.unit)
         if unit is None:
             return OPAQUE
-        member = self.scope.hierarchy.project.member
-        callables = [member(unit, name) for name in (*unit.functions, *unit.classes, *unit.imports)]
-        return join([self.scope.refer(each) for each in callables if isinstance(each, (Function, Class))])
+        project = self.scope.hierarchy.project
+        callables = [project.member(unit, name) for name in project.names(unit)]
+        return join([self.scope.refer(each) for each in callables if isinstance(each, (Function, Class))]) or OPAQUE
 
     def instance_attribute(self, atom: Instance, name: str) -> Value:
         """What an attribute of a project's class holds, whichever of its methods set it."""

@@ -324,6 +324,19 @@ class Project:
                 found += [source] if name in source.stored else self._find_starred(source, name, depth - 1)
         return found
 
+    def names(self, unit: Unit) -> list[str]:
+        """What a unit defines and imports, what it gets by `from it import *` included."""
+        found: dict[str, None] = {}
+        pending, seen = [unit], {unit.name}
+        while pending:
+            each = pending.pop()
+            names = (*each.functions, *each.classes, *each.imports)
+            found.update(dict.fromkeys(name for name in names if each is unit or not name.startswith("_")))
+            sources = [self._lookup(each, star, depth=12, is_guess=True) for star in each.stars]
+            pending += [source for source in sources if isinstance(source, Unit) and source.name not in seen]
+            seen.update(source.name for source in pending)
+        return list(found)
+
     def imported_units(self) -> list[Unit]:
         """The project's files that are run when the script is: all that its imports lead to, itself aside."""
         found: dict[str, Unit] = {}

@@ -152,6 +152,26 @@ WRAPPED = {
         [(4, "a")],
     ),
     "fetched from a file": ("m = torch.load('x')['model']\nm.eval()\n", [(1, "m")]),
+    "made by an element of a parameter": (
+        "def train(config):\n    m = config['class'](config)\n    m.parameters(), m.train()\n",
+        [(2, "m")],
+    ),
+    "made by an element of a parameter that callers pass": (
+        "def train(c):\n    m = c['model']['class'](3)\n    m.parameters(), m.train()\nimport lib\ntrain(lib.f())\n",
+        [(2, "m")],
+    ),
+    "made by an element of a library's object": (
+        "import lib\nzoo = lib.Registry('zoo')\nm = zoo['large'](3)\nm.parameters(), m.train()\n",
+        [(3, "m")],
+    ),
+    "made by a method of an element": (
+        "import lib\nzoo = lib.Registry('zoo')\nm = zoo['large'].build(3)\nm.parameters(), m.train()\n",
+        [(3, "m")],
+    ),
+    "made by what an attribute of a library's object has": (
+        "import lib\nzoo = lib.Registry('zoo')\nm = zoo.models['large'](3)\nm.parameters(), m.train()\n",
+        [(3, "m")],
+    ),
 }
 
 
@@ -170,6 +190,10 @@ TOLD = {
     "loss": ("l = nn.CrossEntropyLoss()\nl = l.cuda()\n", [(1, "l", "no-params"), (2, "l", "no-params")]),
     "container of layers without parameters": ("f = nn.Sequential(nn.ReLU(), nn.Flatten())\n", [(1, "f", "no-params")]),
     "part": ("m = Net()\nb = m.body\n", [(2, "b", "submodule")]),
+    "output of an element": (
+        "m = nn.ModuleList([Net()])\ny = m[0](x).to('cpu')\n",
+        [(1, "list(m)", "submodule")],
+    ),
     "element": ("m = nn.ModuleList([Net()])\nb = m[0]\n", [(1, "list(m)", "submodule"), (2, "b", "submodule")]),
     "absorbed": ("a = nn.Linear(1, 1)\nm = Net(a)\n", [(1, "a", "absorbed")]),
     "absorbed by whatever has add_module": (

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.touched import attribute
 from instrumentor.analysis.values import Made
+from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
 from instrumentor.settings import Settings
 from instrumentor.source.source_text import decode, parse
@@ -113,3 +116,16 @@ def test_what_methods_behind_operators_change_is_noted_once_there_is_an_instance
     facts, _ = analysed(b"from package import Turning, Unused\nmodel = Turning()\n", package=package)
     assert [name for name in ("net", "last", "other") if facts.touched.is_unseen(attribute(name))] == ["net"]
     assert not facts.demanded_functions
+
+
+@pytest.mark.parametrize("picked", ["package.__dict__[name]", "getattr(package, name)", "vars(package)[name]"])
+def test_a_name_picked_from_a_package_may_be_any_that_it_gets_from_its_files(picked: str) -> None:
+    facts, _ = analysed(
+        b"import package\nmodel = " + picked.encode() + b"(3)\n",
+        package=b"from .models import *\n",
+        package__models=b"from .small import *\n",
+        package__small=b"from torch import nn\ndef build(size):\n    return nn.Linear(size, size)\n",
+    )
+    assert makers(facts, "model") == {SCRIPT}
+    (site,) = [site for key, site in facts.sites.items() if key.unit == SCRIPT]
+    assert site.nature is Nature.MODULE
