@@ -106,10 +106,10 @@ class ProblemSummary(msgspec.Struct):
 
 
 class StageSummary(msgspec.Struct):
-    """What was recorded in a stage: optimizer steps, and calls of root modules."""
+    """What was recorded in a stage: optimizer steps, and calls of modules that lie in no other call."""
 
     steps: int = 0
-    root_calls: int = 0
+    outermost_calls: int = 0
 
 
 class ProcessSummary(msgspec.Struct):
@@ -196,6 +196,7 @@ class ProcessCollector:
         self._origins = Origins()
         self._call_names: dict[tuple[str, int], str] = {}
         self._unfinished = ""
+        self._open_backward_passes = 0
         self._has_other_steps = False
         self._stages_outside: dict[str, None] = {}
         self._take: dict[type[events.Event], Callable[[Any], None]] = {
@@ -336,8 +337,6 @@ class ProcessCollector:
         module = self._module_of(event.module)
         module.calls += 1
         module.is_compiled |= event.compiled or module.type == _COMPILED_MODULE
-        if not module.parent:
-            self._stage(event).root_calls += 1
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
         stack = self._calls_by_thread.setdefault(event.thread, [])
         if not module.parent:
@@ -346,6 +345,8 @@ class ProcessCollector:
             del stack[again:]
         if not stack:
             module.stages[event.stage] = module.stages.get(event.stage, 0) + 1
+            if not self._open_backward_passes:  # in which activations are computed once more
+                self._stage(event).outermost_calls += 1
         stack.append(event)
 
     def _return_module(self, event: events.ReturnModule) -> None:
@@ -384,13 +385,16 @@ class ProcessCollector:
 
     def _backward(self, _: events.Backward) -> None:
         self.process.backward_passes += 1
+        self._open_backward_passes += 1
         self._unfinished = "a backward pass"
 
     def _backward_end(self, event: events.BackwardEnd) -> None:
         self.process.backward_us += event.duration_us
+        self._open_backward_passes = max(0, self._open_backward_passes - 1)
         self._unfinished = ""
 
     def _step(self, event: events.OptimizerStep) -> None:
+        self._open_backward_passes = 0  # One that a KeyboardInterrupt broke off never ends.
         self._unfinished = f"a step of {event.optimizer}"
 
     def _step_end(self, event: events.OptimizerStepEnd) -> None:

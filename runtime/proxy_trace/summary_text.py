@@ -111,7 +111,7 @@ def _recording_lines(summary: Summary) -> Iterator[str]:
         parts = []
         for name, stage in process.stages.items():
             counts = [format_count(stage.steps, "step")] if stage.steps else []
-            counts += [format_count(stage.root_calls, "call")] if stage.root_calls or not counts else []
+            counts += [format_count(stage.outermost_calls, "call")] if stage.outermost_calls or not counts else []
             parts.append(f"{name} ({', '.join(counts)})")
         yield f"  stages     {', '.join(parts)}"
     sampled = {(module.first, module.every) for module in process.modules if is_sampled(module)}

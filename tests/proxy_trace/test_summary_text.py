@@ -80,6 +80,28 @@ def test_stages_and_what_was_left_out_on_purpose_are_told(tmp_path: Path, write_
     assert "  recorded   only 1 of 10 steps after the first 5 (of 42); 1 tensor not watched" in lines
 
 
+def test_a_stage_counts_the_calls_that_lie_in_no_other_whichever_module_is_called(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.denoiser", "Unet", 1, parent=1),
+        events.CallModule(1, module=1),
+        events.CallModule(2, module=2),
+        events.ReturnModule(3, module=2),
+        events.ReturnModule(4, module=1),
+        events.Backward(5),
+        events.CallModule(6, module=2),  # activations that were not kept
+        events.ReturnModule(7, module=2),
+        events.BackwardEnd(8),
+        events.OptimizerStepEnd(9, optimizer="SGD"),
+        events.CallModule(10, 1, module=2, stage="eval"),
+        events.ReturnModule(11, 1, module=2, stage="eval"),
+    )
+    assert "  stages     train (1 step, 1 call), eval (1 call)" in report(path).splitlines()
+
+
 def test_versions_that_differ_between_processes_are_all_told(tmp_path: Path, write_trace: WriteTrace) -> None:
     for rank, version in enumerate(("0.1.0", "0.2.0", "0.1.0")):
         write_trace(tmp_path / f"rank{rank}-1.jsonl", rank=rank, version=version)
