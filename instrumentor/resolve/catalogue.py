@@ -36,7 +36,13 @@ class Effect(Enum):
 
 _MODULE_BASES = (
     "torch.nn.Module",
-    "torch.jit.ScriptModule",
+    "torch.jit.*ScriptModule",
+    "torch.fx.*GraphModule",
+    "torch.export.*UnflattenedModule",
+    "torch.optim.swa_utils.AveragedModel",
+    "torch.distributed.fsdp.*FullyShardedDataParallel",
+    "torch.ao.quantization.*QuantWrapper",
+    "torch.ao.nn.*.[A-Z]*",
     "lightning.LightningModule",
     "pytorch_lightning.LightningModule",
     "lightning.pytorch.LightningModule",

@@ -227,7 +227,8 @@ def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]
     """The topmost modules of which neither they nor anything below them was called, in any process of their rank.
 
     Workers inherit models that another of them calls, or that only their parent shares out. What compiled code calls is
-    not seen: below a compiled module nothing is looked for, and compiled functions may call what has been trained.
+    not seen: below a compiled module nothing is looked for, and compiled functions may call what has been trained. Of a
+    module whose calls go around the hooks nothing is said, only of what is below it.
     """
     process = collector.process
     children: dict[int, list[ModuleSummary]] = {}
@@ -237,7 +238,7 @@ def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]
         return []
     if not process.module_calls:
         reason = "no module was ever called (perhaps its forward is called directly)"
-        roots = [root for root in children.get(0, []) if is_recorded(root) and not is_sampled(root)]
+        roots = [root for root in children.get(0, []) if is_recorded(root) and not is_sampled(root) and root.calls_seen]
         sizes = [_size(root, children) for root in roots]
         return [
             Finding("never_called", root.name, reason, [process.rank], size)
@@ -255,7 +256,7 @@ def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]
         is_own = module.id in trained or not module.parent
         if module.is_compiled or (process.calls_compiled_functions and is_own and module.id not in called):
             continue  # What is called in compiled code is not seen.
-        if module.id in called or not is_recorded(module) or is_sampled(module):
+        if module.id in called or not is_recorded(module) or is_sampled(module) or not module.calls_seen:
             pending.extend(reversed(below))
         elif below or module.type not in _UNCALLED:
             reason = "never called"

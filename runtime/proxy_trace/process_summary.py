@@ -34,7 +34,8 @@ class ModuleSummary(msgspec.Struct):
     """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root.
 
     `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
-    `every`-th are recorded. `is_compiled` if some of its calls ran compiled code, in which no calls are seen.
+    `every`-th are recorded. `is_compiled` if some of its calls ran compiled code, in which no calls are seen;
+    `calls_seen` as in `events.Module`.
     """
 
     id: int
@@ -51,6 +52,7 @@ class ModuleSummary(msgspec.Struct):
     every: int = 1
     stages: dict[str, int] = {}
     is_compiled: bool = False
+    calls_seen: bool = True
 
     @property
     def mean_us(self) -> float:
@@ -311,7 +313,7 @@ class ProcessCollector:
         module = self._module_of(event.id)
         module.name, module.type, module.level = event.name, event.type, event.level
         module.parent, module.parameters = event.parent, event.parameters
-        module.first, module.every = event.first, event.every
+        module.first, module.every, module.calls_seen = event.first, event.every, event.calls_seen
 
     def _tensor(self, event: events.StateTensor) -> None:
         tensor = self._tensor_of(event.id)

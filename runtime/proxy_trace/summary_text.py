@@ -215,7 +215,8 @@ def _all_is_well(summary: Summary) -> str:
         is_hidden = any(module.is_compiled for module in modules) or any(
             process.calls_compiled_functions for process in summary.processes
         )
-        checked.insert(1, f"every module{' outside of compiled code' * is_hidden} was called")
+        whose = "" if all(module.calls_seen for module in modules) else " whose calls are seen"
+        checked.insert(1, f"every module{' outside of compiled code' * is_hidden}{whose} was called")
     if is_all_recorded and summary.steps:
         kinds = {finding.kind for finding in summary.findings}
         parameters = "trainable parameter" if "frozen" in kinds else "parameter"
@@ -233,12 +234,13 @@ def _module_lines(process: ProcessSummary, of: str, palette: Palette) -> Iterato
     rows = []
     for module, depth in _tree(process.modules):
         name = module.name if not depth else _last_part(module)
+        calls = f"{module.calls:,}" if module.calls or module.calls_seen else "not seen"
         raised = f" ({module.raised:,} raised)" if module.raised else ""
         rows.append(
             [
                 "  " * depth + name,
                 module.type,
-                f"{module.calls:,}" + raised,
+                calls + raised,
                 format_duration(module.total_us) if module.ended else "-",
                 format_duration(module.mean_us) if module.ended else "-",
                 f"{module.parameters:,}" if module.parameters else "-",

@@ -67,6 +67,7 @@ class Definitions:
                 time_us=self._now_us(),
                 first=entry.watch.first,
                 every=entry.watch.every,
+                calls_seen=_is_call_of_torch(module),
             ),
             location,
         )
@@ -132,13 +133,24 @@ class Definitions:
                 state.suspected = not readable  # Then the next look finds the numbers.
                 self.define_tensor(state, tensor)
 
-    def define_new_state(self, entry: ModuleEntry, module: nn.Module) -> None:
-        """Take up parameters and buffers that `module` was given since the last look."""
+    def define_new_state(self, entry: ModuleEntry, module: nn.Module) -> bool:
+        """Take up parameters and buffers that `module` was given since the last look; whether there are any."""
         registered = module.__dict__
         count = len(registered.get("_parameters") or ()) + len(registered.get("_buffers") or ())
-        if count != entry.registered:
-            entry.registered = count
-            self.define_state(self._registry.add_state(entry))
+        if count == entry.registered:
+            return False
+        entry.registered = count
+        states = self._registry.add_state(entry)
+        if any(not state.is_buffer for state, _ in states):
+            self.define_holders([entry])
+        self.define_state(states)
+        return bool(states)
+
+
+def _is_call_of_torch(module: nn.Module) -> bool:
+    """Whether the `__call__` of a module is torch's, which runs the hooks, and not one that its class has made."""
+    defined_in: str = getattr(type(module).__call__, "__module__", None) or ""
+    return defined_in.partition(".")[0] == "torch"
 
 
 def _elements(module: nn.Module) -> int:

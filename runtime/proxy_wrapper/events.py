@@ -111,7 +111,8 @@ class Module(Event, frozen=True, gc=False):
 
     `parent` is the id of the module that it is a submodule of, `root` that of the root (its own for a root).
     `parameters` counts the elements of all parameters below it. `time_us` says when it was proxied. Steps are
-    recorded while their number is below `first`, and from there on each `every`-th.
+    recorded while their number is below `first`, and from there on each `every`-th. `calls_seen` is false if the class
+    has a `__call__` of its own, which may go around PyTorch's hooks.
     """
 
     id: int
@@ -125,6 +126,7 @@ class Module(Event, frozen=True, gc=False):
     time_us: int = 0
     first: int = 0
     every: int = 1
+    calls_seen: bool = True
 
 
 class StateTensor(Event, frozen=True, gc=False):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.registry import named_modules
+from proxy_wrapper.registry import innermost, named_modules
 from proxy_wrapper.watch import Watch
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.definitions import Definitions
-    from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry
+    from proxy_wrapper.registry import ModuleEntry, NamedModule, Registry, StateEntry
 
 DEFAULT_LOGDIR: Final = "proxy_trace"
 DEFAULT_LEVEL: Final = INFO
@@ -135,15 +135,39 @@ class ProxiedTree:
         self._definitions.define_state(states)
         return entries
 
+    def adopt_above(self, module: nn.Module, inner: ModuleEntry, location: int) -> None:
+        """Proxy a module that is called at `location` and holds proxied ones, `inner` the first of them.
+
+        Those keep their names and stay roots: they are what the script calls them, whatever a library makes around
+        them, for a while or for good. A wrapper of PyTorch's is called after the module in it.
+        """
+        wrapped = self._registry.module_entry(innermost(module))
+        if wrapped is not None and wrapped.plain_name == wrapped.top.plain_name:
+            tree = named_modules(module, wrapped.plain_name)
+        else:
+            name = wrapped.name if wrapped is not None else self._registry.name_beside(type(module).__name__)
+            tree = named_modules(module, name, lambda found: self._is_of_other_tree(found, None))
+        self.add_tree(tree, settings_of(inner), None, location)
+
+    def _is_of_other_tree(self, module: nn.Module, top: ModuleEntry | None) -> bool:
+        """Whether `module` is below another root than `top`, one that is still there, or is that root."""
+        entry = self._registry.module_entry(module)
+        return entry is not None and entry.top is not top and entry.top.module() is not None
+
+    def _own_tree(self, root: ModuleEntry) -> list[NamedModule]:
+        """What `named_modules` finds of a root, without what is part of other proxied trees."""
+        module = root.module()
+        if module is None:
+            return []
+        return named_modules(module, root.plain_name, lambda found: self._is_of_other_tree(found, root))
+
     def adopt_below(self, module: nn.Module, caller: ModuleEntry) -> ModuleEntry | None:
         """Proxy a module called by a proxied one: put in after that was proxied, or made for the moment."""
         top = caller.top
-        top_module = top.module()
-        if top_module is not None:
-            tree = named_modules(top_module, top.plain_name)
-            if any(found.module is module for found in tree):
-                self.add_tree(tree, settings_of(top), None, 0)
-                return self._registry.module_entry(module)
+        tree = self._own_tree(top)
+        if any(found.module is module for found in tree):
+            self.add_tree(tree, settings_of(top), None, 0)
+            return self._registry.module_entry(module)
         name = self._registry.name_beside(f"{caller.name}.{type(module).__name__}")
         entry = self._registry.add_module(module, name, caller, *settings_of(caller))
         entry.level = caller.level
@@ -157,14 +181,20 @@ class ProxiedTree:
         return entry
 
     def take_up_new(self) -> bool:
-        """Proxy what was put into roots that recurse since they were looked at last; whether there was anything."""
+        """Proxy what was put into roots that recurse since they were looked at last; whether there was anything.
+
+        Also what the modules that are known have been given, as those are that make their parameters when first called.
+        """
         registry = self._registry
         found_any = False
         for root in [entry for entry in registry if entry.parent is None and entry.recurses]:
-            module = root.module()
-            tree = named_modules(module, root.plain_name) if module is not None else []
+            tree = self._own_tree(root)
             if any(registry.module_entry(found.module) is None for found in tree):
                 self.add_tree(tree, settings_of(root), None, 0)
+                found_any = True
+        for entry in registry:
+            module = entry.module()
+            if module is not None and self._definitions.define_new_state(entry, module):
                 found_any = True
         return found_any
 

@@ -12,7 +12,7 @@ from proxy_wrapper.distributed_tensors import is_gathered
 from proxy_wrapper.seen_tensors import SeenTensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.statistics import PendingOr
@@ -395,28 +395,49 @@ class NamedModule(NamedTuple):
     parent: nn.Module | None
 
 
-def named_modules(root: nn.Module, root_name: str) -> list[NamedModule]:
+def named_modules(
+    root: nn.Module, root_name: str, is_left_out: Callable[[nn.Module], bool] | None = None
+) -> list[NamedModule]:
     """`root` and every module below it, parents first, each once, named `<root_name>.<qualified name>`.
 
     As `nn.Module.named_modules`, but through the registries themselves, so that no code of the program runs, and
     without what PyTorch's wrappers put into names: in `DistributedDataParallel(net)` it is `net` that is called
     `root_name`, and the wrapper is called "DistributedDataParallel(<root_name>)".
+
+    Args:
+        root: where to begin.
+        root_name: what it is called.
+        is_left_out: tells of a module that it is left out, with all below it.
     """
     found: list[NamedModule] = []
-    _visit(root, root_name, None, found, set())
+    _visit(root, root_name, None, found, set(), is_left_out)
     return found
 
 
-def _visit(module: nn.Module, name: str, parent: nn.Module | None, found: list[NamedModule], seen: set[int]) -> None:
+def _visit(
+    module: nn.Module,
+    name: str,
+    parent: nn.Module | None,
+    found: list[NamedModule],
+    seen: set[int],
+    is_left_out: Callable[[nn.Module], bool] | None,
+) -> None:
     # No closure: one that calls itself lives until the garbage collector runs, and the modules with it.
-    if id(module) in seen:
+    if id(module) in seen or (is_left_out is not None and is_left_out(module)):
         return
     seen.add(id(module))
     wraps = is_wrapper(module)
     found.append(NamedModule(module, f"{type(module).__name__}({name})" if wraps else name, parent))
     for key, child in (module.__dict__.get("_modules") or {}).items():
         if child is not None:
-            _visit(child, name if wraps else f"{name}.{key}", module, found, seen)
+            _visit(child, name if wraps else f"{name}.{key}", module, found, seen, is_left_out)
+
+
+def innermost(module: nn.Module) -> nn.Module:
+    """What `module` is a wrapper of PyTorch's around, through all its wrappers; itself, if it is none."""
+    while is_wrapper(module):
+        (module,) = module.__dict__["_modules"].values()
+    return module
 
 
 def is_wrapper(module: nn.Module) -> bool:

@@ -259,9 +259,7 @@ class Tracer:
         for found in tree[1:]:
             inner = self.registry.module_entry(found.module)
             if inner is not None:
-                self._tree.add_tree(
-                    named_modules(module, inner.root.plain_name), settings_of(inner), None, self.locator.locate(3)
-                )
+                self._tree.adopt_above(module, inner, self.locator.locate(3))
                 self._note_levels()
                 return self.registry.module_entry(module)
         if has_state(module) and self.take_up_new():

@@ -356,6 +356,23 @@ def test_a_model_that_is_never_called_is_one_finding(tmp_path: Path, write_trace
     assert "forward is called directly" in find(path)[0].reason
 
 
+@pytest.mark.parametrize("spare_is_called", [True, False])
+def test_of_a_module_whose_calls_go_around_the_hooks_nothing_is_said(
+    tmp_path: Path, write_trace: WriteTrace, spare_is_called: bool
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Process", 1, calls_seen=False),
+        events.Module(2, "model.kernel", "Kernel", 1, 1, calls_seen=False),
+        events.Module(3, "model.kernel.features", "Linear", 1, 2),
+        events.Module(4, "other", "Linear", 4),
+        *([events.CallModule(1, module=4), events.ReturnModule(2, module=4)] if spare_is_called else []),
+    )
+    missed = [("model.kernel.features", "never called")]
+    reason = "no module was ever called (perhaps its forward is called directly)"
+    assert of_kind(path, "never_called") == (missed if spare_is_called else [("other", reason)])
+
+
 def test_a_process_that_only_holds_the_model_is_not_judged(tmp_path: Path, write_trace: WriteTrace) -> None:
     model = events.Module(1, "model", "Net", 1)
     write_trace(tmp_path / "rank0-1.jsonl", model)

@@ -234,7 +234,7 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         assert len({number for _, number in modules}) == 5 + 2
         scales = {event.id for event in seen.events if isinstance(event, Parameter) and event.name.endswith("scale")}
         assert len(scales) == 2
-        assert called(seen).count("net.inner.inner.first") == 6  # By its last name.
+        assert called(seen).count("net.first") == 6
 
     def test_above_whatever_calls_it(self, logdir: str, seen: MemoryObserver) -> None:
         class Wraps(nn.Module):
@@ -250,7 +250,36 @@ class TestRule2EveryModuleAboveOrBelowIsProxied:
         outer(images())
         assert isinstance(outer, Proxy.Proxy)
         assert isinstance(outer.inner, Proxy.Proxy)
-        assert called(seen)[:3] == ["net", "net.inner", "net.inner.inner"]
+        assert called(seen)[:4] == ["Wraps", "Wraps.inner", "net", "net.first"]
+
+    def test_what_a_library_makes_around_models_leaves_their_names_alone(
+        self, logdir: str, seen: MemoryObserver
+    ) -> None:
+        class Sums(nn.Module):
+            def __init__(self, *nets: nn.Module) -> None:
+                super().__init__()
+                self.nets = nn.ModuleList(nets)
+                self.scale = nn.Linear(1, 1)
+
+            def forward(self, x: torch.Tensor) -> Any:
+                return sum(net(x).sum() for net in self.nets)
+
+        first, second = (
+            Proxy.Proxy(Plain(), recurse=True, name=name, logdir=logdir, log_level=level)
+            for name, level in (("first", "INFO"), ("second", "WARNING"))
+        )
+        for outer in (Sums(first, second.first), Sums(second)):
+            outer(images(64).flatten(1) if outer.nets[-1] is second.first else images())
+            first.rest.append(nn.Sigmoid())
+            first(images())
+            Proxy.flush()
+        names = {event.name for event in seen.events if isinstance(event, Module)}
+        own = {f"first.{name}" if name else "first" for name, _ in first.named_modules()}
+        own |= {f"second.{name}" if name else "second" for name, _ in second.named_modules()}
+        around = {f"Sums{number}{part}" for number in ("", "_1") for part in ("", ".nets", ".scale")}
+        assert names == own | around
+        levels = {event.name: event.level for event in seen.events if isinstance(event, Module)}
+        assert (levels["first.rest.3"], levels["second.first"]) == ("INFO", "WARNING")
 
     def test_a_module_taken_out_and_called_alone_keeps_its_name(self, logdir: str, seen: MemoryObserver) -> None:
         model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)

@@ -36,6 +36,17 @@ def trained(model: nn.Module) -> torch.optim.Optimizer:
     return optimizer
 
 
+def hooked(model: nn.Module) -> nn.Module:
+    """With hooks of its own, which are registered after the model was proxied."""
+    model.register_forward_hook(pass_on)
+    model.register_state_dict_pre_hook(pass_on)
+    return model
+
+
+def pass_on(*_: object) -> None:
+    """A hook that pickle finds by its name."""
+
+
 SAVED: dict[str, Callable[[Any, Any], Any]] = {
     "the model": lambda model, optimizer: model,
     "the state": lambda model, optimizer: model.state_dict(),
@@ -78,6 +89,20 @@ def test_it_is_the_same_to_the_byte(what: str, level: str, logdir: str) -> None:
             return {name: archive.read(name) for name in archive.namelist() if not name.endswith("serialization_id")}
 
     assert saved(traced=False) == saved(traced=True)
+
+
+def test_hooks_of_the_program_have_the_numbers_that_they_have_without_us(level: str, logdir: str) -> None:
+    def numbers() -> list[int]:
+        model = hooked(build())
+        return [*model._forward_hooks, *model._state_dict_pre_hooks]
+
+    first = numbers()[0]
+    Proxy.Proxy(build(), recurse=True, logdir=logdir, log_level=level)
+    assert numbers() == [first + 2, first + 3]
+    handles = [nn.modules.module.register_module_forward_hook(pass_on) for _ in range(20)]
+    assert len({handle.id for handle in handles} | set(nn.modules.module._global_forward_hooks)) == 20 + 1
+    for handle in handles:
+        handle.remove()
 
 
 def test_weights_load_with_weights_only(level: str, logdir: str, tmp_path: Path) -> None:

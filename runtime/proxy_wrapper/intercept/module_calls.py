@@ -16,6 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, ReturnModule
+from proxy_wrapper.intercept.hook_numbers import numbered_apart
 from proxy_wrapper.intercept.outputs import Outputs
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.levels import INFO
@@ -74,10 +75,11 @@ class ModuleCalls:
     def install(self) -> None:
         """Register the hooks."""
         if not self._handles:
-            self._handles = [
-                register_module_forward_pre_hook(self.enter),
-                register_module_forward_hook(self.leave, with_kwargs=True, always_call=True),
-            ]
+            with numbered_apart():
+                self._handles = [
+                    register_module_forward_pre_hook(self.enter),
+                    register_module_forward_hook(self.leave, with_kwargs=True, always_call=True),
+                ]
 
     def remove(self) -> None:
         """Remove the hooks."""

@@ -22,6 +22,7 @@ import msgspec
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from proxy_wrapper.intercept.hook_numbers import numbered_apart
 from proxy_wrapper.launch import is_multiprocessing_child
 from proxy_wrapper.registry import named_modules
 
@@ -50,7 +51,8 @@ class Processes:
     def install(self) -> None:
         """Ask to be told of forks and ends. Python offers no way to take that back, so it is asked for once."""
         if self._handle is None:  # A short program may have left its process group again before the next write.
-            self._handle = register_optimizer_step_pre_hook(self._note_rank)
+            with numbered_apart():
+                self._handle = register_optimizer_step_pre_hook(self._note_rank)
         if self._is_registered:
             return
         self._is_registered = True

@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
 from proxy_wrapper.intercept.hand_training import HandTraining
+from proxy_wrapper.intercept.hook_numbers import numbered_apart
 from proxy_wrapper.intercept.state_changes import StateChanges
 from proxy_wrapper.intercept.state_records import StateRecords, is_watched
 from proxy_wrapper.levels import INFO
@@ -50,10 +51,11 @@ class Updates:
     def install(self) -> None:
         """Register the hooks."""
         if not self._handles:
-            self._handles = [
-                register_optimizer_step_pre_hook(self.before_step),
-                register_optimizer_step_post_hook(self.after_step),
-            ]
+            with numbered_apart():
+                self._handles = [
+                    register_optimizer_step_pre_hook(self.before_step),
+                    register_optimizer_step_post_hook(self.after_step),
+                ]
 
     def remove(self) -> None:
         """Remove the hooks."""
@@ -65,6 +67,7 @@ class Updates:
         """Record what has changed since the last call of a module, if no step of an optimizer came between."""
         changed = self._changes.glance(trains_by_hand=self._by_hand.is_by_hand)
         if self._by_hand.ends_step(changed):
+            self._changes.look()  # At the buffers as well, as at a step of an optimizer.
             for state in list(self._tracer.registry.state.values()) if self._tracer.is_sampling else ():
                 if state.holder.is_paused and not state.is_buffer:
                     state.unrecorded_step = self._tracer.step

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from pydoc import locate
 
 import pytest
 from torch import nn
@@ -28,6 +29,27 @@ def test_every_layer_of_torch_is_known_for_what_it_is(name: str) -> None:
         assert not has_parameters
     else:
         assert nature is Nature.MODULE or (name in {"DataParallel"} and nature is not Nature.NOT_MODULE)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch.fx.GraphModule",
+        "torch.fx.graph_module.GraphModule",
+        "torch.export.UnflattenedModule",
+        "torch.jit.ScriptModule",
+        "torch.jit.RecursiveScriptModule",
+        "torch.optim.swa_utils.AveragedModel",
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.ao.quantization.QuantWrapper",
+        "torch.ao.nn.qat.Linear",
+    ],
+)
+def test_modules_of_torch_that_are_no_layers_are_known_as_annotations_and_bases(name: str) -> None:
+    found = locate(name)
+    assert isinstance(found, type)
+    assert issubclass(found, nn.Module)
+    assert catalogue.nature_of_base(name) is Nature.MODULE
 
 
 @pytest.mark.parametrize(

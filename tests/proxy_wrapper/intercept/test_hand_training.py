@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Gradient, OptimizerStep, Parameter, Update
+from proxy_wrapper.events import Buffer, Gradient, OptimizerStep, Parameter, Update
 from tests.proxy_wrapper.programs import Plain, images, labels, state_of, train
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ def train_by_hand(model: nn.Module, update: Callable[[nn.Parameter], None], step
             update(parameter)
         gradients.append(next(model.parameters()).grad.clone())  # type: ignore[union-attr]
     return gradients
+
+
+def test_every_change_of_running_statistics_is_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Sequential(Plain(), nn.BatchNorm1d(4)), recurse=True, name="net", logdir=logdir)
+    train_by_hand(model, subtract, steps=10)
+    Proxy.flush()
+    (number,) = (e.id for e in seen.events if isinstance(e, Buffer) and e.name == "net.1.running_mean")
+    assert [e.step for e in seen.events if isinstance(e, Update) and e.tensor == number] == list(range(10))
 
 
 @pytest.mark.parametrize("update", [subtract, subtract_from_data, add_to_data])

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import CallModule, Location, NonFinite, ReturnModule
+from proxy_wrapper.events import CallModule, Location, Module, NonFinite, ReturnModule
 from tests.proxy_wrapper.programs import Branching, Plain, images
 
 if TYPE_CHECKING:
@@ -41,6 +41,20 @@ def test_a_call_is_at_its_line_in_user_code(logdir: str, seen: MemoryObserver) -
     (call,) = (event for event in seen.events if isinstance(event, CallModule))
     assert places[call.location].line == here
     assert places[call.location].file.endswith("test_module_calls.py")
+
+
+@pytest.mark.parametrize("way", ["torch's own", "the class's own", "a graph's"])
+def test_a_class_with_a_way_of_its_own_to_be_called_is_told_apart(way: str, logdir: str, seen: MemoryObserver) -> None:
+    class Around(nn.Linear):
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return self.forward(x)
+
+    layer = Around(3, 2) if way == "the class's own" else nn.Linear(3, 2)
+    model = torch.fx.symbolic_trace(layer) if way == "a graph's" else layer
+    Proxy.Proxy(model, logdir=logdir)(torch.ones(4, 3))
+    (defined,) = (event for event in seen.events if isinstance(event, Module))
+    calls = [event for event in seen.events if isinstance(event, CallModule)]
+    assert (defined.calls_seen, len(calls)) == ((False, 0) if way == "the class's own" else (True, 1))
 
 
 def test_evaluation_is_told_from_training(logdir: str, seen: MemoryObserver) -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Buffer, Gradient, NonFinite, OptimizerStep, Parameter, Update
+from proxy_wrapper.events import Buffer, Gradient, Module, NonFinite, OptimizerStep, Parameter, Update
 from tests.proxy_wrapper.programs import Branching, Plain, Tied, images, labels, train
 
 if TYPE_CHECKING:
@@ -75,6 +75,25 @@ def test_a_parameter_without_a_gradient_says_so(logdir: str, seen: MemoryObserve
     assert with_gradient == {"net.first.weight"}
     assert causes(seen)["net.first.weight"] == "step"
     assert causes(seen)["net.first.bias"] == "unchanged"
+
+
+def test_parameters_that_a_model_makes_when_it_is_first_called_are_known_to_the_step(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    class Scales(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not hasattr(self, "scale"):
+                self.scale = nn.Parameter(torch.ones(1))
+            return x * self.scale
+
+    model = Proxy.Proxy(nn.Sequential(Scales(), nn.Flatten()), recurse=True, name="net", logdir=logdir)
+    model(images()).sum().backward()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.step()
+    assert causes(seen) == {"net.0.scale": "step"}
+    assert [event.tensors for event in seen.events if isinstance(event, OptimizerStep)] == [1]
+    sizes = {event.name: event.parameters for event in seen.events if isinstance(event, Module)}
+    assert sizes == {"net": 1, "net.0": 1, "net.1": 0}
 
 
 def test_changes_outside_an_optimizer_are_seen(logdir: str, seen: MemoryObserver) -> None:
