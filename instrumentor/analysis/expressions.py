@@ -160,6 +160,7 @@ class Evaluator:
             held = self.evaluate(function)
             arguments = self._arguments(node)
         self.facts.note_evidence(held, catalogue.CALLED)
+        self.facts.note_event(self.facts.called, held, self.scope.event(node))
         found = join([self.calls.apply(atom, node, arguments) for atom in in_order(held)])
         self.numbering.note_wrapped(node, held, arguments)
         self.numbering.note_call(node, held, arguments)

@@ -84,6 +84,7 @@ class Facts:
         hidden: the objects in plain containers that modules keep, which are no submodules of theirs.
         absorbed: where objects become part of modules.
         replaced: where objects get other parameters.
+        called: where objects are called, or passed to a function that calls them.
         calls: where each function is called.
         repeating: the ids of the calls that call what they are given again and again.
         unawaited: the ids of the calls that give a coroutine which is not awaited where it is made.
@@ -139,6 +140,7 @@ class Facts:
         self.hidden: set[Atom] = set()
         self.absorbed: Table[Atom, dict[int, Event]] = Table(visits)
         self.replaced: Table[Atom, dict[int, Event]] = Table(visits)
+        self.called: Table[Atom, dict[int, Event]] = Table(visits)
         self.repeating: set[int] = set()
         self.unawaited: set[int] = set()
         self.calls: Table[str, dict[int, Event]] = Table(visits)

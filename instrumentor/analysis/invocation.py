@@ -183,6 +183,8 @@ class Invocation:
             if certain:
                 event = self.scope.event(node, _seen_from_outside(certain[0].text, function, node))
                 self.effects.note(table, held, event._replace(made_in=_file_of_maker(certain[0])))
+        if self.facts.called.get(parameter):
+            self.facts.note_event(self.facts.called, held, self.scope.event(node))
 
 
 def _seen_from_outside(text: str, function: Function, node: ast.expr) -> str:

@@ -309,6 +309,14 @@ class SiteIndex:
         events = self._certain(site, self.facts.replaced.get(Made(site.key), {}))
         return sorted(events, key=lambda event: (event.node.lineno, event.node.col_offset))  # type: ignore[attr-defined]
 
+    def is_called_before(self, site: Site, event: Event) -> bool:
+        """Whether a site's object is called before something else happens to it, as far as the text around it tells."""
+        made, then = _start(site.node), _start(event.node)
+        return any(
+            each.unit is site.unit and each.function is site.function and made < _start(each.node) < then
+            for each in self.facts.called.get(Made(site.key), {}).values()
+        )
+
     def _certain(self, site: Site, events: dict[int, Event]) -> list[Event]:
         conditions = conditions_of(site.unit, site.node)
         return [
@@ -382,6 +390,10 @@ class SiteIndex:
 def is_usable(placement: Placement | None) -> bool:
     """Whether a proxy can be written there."""
     return placement is not None and placement.place in (Place.LINE, Place.INLINE)
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    return node.lineno, node.col_offset  # type: ignore[attr-defined]
 
 
 def _ends_behind(event: Event, site: Site) -> bool:

@@ -136,6 +136,8 @@ class Judge:
 
     def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
         for event in self.index.certain_absorptions(site):
+            if self.index.is_called_before(site, event):
+                continue  # What it does until then would be missing.
             if self._is_alone and self.index.is_made_elsewhere(event):
                 continue  # no proxy is put there
             absorbers = [each for each in self.index.absorbers(event) if each is not site]

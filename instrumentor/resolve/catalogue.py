@@ -58,6 +58,7 @@ _MODULE_BASES = (
     "torch_geometric.nn.[A-Z]*",
     "torchaudio.models.[A-Z]*",
     "e3nn.nn.[A-Z]*",
+    "deepxde.nn.[A-Z]*",
 )
 
 _MODULE_FACTORIES = (

@@ -20,8 +20,10 @@ PROGRESS_INTERVAL: Final = 1 << 15
 """How many events lie between two reports of progress."""
 
 _PROBLEM_LIMIT: Final = 1000
-_COMPILED_MODULE: Final = "OptimizedModule"
-"""The type of what `torch.compile` makes of a module."""
+_COMPILED_MODULES: Final = frozenset(
+    {"OptimizedModule", "RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule"}
+)
+"""The types of what `torch.compile` and TorchScript make of a module."""
 
 _COMPILED_FUNCTION: Final = "torch.compile("
 """How the targets of calls of compiled functions begin."""
@@ -338,7 +340,7 @@ class ProcessCollector:
     def _call_module(self, event: events.CallModule) -> None:
         module = self._module_of(event.module)
         module.calls += 1
-        module.is_compiled |= event.compiled or module.type == _COMPILED_MODULE
+        module.is_compiled |= event.compiled or module.type in _COMPILED_MODULES
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
         stack = self._calls_by_thread.setdefault(event.thread, [])
         if not module.parent:

@@ -445,7 +445,7 @@ def is_wrapper(module: nn.Module) -> bool:
     children = module.__dict__.get("_modules") or {}
     return (
         len(children) == 1
-        and next(iter(children)) in _WRAPPED_ATTRIBUTES
+        and next(iter(children.keys())) in _WRAPPED_ATTRIBUTES  # TorchScript's dictionary is not iterable itself.
         and type(module).__module__.startswith("torch.")
     )
 

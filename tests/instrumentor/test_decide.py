@@ -142,6 +142,15 @@ WRAPPED = {
         "a = nn.Linear(1, 1)\nb = nn.Linear(1, 1)\nm = Net(a if x else b)\n",
         [(1, "a"), (2, "b"), (3, "m")],
     ),
+    "called before it is absorbed": ("a = nn.Linear(1, 1)\na(x)\nm = Net(a)\n", [(1, "a"), (3, "m")]),
+    "called by a function before it is absorbed": (
+        "def step(n):\n    n(1)\ndef fit(n):\n    step(n)\na = nn.Linear(1, 1)\nfit(a)\nm = Net(a)\nfit(m)\n",
+        [(5, "a"), (7, "m")],
+    ),
+    "called only when it is absorbed": (
+        "def train(n):\n    n(1)\na = nn.Linear(1, 1)\no = torch.optim.SGD(a.parameters())\nm = Net(a)\ntrain(a)\n",
+        [(5, "m")],
+    ),
     "appended under a condition": (
         "a = nn.Linear(1, 1)\nparts = []\nif x:\n    parts.append(a)\nm = nn.Sequential(*parts)\n",
         [(1, "a"), (5, "m")],

@@ -298,10 +298,11 @@ def test_containers_are_judged_by_what_is_in_them_whatever_the_order_of_definiti
     assert find(path) == []
 
 
-def test_what_compiled_code_may_call_is_not_missed(tmp_path: Path, write_trace: WriteTrace) -> None:
+@pytest.mark.parametrize("kind", ["OptimizedModule", "RecursiveScriptModule", "TopLevelTracedModule"])
+def test_what_compiled_code_may_call_is_not_missed(tmp_path: Path, write_trace: WriteTrace, kind: str) -> None:
     path = write_trace(
         tmp_path / "a.jsonl",
-        events.Module(1, "OptimizedModule(model)", "OptimizedModule", 1),
+        events.Module(1, f"{kind}(model)", kind, 1),
         events.Module(2, "model", "Net", 1, 1),
         events.Module(3, "block", "Block", 3),
         events.Module(4, "block.fc", "Linear", 3, 3),

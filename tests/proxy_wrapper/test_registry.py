@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+import torch
 from torch import nn
 
 from proxy_wrapper.registry import is_wrapper, named_modules
@@ -32,3 +34,9 @@ def test_a_module_of_the_program_s_own_called_module_is_no_wrapper() -> None:
 
     assert not is_wrapper(Holder())
     assert [each.name for each in named_modules(Holder(), "net")] == ["net", "net.module"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_with_one_child_is_no_wrapper() -> None:
+    scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
+    assert [each.name for each in named_modules(scripted, "net")] == ["net", "net.0"]
