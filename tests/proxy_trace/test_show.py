@@ -133,6 +133,7 @@ def test_ids_become_names_in_records(small_trace: Path) -> None:
         "time_us": 0,
         "first": 0,
         "every": 1,
+        "calls_seen": True,
     }
     update: dict[str, Any] = records[-1]
     assert (update["module"], update["tensor"], update["step"]) == ("model.fc", "model.fc.bias", 1)

@@ -64,20 +64,6 @@ Parameters
     )
 
 
-def test_a_stage_counts_the_calls_that_no_module_made(tmp_path: Path, write_trace: WriteTrace) -> None:
-    path = write_trace(
-        tmp_path / "a.jsonl",
-        events.Module(1, "model", "Module", 1),
-        events.Module(2, "model.net", "Net", 1, 1),
-        events.Module(3, "model.net.fc", "Linear", 1, 2),
-        events.CallModule(1, module=2, stage="eval"),
-        events.CallModule(2, module=3, stage="eval"),
-        events.ReturnModule(3, module=3, stage="eval"),
-        events.ReturnModule(4, module=2, stage="eval"),
-    )
-    assert "  stages     eval (1 call)" in report(path).splitlines()
-
-
 def test_calls_that_go_around_the_hooks_are_not_said_to_be_none(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(
         tmp_path / "a.jsonl",

@@ -67,10 +67,11 @@ class Updates:
         """Record what has changed since the last call of a module, if no step of an optimizer came between."""
         changed = self._changes.glance(trains_by_hand=self._by_hand.is_by_hand)
         if self._by_hand.ends_step(changed):
-            self._changes.look()  # At the buffers as well, as at a step of an optimizer.
             for state in list(self._tracer.registry.state.values()) if self._tracer.is_sampling else ():
                 if state.holder.is_paused and not state.is_buffer:
                     state.unrecorded_step = self._tracer.step
+            if changed:
+                self._changes.look()  # At the buffers as well, as at a step of an optimizer.
             self._tracer.end_step(ends_iteration=True)
             self._changes.follow_step()
 

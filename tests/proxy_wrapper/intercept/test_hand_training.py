@@ -57,7 +57,7 @@ def train_by_hand(model: nn.Module, update: Callable[[nn.Parameter], None], step
 
 
 def test_every_change_of_running_statistics_is_seen(logdir: str, seen: MemoryObserver) -> None:
-    model = Proxy.Proxy(nn.Sequential(Plain(), nn.BatchNorm1d(4)), recurse=True, name="net", logdir=logdir)
+    model = Proxy.Proxy(nn.Sequential(Plain(), nn.BatchNorm1d(10)), recurse=True, name="net", logdir=logdir)
     train_by_hand(model, subtract, steps=10)
     Proxy.flush()
     (number,) = (e.id for e in seen.events if isinstance(e, Buffer) and e.name == "net.1.running_mean")
