@@ -215,7 +215,7 @@ def _all_is_well(summary: Summary) -> str:
         is_hidden = any(module.is_compiled for module in modules) or any(
             process.calls_compiled_functions for process in summary.processes
         )
-        whose = "" if all(module.calls_seen for module in modules) else " whose calls are seen"
+        whose = "" if all(module.calls_seen or module.calls for module in modules) else " whose calls are seen"
         checked.insert(1, f"every module{' outside of compiled code' * is_hidden}{whose} was called")
     if is_all_recorded and summary.steps:
         kinds = {finding.kind for finding in summary.findings}

@@ -68,7 +68,7 @@ def test_calls_that_go_around_the_hooks_are_not_said_to_be_none(tmp_path: Path, 
     path = write_trace(
         tmp_path / "a.jsonl",
         events.Module(1, "model", "Process", 1, calls_seen=False),
-        events.Module(2, "model.fc", "Linear", 1, 1),
+        events.Module(2, "model.fc", "Linear", 1, 1, calls_seen=False),
         events.CallModule(1, module=2),
         events.ReturnModule(2, module=2),
     )

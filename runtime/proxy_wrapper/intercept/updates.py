@@ -100,8 +100,10 @@ class Updates:
             self._tracer.fail(error)
 
     def _begin(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
-        self._tracer.thread.leave_optimizer()
         states = self._states(optimizer)
+        if self._is_part_of_step(optimizer, states):
+            return
+        self._tracer.thread.leave_optimizer()
         unknown = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
         if unknown and unknown != self._unknown.get(optimizer):
             if self._tracer.take_up_new():
@@ -129,6 +131,8 @@ class Updates:
         if optimizer not in self._known:
             return
         states = self._states(optimizer)
+        if self._is_part_of_step(optimizer, states):
+            return
         tracer = self._tracer
         recorded = self._recorded(states)
         if len(recorded) < len(states):
@@ -171,6 +175,20 @@ class Updates:
                 if state is not None and state.tensor() is tensor:
                     found.add(state, tensor)
         return found
+
+    def _is_part_of_step(self, optimizer: torch.optim.Optimizer, states: StateTensors) -> bool:
+        """Whether another optimizer that has the same parameters makes this step within its own.
+
+        Such are those around another one: Lookahead, SAM, `ZeroRedundancyOptimizer`.
+        """
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_code is _STEP:
+                around: torch.optim.Optimizer | None = frame.f_locals.get("self")
+                if around is not None and around is not optimizer and around in self._known:
+                    return set(states.entries) <= set(self._states(around).entries)
+            frame = frame.f_back
+        return False
 
     def _recorded(self, states: StateTensors) -> StateTensors:
         """Those of modules that the present iteration is recorded for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -64,6 +64,43 @@ def test_a_step_leaves_gradients_and_updates_with_their_statistics(logdir: str, 
 def test_the_step_counts(logdir: str, seen: MemoryObserver) -> None:
     train(Proxy.Proxy(Plain(), recurse=True, logdir=logdir), steps=3)
     assert [event.step for event in seen.events if isinstance(event, OptimizerStep)] == [0, 1, 2]
+
+
+def test_a_step_that_an_optimizer_makes_within_its_own_is_part_of_that(logdir: str, seen: MemoryObserver) -> None:
+    class Around(torch.optim.Optimizer):
+        def __init__(self, inner: torch.optim.Optimizer) -> None:
+            super().__init__(inner.param_groups, {})
+            self.inner = inner
+
+        def step(self, closure: Any = None) -> Any:
+            loss = None if closure is None else closure()
+            self.inner.step()
+            with torch.no_grad():
+                for parameter in self.param_groups[0]["params"]:
+                    parameter.mul_(0.9)
+            return loss
+
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+
+    def closure() -> torch.Tensor:
+        loss = F.cross_entropy(model(images()), labels())
+        loss.backward()
+        return loss
+
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    around = Around(inner)
+    around.step(closure)
+    closure()
+    around.step()
+    inner.step()
+    steps = [(event.step, event.optimizer) for event in seen.events if isinstance(event, OptimizerStep)]
+    assert steps == [(0, "Around"), (1, "Around"), (2, "SGD")]
+    for kind in (Gradient, Update):
+        assert [event.step for event in seen.events if isinstance(event, kind)] == [0] * 4 + [1] * 4 + [2] * 4
+    last = {event.tensor: event.statistics for event in seen.events if isinstance(event, Update)}
+    known = names(seen)
+    for number, statistics in last.items():
+        check(statistics, dict(model.named_parameters())[known[number].removeprefix("net.")])
 
 
 def test_a_parameter_without_a_gradient_says_so(logdir: str, seen: MemoryObserver) -> None:
