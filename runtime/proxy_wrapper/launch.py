@@ -3,7 +3,8 @@
 All processes of a run write into one folder of the `logdir`. Those that `multiprocessing` starts are told by it which
 run their parent belongs to. Those that a launcher starts (`torchrun`, Slurm's `srun`, `mpirun`, or a shell script that
 sets `RANK`) find in their environment what only processes of the same launch have in common; the first that comes
-writes the run's name under that key into the `logdir`, and the others read it there.
+writes the run's name under that key into the `logdir`, and the others read it there. Where a program starts itself once
+more for each further rank, the process that it began with is the key; the others join a run that it has begun before.
 
 Two launches can have the same key: a crashed job that is started again with the same port. So each process also takes
 its rank's place in the run, and finds another run if the place is taken, if a process that took one has ended, or if
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import multiprocessing
 import os
 import secrets
@@ -38,6 +40,7 @@ _CONFIGURATION_KEY: Final = "proxy_wrapper"
 _TORCHRUN_WINDOW_S: Final = 60.0  # Its workers start together, once all nodes are there; clocks may differ.
 _WINDOW_S: Final = 600.0  # Ranks started by hand: how long NCCL waits for the others by default.
 _READING_S: Final = 2.0
+_CLOCK_ERROR_S: Final = 2.0  # Of a process the system tells the start in ticks since its own, and of that the second.
 _FORGET_AFTER_S: Final = 86_400.0
 
 
@@ -58,6 +61,7 @@ class Launch(NamedTuple):
         owner: the process that takes it.
         started_s: when the process started, in Unix time.
         window_s: how far apart the processes of a launch start at most.
+        starter: the process that has started this one as a further rank of its program; 0 if none has.
     """
 
     run: str
@@ -66,23 +70,30 @@ class Launch(NamedTuple):
     owner: str = ""
     started_s: float = 0.0
     window_s: float = _WINDOW_S
+    starter: int = 0
 
     @classmethod
     def of_this_process(cls) -> Launch:
         """The launch that `multiprocessing` handed down, else the one that the environment tells of, else its own."""
         inherited = _configuration().get(_CONFIGURATION_KEY)
         if inherited is not None:
-            return cls(*inherited)
+            known = cls(*inherited)
+            # What it announced when it was by itself may be out of date: it starts its further ranks now.
+            return known if known.key or is_multiprocessing_child() else known._told_by_environment()
         started = process_start()
         lone = cls(new_run_name(started), started_s=started)
         parent = multiprocessing.parent_process()
         if parent is not None and parent.pid is not None:
             return lone._replace(key=f"children of {process_identity(parent.pid)}")
+        return lone._told_by_environment()
+
+    def _told_by_environment(self) -> Launch:
         found = _launcher(os.environ)
         if found is None:
-            return lone
+            return self
         key, place, window = found
-        return lone._replace(key=key, place=place, owner=process_identity(os.getpid()), window_s=window)
+        owner = process_identity(os.getpid())
+        return self._replace(key=key, place=place, owner=owner, window_s=window, starter=_starter(os.environ))
 
     def announce(self) -> Launch:
         """Let this process, asked again, and those that `multiprocessing` starts from here on know; gives itself."""
@@ -102,6 +113,9 @@ class Launch(NamedTuple):
         """
         if not self.key:
             return self.run
+        begun = _run_of(self.starter, logdir)
+        if begun:
+            return begun
         folder = logdir / MEETING_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         mine = f"{self.run} {self.started_s}"
@@ -171,14 +185,19 @@ _RANK_NAMES: Final = (
 
 def _launcher(environment: Mapping[str, str]) -> tuple[str, str, float] | None:
     """The key, the place and the window that a launcher's variables give; None if there was none."""
-    rank, size = _rank_in(environment)
-    if size < 2:
-        return None
-    place = f"rank{rank}"
     get = environment.get
     address = get("MASTER_ADDR", "")
+    is_local = address in ("", "localhost", "::1") or address.startswith("127.")
+    rank, size = _rank_in(environment)
+    place = f"rank{rank}"
+    if size < 2:
+        if not _starts_itself(environment):
+            return None
+        if is_local:
+            return f"ranks of {process_identity(_starter(environment) or os.getpid())}", "", math.inf
+        size, place = int(environment["WORLD_SIZE"]), f"rank{get('NODE_RANK', '0')}.{environment['LOCAL_RANK']}"
     meeting_point = f"{address}:{get('MASTER_PORT', '')} of {size}"
-    if address in ("", "localhost", "::1") or address.startswith("127.") or get("GROUP_WORLD_SIZE") == "1":
+    if is_local or get("GROUP_WORLD_SIZE") == "1":
         meeting_point += f" on {machine()}"
     if "TORCHELASTIC_RUN_ID" in environment:
         attempt = f"{get('TORCHELASTIC_RUN_ID')} attempt {get('TORCHELASTIC_RESTART_COUNT', '0')}"
@@ -192,6 +211,26 @@ def _launcher(environment: Mapping[str, str]) -> tuple[str, str, float] | None:
     if address:
         return meeting_point, place, _WINDOW_S
     return f"children of {process_identity(os.getppid())}", place, _WINDOW_S
+
+
+def _starts_itself(environment: Mapping[str, str]) -> bool:
+    """Whether the program starts itself once more for each further rank, as Lightning does: none is told its rank."""
+    is_ranked = any(name in environment for name, _ in _RANK_NAMES) or "MASTER_PORT" not in environment
+    return not is_ranked and None not in {_number(environment, "LOCAL_RANK"), _number(environment, "WORLD_SIZE")}
+
+
+def _starter(environment: Mapping[str, str]) -> int:
+    """The process that has started this one as a further rank of its program; 0 if none has."""
+    return os.getppid() if _starts_itself(environment) and _number(environment, "LOCAL_RANK") else 0
+
+
+def _run_of(pid: int, logdir: Path) -> str:
+    """The run in `logdir` that the process `pid` leads; "" if it leads none. Others may have had its number before."""
+    if not pid:
+        return ""
+    since = process_start(pid) - _CLOCK_ERROR_S
+    runs = [file.parent.name for file in logdir.glob(f"*/rank0-{pid}.jsonl") if file.stat().st_mtime >= since]
+    return max(runs, default="")
 
 
 def _rank_in(environment: Mapping[str, str]) -> Rank:

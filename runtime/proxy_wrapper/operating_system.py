@@ -27,9 +27,9 @@ def has_ended(identity: str) -> bool:
     return len(parts) == 3 and parts[0] == machine() and bool(parts[2]) and _start_ticks(int(parts[1])) != parts[2]
 
 
-def process_start() -> float:
-    """When this process started, in seconds of Unix time; now, where the system does not tell."""
-    ticks = _start_ticks(os.getpid())
+def process_start(pid: int | None = None) -> float:
+    """When a process (this one, if none is named) started, in seconds of Unix time; now, where there is no telling."""
+    ticks = _start_ticks(os.getpid() if pid is None else pid)
     booted = [line for line in _read(_PROC / "stat").splitlines() if line.startswith("btime ")]
     if not ticks or not booted:
         return time.time()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER", "TORCHELASTIC", "SLURM", "OMPI", "PMI", "PMIX", "GROUP", "LOCAL")
+LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER", "TORCHELASTIC", "SLURM", "OMPI", "PMI", "PMIX", "GROUP", "LOCAL", "NODE")
 NOW = 1_763_712_000.0
 
 
@@ -58,6 +58,11 @@ def torchrun(rank: int, **others: object) -> dict[str, object]:
         "MASTER_PORT": 29500,
         **others,
     }
+
+
+def starting_itself(local_rank: int, **others: object) -> dict[str, object]:
+    ranks = {"LOCAL_RANK": local_rank, "NODE_RANK": 0, "WORLD_SIZE": 4}
+    return {**ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29500, **others}
 
 
 def srun(rank: int, **others: object) -> dict[str, object]:
@@ -190,6 +195,55 @@ def test_a_program_that_a_rank_starts_has_a_run_of_its_own(launched: Callable[..
     started = launched(pid=50, started=NOW + 30, **torchrun(0)).join(tmp_path)
     assert started != first
     assert ranks[1].join(tmp_path) == first
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="this system has no /proc")  # noqa: PTH110
+@pytest.mark.parametrize(
+    ("local_rank", "file", "age_s", "meets"),
+    [
+        pytest.param(1, "rank0-{parent}.jsonl", 0, True, id="a further rank"),
+        pytest.param(0, "rank0-{parent}.jsonl", 0, False, id="a program that the first rank starts"),
+        pytest.param(1, "rank1-{parent}.jsonl", 0, False, id="a program that another rank starts"),
+        pytest.param(1, "rank0-1.jsonl", 0, False, id="of a parent that does not trace"),
+        pytest.param(1, "rank0-{parent}.jsonl", 1e6, False, id="a process that had the parent's number before"),
+    ],
+)
+def test_a_further_rank_that_a_program_starts_of_itself_belongs_to_its_run(
+    launched: Callable[..., Launch], tmp_path: Path, local_rank: int, file: str, age_s: float, meets: bool
+) -> None:
+    trace = tmp_path / "20261122T101010-abcdef" / file.format(parent=os.getppid())
+    trace.parent.mkdir()
+    trace.touch()
+    os.utime(trace, (time.time() - age_s,) * 2)
+    launch = launched(**starting_itself(local_rank))
+    assert (launch.join(tmp_path) == trace.parent.name) is meets
+
+
+def test_what_a_process_was_before_it_starts_further_ranks_does_not_count(
+    launched: Callable[..., Launch], tmp_path: Path
+) -> None:
+    alone = Launch.of_this_process().announce()
+    first = launched(**starting_itself(0))
+    assert first.run == alone.run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "getppid", os.getpid)
+        _configuration().pop("proxy_wrapper")
+        other = launched(**starting_itself(1))
+    assert other.join(tmp_path) == first.join(tmp_path) == other.run
+
+
+def test_ranks_that_a_program_starts_of_itself_meet(launched: Callable[..., Launch], tmp_path: Path) -> None:
+    others = [launched(started=NOW + 10_000, **starting_itself(rank)).join(tmp_path) for rank in (1, 2)]
+    assert others[0] == others[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "getpid", os.getppid)  # The process that the others are children of.
+        assert launched(**starting_itself(0)).join(tmp_path) == others[0]
+    assert launched(**starting_itself(0)).join(tmp_path) != others[0]
+    nodes = [
+        launched(pid=node + 1, **starting_itself(0, NODE_RANK=node, MASTER_ADDR="node0")).join(tmp_path)
+        for node in range(2)
+    ]
+    assert nodes[0] == nodes[1] != others[0]
 
 
 def test_a_process_that_asks_again_gets_the_same_answer(launched: Callable[..., Launch], tmp_path: Path) -> None:
