@@ -1,6 +1,6 @@
 """Trains under DDP, FSDP2 and tensor parallelism, plain and traced, and fails unless both give the same bits.
 
-Started by torchrun, with the logdir as its argument.
+Started by torchrun, with the logdir and the names of the strategies as its arguments.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ def main() -> None:
         ("fsdp", with_fsdp, False),
         ("tp", with_tensor_parallelism, True),
     ):
+        if name not in sys.argv[2:]:
+            continue
         plain = train(distribute, same_data=same_data, settings=None)
         for level in ("INFO", "DEBUG"):
             settings = {"name": f"{name}_{level}", "logdir": sys.argv[1], "log_level": level}

@@ -18,7 +18,8 @@ from proxy_wrapper.events import AnyEvent, Gradient, Module, Parameter, Problem,
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 
 WORKER = Path(__file__).with_name("distributed_worker.py")
-STRATEGIES = ("ddp", "fsdp", "tp")
+# FSDP2 needs the CPU's stand-ins for streams to record events, which they do since PyTorch 2.7.
+STRATEGIES = ("ddp", "fsdp", "tp") if hasattr(torch.cpu.Stream, "record_event") else ("ddp", "tp")
 
 
 def torchrun(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -55,7 +56,7 @@ def events_by_rank(folder: Path) -> dict[int, list[AnyEvent]]:
 def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `distributed_worker.py` left, which compares the bits itself; two processes on one machine."""
     folder = tmp_path_factory.mktemp("distributed") / "trace"
-    torchrun("--standalone", "--nproc-per-node=2", WORKER, folder)
+    torchrun("--standalone", "--nproc-per-node=2", WORKER, folder, *STRATEGIES)
     return folder
 
 
@@ -109,7 +110,7 @@ def test_the_layout_of_parameters_is_in_the_trace(logdir: Path) -> None:
     for rank, records in events_by_rank(logdir).items():
         part = f"Shard(0)[{rank}/2]"
         assert set(placements(records, "ddp_INFO.").values()) == {""}
-        assert set(placements(records, "fsdp_INFO.").values()) == {part}
+        assert set(placements(records, "fsdp_INFO.").values()) == ({part} if "fsdp" in STRATEGIES else set())
         split = placements(records, "tp_INFO.")
         assert split == {
             "up.weight": part,
@@ -125,7 +126,7 @@ def test_the_ranks_agree_in_what_they_replicate(logdir: Path) -> None:
     found = compare_ranks(Trace.open(logdir))
     assert found.agrees
     assert found.parameters == 2 * (6 + 3)  # At two levels: all of DDP's, and three under tensor parallelism.
-    assert found.own_parts == 2 * (6 + 3)
+    assert found.own_parts == 2 * ((6 if "fsdp" in STRATEGIES else 0) + 3)
     assert {name.partition(".")[2] for name in (buffer.name for buffer in found.buffers)} <= {
         "norm.running_mean",
         "norm.running_var",

@@ -46,9 +46,9 @@ def run(path: Path) -> Run:
         with contextlib.redirect_stdout(printed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             variables = runpy.run_path(str(path), run_name="__main__")
+            state = {name: states_of(value) for name, value in variables.items() if holds_state(value)}
     finally:
         torch.set_num_threads(threads)
-    state = {name: states_of(value) for name, value in variables.items() if holds_state(value)}
     return Run(printed.getvalue(), frozen(state), frozen((torch.get_rng_state(), hash(random.getstate()))))
 
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+# What compiled code gives shows in the frame of the wrapper around it, if that keeps it: not in PyTorch 2.6.
+IS_RESULT_SEEN = "result" in torch.compile(lambda: None, backend="eager").__code__.co_varnames
+OUTPUTS = ("float32[4, 10]",) if IS_RESULT_SEEN else ()
+
 
 @pytest.fixture(autouse=True)
 def dynamo_starts_afresh() -> Iterator[None]:
@@ -46,7 +50,7 @@ def test_a_module_compiled_in_place_is_called_as_one(level: str, logdir: str, se
     assert calls(seen) == ["net", "net"]
     (call, _) = (event for event in seen.events if isinstance(event, CallModule))
     (end, _) = (event for event in seen.events if isinstance(event, ReturnModule))
-    assert (call.inputs, end.outputs, end.raised) == (("float32[4, 1, 8, 8]",), ("float32[4, 10]",), False)
+    assert (call.inputs, end.outputs, end.raised) == (("float32[4, 1, 8, 8]",), OUTPUTS, False)
     assert call.location
     assert call.compiled
 
@@ -77,7 +81,7 @@ def test_a_compiled_function_that_holds_a_module_is_recorded(level: str, logdir:
     predict(images())
     (event,) = functions(seen)
     assert event.target.endswith("predict)")
-    assert (event.inputs, event.outputs, event.raised) == (("float32[4, 1, 8, 8]",), ("float32[4, 10]",), False)
+    assert (event.inputs, event.outputs, event.raised) == (("float32[4, 1, 8, 8]",), OUTPUTS, False)
     assert event.location
 
 

@@ -72,6 +72,7 @@ def printed(model: nn.Module) -> str:
     ids=["raise", "raise from", "own hook", "torch's error", "nested", "own __call__", "wrapper", "TorchScript"],
 )
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:FutureWarning")  # in later releases
 def test_the_traceback_is_that_of_the_untraced_program(make: Callable[[], nn.Module], level: str, logdir: str) -> None:
     plain = printed(make())
     model = Proxy.Proxy(make(), recurse=True, logdir=logdir, log_level=level)
