@@ -86,8 +86,9 @@ def decode(source: bytes, *, source_name: str) -> SourceText:
     bom = _BOM if source.startswith(_BOM) else b""
     body = source[len(bom) :]
     try:
-        # A declaration may end in a lone carriage return, which BytesIO.readline() does not know as a line end.
-        head = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        # A declaration may end in a lone carriage return, which BytesIO.readline() does not know as a line end. And
+        # from Python 3.14 on null bytes are refused here already, where the parser says more of them.
+        head = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\0", b" ")
         declared, _ = tokenize.detect_encoding(io.BytesIO(head).readline)
         encoding = "utf-8" if declared == "utf-8-sig" else declared
         text = body.decode(encoding)

@@ -67,7 +67,7 @@ ODD_BYTES = {
 
 
 @pytest.mark.parametrize("source", ODD_BYTES.values(), ids=ODD_BYTES.keys())
-@pytest.mark.filterwarnings("ignore:invalid escape")
+@pytest.mark.filterwarnings("ignore:.*invalid escape")
 def test_bytes_survive(source: bytes) -> None:
     result = instrument(source)
     assert result.changed
