@@ -26,7 +26,7 @@ find_python() {
         echo "$PYTHON"
         return
     fi
-    for candidate in python3 python3.13 python3.12 python3.11 python3.10 python; do
+    for candidate in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python; do
         if is_usable "$candidate"; then
             echo "$candidate"
             return

@@ -15,11 +15,13 @@ from instrumentor.analysis.values import (
     OPAQUE,
     Atom,
     ClassRef,
+    Derived,
     Instance,
     Made,
     Pack,
     Parameter,
     Plain,
+    Scripted,
     Value,
     join,
     pack,
@@ -30,8 +32,6 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.effects import Effects
     from instrumentor.analysis.entries import Event
@@ -118,19 +118,22 @@ class Invocation:
     ) -> Value:
         starred = {each.arg for each in (function.node.args.vararg, function.node.args.kwarg) if each is not None}
 
-        def change(path: tuple[int, ...]) -> Callable[[Atom], Value | None]:
+        def given_back(whole: Atom, path: tuple[int, ...]) -> Value:
+            # What is computed of a function's own object does not hand that on.
+            is_computed = isinstance(whole, (Derived, Scripted))
+
             def changed(inner: Atom) -> Value | None:
                 if isinstance(inner, Parameter) and inner.function == function.key:
                     return given.get(inner.name, NOTHING if inner.name in starred else OPAQUE)
-                if isinstance(inner, Made):
+                if isinstance(inner, Made) and not is_computed:
                     return self._handed_on(function, inner, node, path, arguments)
                 return None
 
-            return changed
+            return replace(value(whole), changed)
 
         if isinstance(atom, Pack):
-            return pack(replace(item, change((i,))) for i, item in enumerate(atom.items))
-        return replace(value(atom), change(()))
+            return pack(join([given_back(each, (i,)) for each in item]) for i, item in enumerate(atom.items))
+        return given_back(atom, ())
 
     def _handed_on(
         self, function: Function, made: Made, node: ast.expr, path: tuple[int, ...], arguments: Arguments

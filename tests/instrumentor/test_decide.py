@@ -52,6 +52,17 @@ def others(body: str, **files: str) -> list[tuple[int, str, str]]:
     ]
 
 
+OWN_MODELS = """\
+class Outer(nn.Module):
+    def run(self, x):
+        return Net()(x)
+    def both(self, x):
+        inner = Net()
+        return inner(x), inner
+outer = Outer()
+y = outer.run(x)
+z, net = outer.both(x)
+"""
 PLAIN_LIST = """\
 class Own(nn.Module):
     def __init__(self):
@@ -121,6 +132,7 @@ WRAPPED = {
     "called here and by others": ("import lib\ndef f():\n    return Net()\nm = f()\nlib.run(f)\n", [(3, "return")]),
     "kept by a module in a plain list": (PLAIN_LIST, [(5, "self.layers[*]"), (6, "self.layers[*]"), (8, "m")]),
     "registered after a plain list": (REGISTERED_LATER, [(7, "m")]),
+    "output of a model that a method makes for itself": (OWN_MODELS, [(7, "outer"), (9, "net")]),
     "a model whose output is the loss": ("import lib\nm = lib.thing()\nl = m(x)\nl.backward()\n", [(2, "m")]),
     "not always returned": (
         "def f(x):\n    m = Net()\n    if x:\n        m = x\n    return m\na = f(0)\n",
