@@ -101,7 +101,7 @@ class Kinds:
             is_sure: whether that has to be so of all that a parameter may be, not of any.
         """
         if isinstance(base, Parameter) and not self.is_self(base):
-            passed = [atom for atom in self.facts.passed.to(base) if not isinstance(atom, Plain)]
+            passed = [strip(atom) for atom in self.facts.passed.to(base) if not isinstance(atom, Plain)]
             found = [self._takes_in_as_passed(atom, name) for atom in passed]
             return all(found) if is_sure else any(found)
         if not self.is_module(base) or name in catalogue.NAMED_ADOPTING_METHODS:
@@ -114,10 +114,10 @@ class Kinds:
         return any(each is None or catalogue.is_container(each) for each in bases)
 
     def _takes_in_as_passed(self, atom: Atom, name: str) -> bool:
-        """The same of what a parameter is passed."""
+        """The same of what a parameter is passed, under whatever holds it."""
         if isinstance(atom, Parameter):
             return name == "add_module"  # which only modules have
-        return self.method_of(atom, name) is None and self.takes_in(strip(atom), name)
+        return self.method_of(atom, name) is None and self.takes_in(atom, name)
 
     def _labels(self, key: SiteKey) -> set[str]:
         """What the calls are named that make a site's object, in the functions called too."""

@@ -137,8 +137,8 @@ class Numbering:
     def _gives_itself(self, atom: Atom, method: str) -> bool:
         """Whether an identity method of an object is that of nn.Module: for a parameter, whatever callers may pass."""
         if isinstance(atom, Parameter) and not self.scope.kinds.is_self(atom):
-            passed = self.facts.passed.to(atom)
-            return all(not isinstance(each, Parameter) and self._gives_itself(strip(each), method) for each in passed)
+            passed = map(strip, self.facts.passed.to(atom))
+            return all(not isinstance(each, Parameter) and self._gives_itself(each, method) for each in passed)
         return self.scope.kinds.is_module(atom) and self.scope.kinds.method_of(atom, method) is None
 
     def note_list(self, node: ast.List, held: Value) -> None:

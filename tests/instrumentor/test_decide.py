@@ -267,6 +267,18 @@ TOLD = {
 }
 
 
+@pytest.mark.parametrize("handed_on", ["model.module", "nn.DataParallel(model)"])
+@pytest.mark.parametrize("use", ["model.to('cpu')", "model.append(nn.Linear(1, 1))", "model.register_module('a', x)"])
+def test_a_function_may_hand_its_own_argument_on_to_itself_wrapped_or_unwrapped(handed_on: str, use: str) -> None:
+    body = f"""\
+        def again(model, times):
+            m = {use}
+            return again({handed_on}, times - 1) if times else model
+        net = again(nn.Sequential(), 2)
+        """
+    assert (4, "arg0") in wraps(body)
+
+
 @pytest.mark.parametrize(("body", "wanted"), TOLD.values(), ids=TOLD.keys())
 def test_the_others_are_told_apart(body: str, wanted: list[tuple[int, str, str]]) -> None:
     assert others(body) == wanted
