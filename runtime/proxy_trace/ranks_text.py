@@ -29,7 +29,7 @@ def ranks_lines(found: Comparison, palette: Palette) -> Iterator[str]:
         yield f"  not so      {found.own_parts:,} {words} sharded, or in one rank only: each has its own"
     if found.agrees:
         yield ""
-        yield palette.paint(_agreement(found), "green" if found.parameters else "yellow")
+        yield palette.paint(_agreement(found), "green" if found.parameters and found.steps else "yellow")
     yield from _section("Parameters that drifted apart", "red", found.drifted, palette)
     yield from _section(
         "Parameters that never agreed (initialised differently, or split by hand)", "red", found.never_agreed, palette
@@ -44,6 +44,8 @@ def _agreement(found: Comparison) -> str:
         which = "is in several ranks in the same shape and place" if found.own_parts else "was asked for, only buffers"
         return f"No parameter was compared: none {which}."
     of = "The parameter agrees" if found.parameters == 1 else f"All {found.parameters:,} parameters agree"
+    if not found.steps:
+        return f"{of} between the ranks at the start; no step was compared, as none came to the end of one."
     return f"{of} between the ranks after each of the {format_count(found.steps, 'step')} compared."
 
 

@@ -88,6 +88,15 @@ def test_ranks_that_agree(write_rank: Callable[..., Path]) -> None:
     assert "All 2 parameters agree between the ranks after each of the 4 steps compared." in text_of(path)
 
 
+def test_ranks_without_a_step_agree_in_how_they_start(write_rank: Callable[..., Path]) -> None:
+    for rank in range(2):
+        path = write_rank(rank, WEIGHT, NORM)
+    assert compare(path).steps == 0
+    text = "\n".join(ranks_lines(compare(path), Palette(enabled=True)))
+    assert "All 2 parameters agree between the ranks at the start; no step was compared" in text
+    assert Palette(enabled=True).paint("All", "green").partition("All")[0] not in text
+
+
 def test_a_parameter_that_drifts_apart_is_named_with_its_first_step(write_rank: Callable[..., Path]) -> None:
     def drifts(rank: int, step: int) -> float:
         return 10.0 + step + (0.5 if rank == 2 and step >= 5 else 0.0)
