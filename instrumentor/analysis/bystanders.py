@@ -18,7 +18,7 @@ from instrumentor.analysis.touched import ANYTHING, ATTRIBUTES, attribute
 from instrumentor.analysis.unseen_methods import note_instance
 from instrumentor.analysis.values import FOREIGN, NOTHING, Instance
 from instrumentor.resolve.catalogue import Effect
-from instrumentor.resolve.function_text import text_of
+from instrumentor.resolve.function_text_reader import text_of
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function, Unit
 

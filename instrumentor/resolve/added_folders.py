@@ -7,9 +7,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from instrumentor.resolve.units import Unit
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 _SAME = frozenset(
     {"abspath", "realpath", "normpath", "expanduser", "fspath", "str"}
@@ -18,18 +16,23 @@ _SAME = frozenset(
 _MAX_DEPTH = 16
 
 
-def added_folders(script: Unit) -> tuple[str, ...]:
+def added_folders(tree: ast.Module, nodes: Iterable[ast.AST], imported: Container[str]) -> tuple[str, ...]:
     """The folders that a script adds to where its imports start from, in the order of the text.
 
     Paths are read that start from `__file__` or are relative, as if the script were run in its own folder.
 
+    Args:
+        tree: the script.
+        nodes: all that lies in it.
+        imported: the names that it imports.
+
     Returns:
         Paths relative to the script's folder, with `/`; the empty one for itself.
     """
-    if "sys" not in script.imports and "site" not in script.imports:
+    if "sys" not in imported and "site" not in imported:
         return ()
-    variables = _variables(script.tree)
-    found = (_folder(each, variables) for node in script.parents for each in _added_by(node))
+    variables = _variables(tree)
+    found = (_folder(each, variables) for node in nodes for each in _added_by(node))
     return tuple(dict.fromkeys("" if each == "." else each for each in found if each is not None))
 
 

@@ -288,7 +288,8 @@ class Project:
         self._members: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
         self._starred: dict[tuple[str, str], list[Unit]] = {}
         self._read_units = 0
-        self._roots = tuple(dict.fromkeys((*self._sources.roots, *added_folders(script))))
+        added = added_folders(script.tree, script.parents, script.imports)
+        self._roots = tuple(dict.fromkeys((*self._sources.roots, *added)))
 
     def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
         """What an imported dotted name stands for.

@@ -38,7 +38,7 @@ from instrumentor.resolve.units import SCRIPT, Class, Project, Sources, index_un
 )
 def test_folders_that_a_script_adds(text: str, folders: tuple[str, ...]) -> None:
     script = index_unit(SCRIPT, "", ast.parse(f"import os, sys\nfrom pathlib import Path\n{text}\n"))
-    assert added_folders(script) == folders
+    assert added_folders(script.tree, script.parents, script.imports) == folders
 
 
 def test_imports_start_from_a_folder_that_is_added() -> None:

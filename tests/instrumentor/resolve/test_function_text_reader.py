@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.resolve.function_text import FunctionText, text_of
+from instrumentor.resolve.function_text_reader import text_of
 from instrumentor.resolve.units import index_unit
 from instrumentor.source.source_text import decode, parse
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.function_text import FunctionText
 
 
 def read(source: str) -> FunctionText:
