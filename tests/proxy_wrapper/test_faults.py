@@ -252,7 +252,8 @@ def test_interrupts_at_any_point_leave_tracing_whole(logdir: str, capfd: pytest.
                     optimizer.step()
             except KeyboardInterrupt:  # noqa: PERF203
                 caught += 1
-                torch.set_grad_enabled(True)  # One that comes as PyTorch's own `no_grad` ends leaves it as it is.
+                # As PyTorch's own `no_grad` begins or ends, one may leave gradients off: in a plain program, too.
+                torch.set_grad_enabled(True)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         model(torch.zeros(77, 1, 8, 8))
         Proxy._installed.take_down("exit")
