@@ -26,7 +26,7 @@ class Decision(msgspec.Struct, frozen=True):
         reason: why, in plain words.
         reason_code: why, as a word: `constructed`, `copied` or `used-as-module` for wraps; `merged`; for the rest one
             of `submodule`, `no-params`, `not-module`, `temporary`, `derived`, `absorbed`, `returned`, `proxied`,
-            `deselected`, `unsure`, `suppressed`.
+            `out-of-sight`, `deselected`, `unsure`, `suppressed`.
         wrapped_at: for `merged`, the line of the site whose proxy covers this object.
         alternatives: for `merged`, further lines, where the script's branches decide whose proxy covers it.
         relation: for `merged`, how this object relates to the proxied one.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
-from instrumentor.decide.program import decide_program
+from instrumentor.decide.program import decide_program, units_with_models
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
@@ -126,20 +126,20 @@ def _models_elsewhere(
 
     Those aside that only get what is `wrapped` in the script.
     """
-    with_sites = {site.unit.name for site in facts.sites.values()} - {SCRIPT}
+    with_models = units_with_models(facts, hierarchy) - {SCRIPT}
     read = None if sources is None else sources.read
-    if read is None or not with_sites:
+    if read is None or not with_models:
         return ()
 
     def text_of(unit: Unit) -> SourceText:
         return text if unit.name == SCRIPT else decode(read(unit.name) or b"", source_name=unit.name)
 
-    others = [unit for unit in project.units.values() if unit is not None and unit.name in with_sites]
+    others = [unit for unit in project.units.values() if unit is not None and unit.name in with_models]
     units = (project.script, *others)
     plans = decide_program(units, facts, hierarchy, settings, source_name=SCRIPT, text_of=text_of)
 
     def is_new(key: SiteKey) -> bool:
-        origins = facts.sites[key].origins
+        origins = facts.sites[key].origins if key in facts.sites else ()
         return not origins or not wrapped.issuperset(origins)
 
     return tuple(sorted(name for name, (_, plan) in plans.items() if name != SCRIPT and any(map(is_new, plan.wrapped))))

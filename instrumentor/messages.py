@@ -53,6 +53,7 @@ def describe_nothing(outcome: Outcome) -> str:
             ("deselected", "left out by --select or --skip"),
             ("suppressed", "suppressed by a comment"),
             ("unsure", "below --min-confidence"),
+            ("out-of-sight", "made by a library where no proxy can be put"),
         )
         if counts[code]
     ]

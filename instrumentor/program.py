@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.fixpoint import analyse
-from instrumentor.decide.program import decide_program, recorded_path
+from instrumentor.decide.program import decide_program, recorded_path, units_with_models
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSyntaxError
 from instrumentor.instrument import Result
 from instrumentor.nesting import room_for_nesting
@@ -79,9 +79,9 @@ def instrument_program(
         with room_for_nesting():
             imported = project.imported_units()
             facts, hierarchy = analyse(project, imported)
-            with_sites = {site.unit.name for site in facts.sites.values()}
+            with_models = units_with_models(facts, hierarchy)
             everything = [project.script, *imported, *(unit for unit in project.units.values() if unit is not None)]
-            units = [unit for unit in dict.fromkeys(everything) if unit.name in with_sites | {SCRIPT}]
+            units = [unit for unit in dict.fromkeys(everything) if unit.name in with_models | {SCRIPT}]
             # Importers come first.
             plans = decide_program(
                 units,

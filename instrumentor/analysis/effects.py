@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import always_follows
 from instrumentor.analysis.contents import ANY_KEY
+from instrumentor.analysis.entries import Giving
 from instrumentor.analysis.running import let_others_run
 from instrumentor.analysis.spelling import one_line, receiver_text
 from instrumentor.analysis.values import (
@@ -66,17 +67,34 @@ class Effects:
         self, node: ast.expr, arguments: Arguments, receiver: Value = NOTHING, label: str | None = None
     ) -> Value:
         """What a call gives that cannot be looked into: an object that its later use has to explain."""
+        self.note_giving(node, label, arguments)
         self.hand_over(arguments)
         self.escape(receiver)
-        owner = self.scope.function.owner if self.scope.function is not None else None
-        if owner is not None and self.scope.hierarchy.is_module(owner):
+        if self._is_in_module:
             return derive(self.facts.contents.reach(join((arguments.all(), receiver))))
         if isinstance(self.scope.unit.parents.get(node), ast.Expr):
             return PLAIN
-        called = node.func if isinstance(node, ast.Call) else node
-        site = self.scope.site(node, Nature.UNKNOWN, label or one_line(called))
+        site = self.scope.site(node, Nature.UNKNOWN, label or _callee_text(node))
         self.facts.grow_site(site, arguments=self.facts.contents.reach(join((arguments.all(), receiver))))
         return site.value
+
+    @property
+    def _is_in_module(self) -> bool:
+        owner = self.scope.function.owner if self.scope.function is not None else None
+        return owner is not None and self.scope.hierarchy.is_module(owner)
+
+    def note_giving(self, node: ast.expr, label: str | None, arguments: Arguments) -> None:
+        """Remember the classes that code which cannot be seen gets by a call: it may make objects of them.
+
+        What is made in the class of a module is that module's business.
+        """
+        reached = self.facts.contents.reach(arguments.all())
+        held: Value = frozenset(atom for atom in reached if isinstance(atom, (ClassRef, Partial, Parameter)))
+        if held and not self._is_in_module:
+            known = self.facts.givings.get(id(node))
+            callee = (label or _callee_text(node)) if known is None else known.callee
+            held = held if known is None else join((known.held, held))
+            self.facts.givings[id(node)] = Giving(self.scope.unit, node, callee, held)
 
     def hand_over(self, arguments: Arguments) -> None:
         """Let code that cannot be seen have what a call passes: once, however many things the call may call."""
@@ -314,6 +332,10 @@ class Effects:
         stored = self.facts.contents.stored_when.get((box.site, atom))
         made = self.facts.conditions_of(site.unit, site.node)
         return stored is None or any(always_follows(each, made) for each in stored)
+
+
+def _callee_text(node: ast.expr) -> str:
+    return one_line(node.func if isinstance(node, ast.Call) else node)
 
 
 def _is_bound(site: Site) -> bool:

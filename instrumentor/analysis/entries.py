@@ -105,6 +105,20 @@ class Event(NamedTuple):
     made_in: str | None = None
 
 
+class Giving(NamedTuple):
+    """What a call hands to code that cannot be seen.
+
+    Attributes:
+        callee: what is called, as it is known or as it is written.
+        held: the classes among it, and what may stand for one: partial applications and parameters.
+    """
+
+    unit: Unit
+    node: ast.expr
+    callee: str
+    held: Value
+
+
 def scope_key(unit: Unit, function: Function | None) -> str:
     """What a function, or for None the top of a file, is called as a scope."""
     return unit.name if function is None else function.key

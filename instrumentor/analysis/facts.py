@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from instrumentor.analysis.arguments import Arguments
-    from instrumentor.analysis.entries import Binding, Event, Site
+    from instrumentor.analysis.entries import Binding, Event, Giving, Site
     from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Class, Function, Unit
 
@@ -90,6 +90,7 @@ class Facts:
         unawaited: the ids of the calls that give a coroutine which is not awaited where it is made.
         let_go: what is held by values that grew too large to tell it apart, for the visit to escape.
         escaped: the functions that unseen code gets as values.
+        givings: the calls that hand classes to unseen code, by the call's id; asked for when all is found out.
         constructed: the classes of other files of which there are instances.
         live_methods: the methods of these, by name and by their keys.
         instances_with: the classes, as their instances, that an attribute of a name is known of.
@@ -147,6 +148,7 @@ class Facts:
         self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()
         self.escaped: set[str] = set()
+        self.givings: dict[int, Giving] = {}
         self.let_go = self.contents.let_go
         self.constructed: set[str] = set()
         self.live_methods: Table[str, dict[str, Function]] = Table(visits)

@@ -56,6 +56,9 @@ class Invocation:
         note_instance(self.facts, hierarchy, cls)
         nature = hierarchy.nature(cls)
         initialiser = hierarchy.method(cls, "__init__")
+        if nature in (Nature.NOT_MODULE, Nature.UNKNOWN):
+            for base in hierarchy.library_bases(cls):
+                self.effects.note_giving(node, base, arguments)
         if nature is Nature.NOT_MODULE:
             if initialiser is not None:
                 self._pass(initialiser, value(Instance(cls.key)), node, arguments)

@@ -96,8 +96,11 @@ class LibraryCalls:
             self.effects.escape(arguments.all())
             if name.startswith("builtins."):
                 return derive(self.facts.contents.reach(arguments.all()))
+            self.effects.note_giving(node, name, arguments)
             return self.effects.make(node, nature, name, arguments)
         self.effects.escape_callables(arguments.each())
+        if knowledge.makes_objects(name):
+            self.effects.note_giving(node, name, arguments)
         if catalogue.is_container(name):
             nature = self._nature_of_container(node, arguments)
         self.effects.absorb(arguments.each(), node, name)

@@ -42,5 +42,6 @@ def decide(
     judge = Judge(index, settings, suppressions, elsewhere or {}, is_alone=is_alone)
     report = Report(index, judge, source)
     report.add_sites()
+    report.add_given_classes()
     report.add_bindings()
     return Plan(report.decisions(), tuple(report.wraps.values()), frozenset(report.wrapped))

@@ -19,6 +19,8 @@ from instrumentor.analysis.values import (
     root,
     strip,
 )
+from instrumentor.decide.given_classes import proxies_itself
+from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.only_returned import function_returning
 from instrumentor.settings import CONFIDENCES
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.sites import SiteIndex
+    from instrumentor.decide.given_classes import GivenClass
     from instrumentor.settings import Settings
     from instrumentor.source.suppressions import Suppressions
 
@@ -99,6 +102,35 @@ class Judge:
             return _not_wrapped("temporary", "used once in its expression and dropped, never trained", placement)
         refused = self._deselected(site, placement) or self._unsure(site, placement)
         return refused or Verdict(Fate.WRAP, *self._why(site), placement)
+
+    def verdict_on_given(self, given: GivenClass) -> Verdict:
+        """What becomes of the objects that code out of sight makes of a class."""
+        place, head = given.place, given.cls.node
+        if any(map(self._suppressions.covers, (head, *([] if place is None else [place.statement])))):
+            return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", place)
+        if proxies_itself(given.cls, self.index.hierarchy):
+            return _not_wrapped("proxied", "the script itself puts it under a proxy", place)
+        maker = f"{given.giving.callee}, {self._line_of(given)}"
+        if place is None or given.obstacle:
+            return _not_wrapped(
+                "out-of-sight", f"made of its class by {maker}, out of sight, and {given.obstacle}", None
+            )
+        refused = self._left_out((place.text, head.name), (dotted_name(given.cls),), place)
+        if refused is not None:
+            return refused
+        if CONFIDENCES.index(given.confidence) > CONFIDENCES.index(self._settings.min_confidence):
+            how = "makes" if given.is_made else "may make"
+            return _not_wrapped(
+                "unsure",
+                f"{maker}, gets the class and {how} objects of it out of sight"
+                f" (--min-confidence {given.confidence} wraps them)",
+                place,
+            )
+        return Verdict(Fate.WRAP, "constructed", f"a new module, made of its class by {maker}", place)
+
+    def _line_of(self, given: GivenClass) -> str:
+        file, line = given.giving.unit.name, f"line {given.giving.node.lineno}"
+        return line if given.giving.unit is self.index.script else f"{file or 'the script'}, {line}"
 
     def _no_model(self, site: Site, placement: Placement | None) -> Verdict | None:
         nature = self.index.nature(site)
@@ -214,11 +246,14 @@ class Judge:
 
     def _deselected(self, site: Site, placement: Placement) -> Verdict | None:
         names = (placement.text, name_of(placement.target) if placement.target is not None else placement.text)
+        return self._left_out(names, tuple(site.labels), placement)
+
+    def _left_out(self, names: tuple[str, ...], labels: tuple[str, ...], placement: Placement) -> Verdict | None:
         if self._settings.select and not _matches(names, self._settings.select):
             return _not_wrapped(
                 "deselected", f"not among the selected names ({', '.join(self._settings.select)})", placement
             )
-        if _matches((*names, *site.labels), self._settings.skip):
+        if _matches((*names, *labels), self._settings.skip):
             return _not_wrapped("deselected", f"among the names to skip ({', '.join(self._settings.skip)})", placement)
         return None
 

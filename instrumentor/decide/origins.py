@@ -60,6 +60,10 @@ class Origins:
             )
         return ObjectOrigin(tuple(found), next(iter(found.values()), read_at))
 
+    def of_class(self, cls: Class) -> ObjectOrigin:
+        """An object of a class of the project."""
+        return ObjectOrigin((dotted_name(cls),), self._place(cls))
+
     def _of_label(self, label: str) -> ObjectOrigin:
         if label not in self._by_label:
             origin = self._index.hierarchy.knowledge.origin(label)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
+from instrumentor.decide.given_classes import find_given_classes
 from instrumentor.source.suppressions import read_suppressions
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def decide_program(
         plans[unit.name] = (unit, plan)
         _note_origins(facts, plan, recorded_path(source_name, unit.name), elsewhere)
     return plans
+
+
+def units_with_models(facts: Facts, hierarchy: Hierarchy) -> set[str]:
+    """The names of the files in which models are made, or which have classes that unseen code makes models of."""
+    made = {site.unit.name for site in facts.sites.values()}
+    return made | {given.cls.unit.name for given in find_given_classes(facts, hierarchy)}
 
 
 def recorded_path(source_name: str, path: str) -> str:

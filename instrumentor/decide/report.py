@@ -22,6 +22,7 @@ from instrumentor.analysis.values import (
     root,
     strip,
 )
+from instrumentor.decide.given_classes import find_given_classes
 from instrumentor.decide.identity import Identities
 from instrumentor.decide.judge import Fate, Judge, Verdict
 from instrumentor.decide.origins import Origins
@@ -82,6 +83,31 @@ class Report:
             self._add_wrap(group, members)
         for site, verdict in rest:
             self._add_unwrapped(site, verdict)
+
+    def add_given_classes(self) -> None:
+        """Add the decisions about the script's classes of which code out of sight makes objects."""
+        for given in find_given_classes(self._index.facts, self._index.hierarchy):
+            if given.cls.unit is not self._index.script:
+                continue
+            verdict = self._judge.verdict_on_given(given)
+            placement, origin = verdict.placement, self._origins.of_class(given.cls)
+            statement = given.cls.node if placement is None else placement.statement
+            if verdict.fate is Fate.WRAP and placement is not None:
+                self.wraps[placement.group] = Wrap(placement, placement.name)
+                self.wrapped.add(given.key)
+            decision = Decision(
+                "wrap" if verdict.fate is Fate.WRAP else "not wrapped",
+                statement.lineno,
+                self._column(statement),
+                given.cls.node.name if placement is None else placement.text,
+                given.cls.node.name,
+                verdict.reason,
+                verdict.code,
+                confidence=given.confidence,
+                class_names=origin.class_names,
+                read_at=origin.read_at,
+            )
+            self._decisions.setdefault(decision, None)
 
     def _add_wrap(self, group: tuple[int, str], members: list[tuple[Site, Verdict]]) -> None:
         site, verdict = members[0]

@@ -450,6 +450,23 @@ _TRANSPARENT_DECORATORS = (
 )
 # What writes its first argument to a file and does nothing else with it.
 _SAVING = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "joblib.dump"})
+# What makes objects of the classes that it is given, out of sight: libraries that train what they make, and fields.
+_MAKING_OBJECTS = (
+    "attr.field",
+    "attr.ib",
+    "attrs.field",
+    "collections.defaultdict",
+    "dataclasses.field",
+    "jsonargparse.CLI",
+    "jsonargparse.auto_cli",
+    "lightning.LightningCLI",
+    "pydantic.Field",
+    "pytorch_lightning.*.LightningCLI",
+    "sb3_contrib.*",
+    "skorch.*",
+    "stable_baselines3.*",
+    "torchensemble.*",
+)
 # Contexts that bind what they were passed, and such as may end an exception.
 _GIVING_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.closing"})
 _SUPPRESSING_CONTEXTS = ("contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack", "unittest.*")
@@ -564,6 +581,11 @@ def is_transparent_decorator(name: str) -> bool:
 def is_saving(name: str) -> bool:
     """Whether a library's function writes its first argument to a file and does nothing else with it."""
     return name in _SAVING
+
+
+def makes_objects(name: str) -> bool:
+    """Whether what a library's function or class `name` is known for is to make objects of the classes it is given."""
+    return _matches(canonical_name(name), _MAKING_OBJECTS)
 
 
 def is_giving_context(name: str) -> bool:

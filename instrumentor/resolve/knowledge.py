@@ -96,6 +96,10 @@ class Knowledge:
         rest = {each for each in values or () if not isinstance(each, (Argument, Unseen))}
         return next(iter(found)) if len(found) == 1 and not rest else None
 
+    def makes_objects(self, name: str) -> bool:
+        """Whether the function or class `name` makes objects of the classes that it is given."""
+        return catalogue.makes_objects(self._known_as(name))
+
     def may_register(self, name: str) -> bool:
         """Whether the function `name` may put a parameter or a module into what it is passed."""
         if catalogue.is_complete(name):

@@ -18,6 +18,7 @@ from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.handed_out import HandedOut
 from instrumentor.screening.names import PUTTING_METHODS, TEXT_METHODS, Gives
+from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
@@ -78,6 +79,8 @@ class OuterCode:
         if makers and not HandedOut(self._unit, self._names, self._calls).covers(makers):
             return True
         if any(self._is_risky_decorator(node) for node in self._nodes):
+            return True
+        if any(map(self._hands_class_to_maker, self._calls)):
             return True
         self._find_unexplained()
         return (
@@ -233,6 +236,22 @@ class OuterCode:
             )
         owners = [cls for cls in unit.class_of.values() if self._hierarchy.is_module(cls)]
         return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
+
+    def _hands_class_to_maker(self, node: ast.Call) -> bool:
+        """Whether a call may pass a class of modules to what is known to make objects of the classes it gets."""
+        meaning = self._names.meaning(node.func)
+        if isinstance(meaning, Class):
+            called = self._hierarchy.library_bases(meaning)
+        else:
+            called = [meaning] if isinstance(meaning, str) else []
+        if not any(each is not None and self._hierarchy.knowledge.makes_objects(each) for each in called):
+            return False
+        passed = _arguments(node)
+        if any(isinstance(each, ast.Name) and self._names.meaning(each) is None for each in passed):
+            return True
+        named = (each for value in passed for each in walk(value) if isinstance(each, (ast.Name, ast.Attribute)))
+        found = map(self._names.meaning, named)
+        return any(isinstance(each, Class) and self._hierarchy.is_module(each) for each in found)
 
     # ---- what nobody says anything about ----
 

@@ -367,6 +367,119 @@ def test_only_what_is_sure_enough_is_wrapped() -> None:
     assert "--min-confidence possible" in refused.reason
 
 
+GIVEN = """\
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(2, 2)
+"""
+FREE = """\
+class Free(nn.Module):
+    def __init__(self):
+        super().__init__()
+    def forward(self, x):
+        return x
+"""
+KEEPER = """\
+import collections
+class Keeper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = collections.defaultdict(Own)
+        self.body = nn.Linear(1, 1)
+"""
+
+
+class TestGivenClasses:
+    """Classes that a library makes objects of: the proxy goes to the end of their initialisers."""
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "import skorch\nt = skorch.NeuralNetClassifier(Own, max_epochs=3)\nt.fit(x, y)\n",
+            "from skorch.regressor import NeuralNetRegressor\nt = NeuralNetRegressor(module=Own)\n",
+            "from lightning.pytorch.cli import LightningCLI\nLightningCLI(Own)\n",
+            "from pytorch_lightning.cli import LightningCLI\ndef main():\n    LightningCLI(Own, run=False)\nmain()\n",
+            "from lightning.pytorch.cli import LightningCLI\nclass CLI(LightningCLI): ...\nCLI(Own)\n",
+            "import jsonargparse\nown = jsonargparse.auto_cli(Own)\n",
+            "from torchensemble import VotingClassifier\nt = VotingClassifier(estimator=Own, n_estimators=2)\n",
+            "from stable_baselines3 import A2C\nkinds = dict(extractor_class=Own)\nA2C('M', policy_kwargs=kinds)\n",
+            "import collections, functools\nt = collections.defaultdict(functools.partial(Own))\n",
+            "from collections import defaultdict\ndef table(made):\n    return defaultdict(made)\nt = table(Own)\n",
+        ],
+    )
+    def test_get_the_proxy_in_their_initialiser(self, body: str) -> None:
+        assert wraps(GIVEN + body) == [(4, "self")]
+
+    def test_are_told_of_with_what_makes_them(self) -> None:
+        (told,) = [each for each in decide(GIVEN + "import skorch\nskorch.NeuralNet(Own)\n") if each.target == "self"]
+        assert (told.object, told.confidence, told.class_names) == ("Own", "likely", ("Own",))
+        assert told.reason == f"a new module, made of its class by skorch.NeuralNet, line {FIRST + 6}"
+
+    def test_may_be_made_objects_of_by_what_is_not_known(self) -> None:
+        body = GIVEN + "import lib\nlib.run(Own)\n"
+        assert wraps(body) == []
+        assert (4, "self", "unsure") in others(body)
+        assert wraps(body, Settings(min_confidence="possible")) == [(4, "self")]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param(GIVEN + "Own()\n", id="made in sight, too"),
+            pytest.param(GIVEN + "class Below(Own): ...\n", id="with a class below it"),
+            pytest.param(
+                GIVEN.replace("super().__init__()\n", "super().__init__()\n        if 1: return\n"), id="may end early"
+            ),
+            pytest.param("class Own(Net): ...\n", id="without an initialiser"),
+            pytest.param(GIVEN.replace("    def", "    @deco\n    def"), id="with a decorator"),
+        ],
+    )
+    def test_are_told_of_where_no_proxy_can_stand_in_them(self, body: str) -> None:
+        found = decide(body + "import skorch\nskorch.NeuralNet(Own)\n")
+        assert [each.reason_code for each in found if each.target == "Own"] == ["out-of-sight"]
+        assert not [each for each in found if each.verdict == "wrap" and each.target == "self"]
+
+    @pytest.mark.parametrize(
+        ("body", "settings", "code"),
+        [
+            (GIVEN.replace("Module):", "Module):  # instrument: skip"), None, "suppressed"),
+            (GIVEN.replace("2, 2)", "2, 2)  # instrument: skip"), None, "suppressed"),
+            (GIVEN, Settings(skip=("Own",)), "deselected"),
+            (GIVEN, Settings(select=("model",)), "deselected"),
+            (GIVEN, Settings(min_confidence="certain"), "unsure"),
+            (
+                "import proxy_wrapper.proxy as Proxy\n" + GIVEN + "        Proxy.Proxy(self)\n",
+                None,
+                "proxied",
+            ),
+        ],
+    )
+    def test_can_be_left_out(self, body: str, settings: Settings | None, code: str) -> None:
+        found = decide(body + "import skorch\nskorch.NeuralNet(Own)\n", settings)
+        assert [each.reason_code for each in found if each.target == "self"] == [code]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param("print(isinstance(x, Own), Own)\n", id="only looked at"),
+            pytest.param("class Plain: ...\nimport skorch\nskorch.NeuralNet(Plain)\n", id="none of modules"),
+            pytest.param(FREE + "import skorch\nskorch.NeuralNet(criterion=Free)\n", id="without parameters"),
+            pytest.param(KEEPER, id="parts of a module"),
+        ],
+    )
+    def test_are_no_others(self, body: str) -> None:
+        assert wraps(GIVEN + body, Settings(min_confidence="possible")) == []
+
+    def test_are_told_of_where_another_file_gives_them(self) -> None:
+        files = {"own.py": (HEAD + GIVEN).encode()}
+        script = b"from own import Own\nimport skorch\nskorch.NeuralNet(Own)\n"
+        result = instrument_source(
+            script, Settings(), source_name="x.py", sources=Sources(files.get), looks_elsewhere=True
+        )
+        assert not result.changed
+        assert result.elsewhere == ("own.py",)
+
+
 class TestUserCatalogue:
     """`[tool.instrumentor]` says what neither a source nor the use of an object tells."""
 

@@ -247,6 +247,29 @@ def test_what_a_caller_wraps_is_not_wrapped_where_it_is_made() -> None:
     assert Path("instrumented_train/factory.py").read_text() == Path("factory.py").read_text()
 
 
+def test_what_a_library_makes_of_a_class_gets_its_proxy_in_the_file_of_the_class() -> None:
+    write(
+        {
+            "net.py": NET,
+            "train.py": """
+                import torch
+                from collections import defaultdict
+                from net import Net
+                torch.manual_seed(0)
+                nets = defaultdict(Net)
+                print(sum(nets[name](torch.ones(1, 3)).sum().item() for name in "ab"))
+                """,
+        }
+    )
+    Path("net.py").write_text(Path("net.py").read_text().partition("def build")[0])
+    plain = run("train.py")
+    outcome = instrument("train.py")
+    assert outcome.exit_code == 0
+    assert outcome.stderr.splitlines()[1] == "net.py -> instrumented_train/net.py: 1 model (self, line 6)"
+    assert run("instrumented_train/train.py") == plain
+    assert traced_models() == ["Net", "Net_1"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -367,6 +367,45 @@ meta.start_again()
 
 
 # Scripts with another file, `other.py`, that stays as it is and runs code of the script's out of sight.
+PROGRAMS |= {
+    "a library makes objects of classes": """
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+class Given(Net):
+    def __init__(self, size=2):
+        super().__init__()
+        self.head = nn.Linear(2, size)
+        if size > 2:
+            self.body = nn.Linear(4, 2)
+class Other(nn.Module):
+    def __init__(me, size): super().__init__(); me.body = nn.Linear(4, size)
+    def forward(self, x):
+        return self.body(x)
+class Third(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.body(x)
+@dataclass
+class Trainer:
+    rate: float = 0.1
+    net: nn.Module = field(default_factory=partial(Given, 3))
+    def run(self):
+        train(self.net)
+def keep(make):
+    return defaultdict(make)
+Trainer().run()
+Trainer(0.2).run()
+kept = keep(Third)
+train(kept["a"])
+train(kept["b"])
+others = defaultdict(partial(Other, size=3))
+train(others[0])
+""",
+}
+
 WITH_ANOTHER_FILE = {
     "its class calls a method of the script's": (
         """

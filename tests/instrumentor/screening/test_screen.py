@@ -415,6 +415,21 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
             """,
             id="the same name in two functions",
         ),
+        pytest.param(
+            """
+            import dataclasses
+            from torch import nn
+            @dataclasses.dataclass
+            class Settings:
+                names: list = dataclasses.field(default_factory=list)
+                rate: float = dataclasses.field(default=0.1, metadata={"help": "how fast"})
+            class Layer(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.body = nn.Linear(1, 1)
+            """,
+            id="fields of plain values",
+        ),
     ],
 )
 def test_is_not_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -669,6 +684,47 @@ def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(
             "from net import Net\ndef make():\n    net = Net()\n    print(net)\n    return net\nmake()\n",
             id="by a function whose result nobody takes",
+        ),
+        pytest.param(
+            """
+            from torch import nn
+            from skorch import NeuralNet
+            class Own(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.body = nn.Linear(1, 1)
+            kinds = {"module": Own}
+            trainer = NeuralNet(**kinds)
+            """,
+            id="by a library that gets its class",
+        ),
+        pytest.param(
+            """
+            import dataclasses
+            from torch import nn
+            class Own(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.body = nn.Linear(1, 1)
+            @dataclasses.dataclass
+            class Parts:
+                own: nn.Module = dataclasses.field(default_factory=Own)
+            """,
+            id="by a field that gets its class",
+        ),
+        pytest.param(
+            """
+            from lightning.pytorch.cli import LightningCLI
+            from torch import nn
+            class Own(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.body = nn.Linear(1, 1)
+            class CLI(LightningCLI):
+                pass
+            CLI(Own)
+            """,
+            id="by an own class of a library's that gets its class",
         ),
     ],
 )
