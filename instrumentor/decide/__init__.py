@@ -41,7 +41,7 @@ def decide(
     """
     judge = Judge(index, settings, suppressions, elsewhere or {}, is_alone=is_alone)
     report = Report(index, judge, source)
-    report.add_sites()
     report.add_given_classes()
+    report.add_sites()
     report.add_bindings()
     return Plan(report.decisions(), tuple(report.wraps.values()), frozenset(report.wrapped))

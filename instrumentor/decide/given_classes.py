@@ -6,14 +6,14 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.placement import Place, Placement
-from instrumentor.analysis.values import Atom, ClassRef, Partial, SiteKey
+from instrumentor.analysis.values import Atom, ClassRef, Made, Partial, SiteKey
 from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
-    from instrumentor.analysis.entries import Giving
+    from instrumentor.analysis.entries import Giving, Site
     from instrumentor.analysis.facts import Facts
     from instrumentor.analysis.values import Value
     from instrumentor.resolve.classes import Hierarchy
@@ -30,6 +30,7 @@ class GivenClass(NamedTuple):
         is_made: the catalogue knows that what is called makes objects of the classes it gets.
         place: where its objects get their proxy, at the end of its own initialiser.
         obstacle: why they get none there, in words that follow "and"; empty where they do.
+        sites: where the script makes objects of it, too: the initialiser's proxy is theirs as well.
     """
 
     cls: Class
@@ -37,6 +38,7 @@ class GivenClass(NamedTuple):
     is_made: bool
     place: Placement | None
     obstacle: str
+    sites: frozenset[SiteKey]
 
     @property
     def confidence(self) -> Confidence:
@@ -55,7 +57,10 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> list[GivenClass]:
 
     Of what merely may make objects of them, those aside for which nothing can be done.
     """
-    made = {key for site in facts.sites.values() for key in site.class_keys}
+    sites_of: dict[str, list[Site]] = {}
+    for site in facts.sites.values():
+        for key in site.class_keys:
+            sites_of.setdefault(key, []).append(site)
     found: dict[str, GivenClass] = {}
     for giving in sorted(facts.givings.values(), key=lambda each: (each.unit.name, each.node.lineno, each.callee)):
         is_made = hierarchy.knowledge.makes_objects(giving.callee)
@@ -64,8 +69,9 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> list[GivenClass]:
             if cls is None or hierarchy.nature(cls) is not Nature.MODULE:
                 continue
             place = _place_in_initialiser(cls)
+            sites = sites_of.get(key, [])
             obstacle = ""
-            if key in made:
+            if not all(is_made and _makes_whole_model(site, cls, facts, hierarchy) for site in sites):
                 obstacle = "what else is made of the class has its proxies where that is made"
             elif hierarchy.descendants(cls):
                 obstacle = "the class has others below it, which finish their objects themselves"
@@ -73,8 +79,21 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> list[GivenClass]:
                 obstacle = "its class has no initialiser of its own at whose end a proxy could stand"
             is_better = key not in found or (is_made and not found[key].is_made)
             if is_better and (is_made or not obstacle):
-                found[key] = GivenClass(cls, giving, is_made, place, obstacle)
+                merged = frozenset(site.key for site in sites if not obstacle)
+                found[key] = GivenClass(cls, giving, is_made, place, obstacle, merged)
     return list(found.values())
+
+
+def _makes_whole_model(site: Site, cls: Class, facts: Facts, hierarchy: Hierarchy) -> bool:
+    """Whether a site makes objects of nothing but a class of its own file, and no parts of other modules."""
+    owner = None if site.function is None else site.function.owner
+    return (
+        site.unit is cls.unit
+        and site.class_keys == {cls.key}
+        and not site.is_copy
+        and Made(site.key) not in facts.absorbed
+        and not (owner is not None and hierarchy.is_module(owner))
+    )
 
 
 def _place_in_initialiser(cls: Class) -> Placement | None:

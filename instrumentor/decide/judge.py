@@ -19,7 +19,7 @@ from instrumentor.analysis.values import (
     root,
     strip,
 )
-from instrumentor.decide.given_classes import proxies_itself
+from instrumentor.decide.given_classes import find_given_classes, proxies_itself
 from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.only_returned import function_returning
@@ -78,6 +78,10 @@ class Judge:
         self._settings = settings
         self._suppressions = suppressions
         self._verdicts: dict[SiteKey, Verdict] = {}
+        self.given = [
+            each for each in find_given_classes(index.facts, index.hierarchy) if each.cls.unit is index.script
+        ]
+        self._merged = self._find_merged()
         self._kept_elsewhere = self._find_kept_elsewhere() if is_alone else set()
         self._wrapped_inside = self._find_wrapped_inside()
 
@@ -91,6 +95,9 @@ class Judge:
 
     def _find_verdict(self, site: Site) -> Verdict:
         placement = self.index.placement(site)
+        if site.key in self._merged:
+            reason = "made under a proxy, by its class's own initialiser"
+            return Verdict(Fate.ALIAS, "merged", reason, placement, (self._merged[site.key],))
         found = self._no_model(site, placement) or self._wrapped_when_made(site, placement)
         found = found or self._absorbed(site, placement) or self._covered_elsewhere(site, placement)
         if found is not None:
@@ -127,6 +134,11 @@ class Judge:
                 place,
             )
         return Verdict(Fate.WRAP, "constructed", f"a new module, made of its class by {maker}", place)
+
+    def _find_merged(self) -> dict[SiteKey, SiteKey]:
+        """The sites whose objects get their proxy in the initialiser of their class."""
+        wrapped = [given for given in self.given if self.verdict_on_given(given).fate is Fate.WRAP]
+        return {key: given.key for given in wrapped for key in given.sites}
 
     def _line_of(self, given: GivenClass) -> str:
         file, line = given.giving.unit.name, f"line {given.giving.node.lineno}"

@@ -22,7 +22,6 @@ from instrumentor.analysis.values import (
     root,
     strip,
 )
-from instrumentor.decide.given_classes import find_given_classes
 from instrumentor.decide.identity import Identities
 from instrumentor.decide.judge import Fate, Judge, Verdict
 from instrumentor.decide.origins import Origins
@@ -58,6 +57,8 @@ class Report:
         self.wrapped: set[SiteKey] = set()
         self._sites_held = self._find_sites_held()
         self._told: set[tuple[int, str]] = set()
+        # The proxies at the end of initialisers.
+        self._given_lines: dict[SiteKey, int] = {}
 
     def decisions(self) -> tuple[Decision, ...]:
         """All decisions by position, their objects named in that order."""
@@ -86,15 +87,14 @@ class Report:
 
     def add_given_classes(self) -> None:
         """Add the decisions about the script's classes of which code out of sight makes objects."""
-        for given in find_given_classes(self._index.facts, self._index.hierarchy):
-            if given.cls.unit is not self._index.script:
-                continue
+        for given in self._judge.given:
             verdict = self._judge.verdict_on_given(given)
             placement, origin = verdict.placement, self._origins.of_class(given.cls)
             statement = given.cls.node if placement is None else placement.statement
             if verdict.fate is Fate.WRAP and placement is not None:
                 self.wraps[placement.group] = Wrap(placement, placement.name)
                 self.wrapped.add(given.key)
+                self._given_lines[given.key] = statement.lineno
             decision = Decision(
                 "wrap" if verdict.fate is Fate.WRAP else "not wrapped",
                 statement.lineno,
@@ -311,7 +311,7 @@ class Report:
         """Whether a known proxy is for whatever a site makes, whichever way it goes."""
         site = self._index.facts.sites.get(key)
         if site is None or key in seen:
-            return False
+            return key in self._given_lines
         verdict = self._judge.verdict(site)
         if site.nature is Nature.NOT_MODULE or verdict.fate is Fate.WRAP:
             return True
@@ -405,9 +405,11 @@ class Report:
 
     def _cover_lines(self, keys: Iterable[SiteKey]) -> set[int]:
         """The lines of the proxies that cover what was made at some sites."""
-        return {
+        behind = self._verdicts_behind(keys)
+        lines = {self._given_lines[key] for _, verdict in behind for key in verdict.others if key in self._given_lines}
+        return lines | {
             verdict.placement.statement.lineno
-            for site, verdict in self._verdicts_behind(keys)
+            for site, verdict in behind
             if verdict.fate is Fate.WRAP and verdict.placement is not None and site.unit is self._index.script
         }
 

@@ -466,6 +466,7 @@ _MAKING_OBJECTS = (
     "skorch.*",
     "stable_baselines3.*",
     "torchensemble.*",
+    "transformers.*Trainer",
 )
 # Contexts that bind what they were passed, and such as may end an exception.
 _GIVING_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.closing"})

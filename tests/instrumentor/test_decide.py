@@ -380,6 +380,12 @@ class Free(nn.Module):
     def forward(self, x):
         return x
 """
+OUTER = """\
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own = Own()
+"""
 KEEPER = """\
 import collections
 class Keeper(nn.Module):
@@ -425,7 +431,7 @@ class TestGivenClasses:
     @pytest.mark.parametrize(
         "body",
         [
-            pytest.param(GIVEN + "Own()\n", id="made in sight, too"),
+            pytest.param(GIVEN + OUTER, id="parts of other modules, too"),
             pytest.param(GIVEN + "class Below(Own): ...\n", id="with a class below it"),
             pytest.param(
                 GIVEN.replace("super().__init__()\n", "super().__init__()\n        if 1: return\n"), id="may end early"
@@ -438,6 +444,19 @@ class TestGivenClasses:
         found = decide(body + "import skorch\nskorch.NeuralNet(Own)\n")
         assert [each.reason_code for each in found if each.target == "Own"] == ["out-of-sight"]
         assert not [each for each in found if each.verdict == "wrap" and each.target == "self"]
+
+    def test_have_their_only_proxy_there_for_what_the_script_makes_itself(self) -> None:
+        body = (
+            GIVEN
+            + "import skorch\nskorch.NeuralNet(Own)\ndef build():\n    return Own()\na = build()\nb = a\nc = Own()\n"
+        )
+        assert wraps(body) == [(4, "self")]
+        assert [each for each in others(body) if each[2] == "same"] == [
+            (9, "a", "same"),
+            (10, "b", "same"),
+            (11, "c", "same"),
+        ]
+        assert wraps(body, Settings(min_confidence="certain")) == [(9, "a"), (11, "c")]
 
     @pytest.mark.parametrize(
         ("body", "settings", "code"),

@@ -403,6 +403,11 @@ train(kept["a"])
 train(kept["b"])
 others = defaultdict(partial(Other, size=3))
 train(others[0])
+def build(size):
+    return Other(size)
+train(build(4))
+own = Given()
+train(own)
 """,
 }
 
