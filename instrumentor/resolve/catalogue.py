@@ -105,6 +105,8 @@ _NO_FACTORIES = (
     "timm.models.*is_model*",
 )
 
+# Names of torch.nn that make tensors which modules keep.
+_TENSORS_OF_MODULES = frozenset({"Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer"})
 # Names of torch.nn that make modules without any parameter. What is not listed has parameters or may have some.
 _PARAMETER_FREE_LAYERS = (
     "*Loss",
@@ -479,6 +481,7 @@ _CANONICAL_PREFIXES = (
     ("torch.distributed.fsdp.fully_sharded_data_parallel.", "torch.distributed.fsdp."),
     ("torch.nn.utils.parametrizations.", "torch.nn.utils.parametrizations."),
     ("torch.nn.modules.", "torch.nn."),
+    ("torch.nn.parameter.", "torch.nn."),
     ("lightning.pytorch.", "lightning."),
     ("lightning.fabric.", "lightning."),
     ("pytorch_lightning.core.", "pytorch_lightning."),
@@ -526,7 +529,7 @@ def nature_of_call(name: str) -> Nature:
     name = canonical_name(name)
     if _is_layer(name):
         layer = name.removeprefix("torch.nn.")
-        if layer in {"Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer"}:
+        if layer in _TENSORS_OF_MODULES:
             return Nature.NOT_MODULE
         return Nature.NO_PARAMS if _matches(layer, _PARAMETER_FREE_LAYERS) else Nature.MODULE
     if _matches(name, _PARAMETER_FREE):
@@ -561,6 +564,11 @@ def nature_of_base(name: str) -> Nature:
 def is_of_modules(name: str) -> bool:
     """Whether this catalogue knows something in a name's package that makes, holds or changes modules."""
     return name.partition(".")[0].startswith(_PACKAGES_OF_MODULES)
+
+
+def is_parameter(name: str) -> bool:
+    """Whether `name` is a class of parameters."""
+    return canonical_name(name) in {"torch.nn.Parameter", "torch.nn.UninitializedParameter"}
 
 
 def is_container(name: str) -> bool:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Project
 
 
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
 def _merge(orders: Sequence[Sequence[Class]]) -> list[Class]:
     """One order of all classes that keeps those given (C3: https://docs.python.org/3/howto/mro.html), if there is one.
 
@@ -151,9 +154,16 @@ class Hierarchy:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_own(node.func.value, own)
         }
         used = called | _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
+        with_called_elements = _attributes_with_called_elements(nodes, own)
         return any(
             any(self._is_parameter_maker(cls.unit, call) for call in _calls(value))
             or (attribute in used and not self._is_parameter_free(cls.unit, value))
+            # What a plain list or dictionary holds is no part of the module.
+            or (
+                attribute in with_called_elements
+                and not isinstance(value, _DISPLAYS)
+                and not self._is_parameter_free(cls.unit, value)
+            )
             for attribute, value in _attribute_stores(nodes, own)
         )
 
@@ -167,12 +177,17 @@ class Hierarchy:
     def _is_parameter_maker(self, unit: Unit, call: ast.Call) -> bool:
         found = self.resolve(unit, call.func)
         if isinstance(found, Class):
-            return self.nature(found) is Nature.MODULE
+            bases = self.library_bases(found)
+            return self.nature(found) is Nature.MODULE or any(map(catalogue.is_parameter, filter(None, bases)))
+        if isinstance(found, Function):
+            return any(
+                isinstance(made := self.resolve(found.unit, each.func), str) and catalogue.is_parameter(made)
+                for each in _calls(found.node)
+            )
         if isinstance(found, str):
-            name = catalogue.canonical_name(found)
-            if catalogue.is_container(name):
+            if catalogue.is_container(found):
                 return not call.args  # an empty one is filled later; a full one is what its elements are
-            return name == "torch.nn.Parameter" or self.knowledge.nature_of_call(found) is Nature.MODULE
+            return catalogue.is_parameter(found) or self.knowledge.nature_of_call(found) is Nature.MODULE
         return False
 
     def _is_parameter_free(self, unit: Unit, value: ast.expr) -> bool:
@@ -201,7 +216,7 @@ def _names_defined(hierarchy: Hierarchy, cls: Class) -> set[str]:
     return {name for each in hierarchy.ancestors(cls) for name in each.methods}
 
 
-def _calls(value: ast.expr) -> Iterator[ast.Call]:
+def _calls(value: ast.AST) -> Iterator[ast.Call]:
     return (node for node in walk(value) if isinstance(node, ast.Call))
 
 
@@ -229,6 +244,19 @@ def _attributes_used_as_modules(nodes: Sequence[ast.AST], own: frozenset[str]) -
         and isinstance(node.value, ast.Attribute)
         and is_own(node.value.value, own)
     }
+
+
+def _attributes_with_called_elements(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
+    """The attributes whose elements are called: `self.layers[0](x)`."""
+    found = set()
+    for node in nodes:
+        called = node.func if isinstance(node, ast.Call) else None
+        held = called
+        while isinstance(held, ast.Subscript):
+            held = held.value
+        if held is not called and isinstance(held, ast.Attribute) and is_own(held.value, own):
+            found.add(held.attr)
+    return found
 
 
 def _attributes_iterated(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:

@@ -44,6 +44,37 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
         pytest.param("class C(C):\n    pass\n", Nature.NOT_MODULE, id="of itself"),
         pytest.param(initialised("self.fc = nn.Linear(1, 1)"), Nature.MODULE, id="with a layer"),
         pytest.param(initialised("self.w = nn.Parameter(a)"), Nature.MODULE, id="with a parameter"),
+        pytest.param(
+            "from torch.nn.parameter import Parameter\n" + initialised("self.w = Parameter(a)"),
+            Nature.MODULE,
+            id="with a parameter by the name of its file",
+        ),
+        pytest.param(
+            initialised("self.w = Scale(a)") + "class Scale(nn.Parameter):\n    pass\n",
+            Nature.MODULE,
+            id="with a parameter of a class of its own",
+        ),
+        pytest.param(
+            initialised("self.w = scale(a)") + "def scale(a):\n    return nn.Parameter(torch.ones(a))\n",
+            Nature.MODULE,
+            id="with a parameter that a function makes",
+        ),
+        pytest.param(
+            initialised("self.layers = nn.ModuleList(a)") + "    def run(self, x):\n        return self.layers[0](x)\n",
+            Nature.MODULE,
+            id="with layers from outside, called one by one",
+        ),
+        pytest.param(
+            initialised("self.parts = a") + "    def run(self, x):\n        return self.parts['b']['c'](x)\n",
+            Nature.MODULE,
+            id="with parts from outside, called one by one",
+        ),
+        pytest.param(
+            initialised("self.ways = {'mean': torch.mean, 'sum': torch.sum}")
+            + "    def run(self, x):\n        return self.ways['sum'](x)\n",
+            Nature.NO_PARAMS,
+            id="with a table of functions",
+        ),
         pytest.param(initialised("self.register_parameter('w', a)"), Nature.MODULE, id="with a registered parameter"),
         pytest.param(initialised("self._modules['fc'] = nn.Linear(1, 1)"), Nature.MODULE, id="with a table's layer"),
         pytest.param(initialised("setattr(self, 'fc', nn.Linear(1, 1))"), Nature.MODULE, id="with a layer by setattr"),
