@@ -87,7 +87,8 @@ _MODULE_FACTORIES = (
     "segmentation_models_pytorch.create_model",
     "open_clip.create_model",
     "sentence_transformers.SentenceTransformer",
-    "monai.networks.nets.[A-Z]*",
+    "monai.*networks.nets.[A-Z]*",
+    "monai.*networks.nets.*.[A-Z]*",
     "torchtune.models.*",
     "torchrl.modules.[A-Z]*",
     "torch_geometric.nn.[A-Z]*",
@@ -96,6 +97,11 @@ _MODULE_FACTORIES = (
 # What the names above cover besides.
 _NO_FACTORIES = (
     "diffusers.*EMAModel*",
+    "transformers.*DataCollator*",
+    "transformers.*Dataset*",
+    "transformers.*.TF[A-Z]*",
+    "transformers.*Flax[A-Z]*",
+    "transformers.TF[A-Z]*",
     "torchvision.models.*_Weights.*",
     "torchvision.models.get_weight",
     "torchvision.models.get_model_weights",
@@ -311,6 +317,8 @@ TORCH_WORDS = (
     "quantization",
     "swa_utils",
 )
+# Packages that look for what is imported from them only then, by tables that they fill themselves.
+LAZY_PACKAGES = frozenset({"diffusers", "transformers"})
 # The modules of torch that lead to those.
 TORCH_NAMESPACES = frozenset({"torch", "models", "modules", "utils", *TORCH_WORDS})
 

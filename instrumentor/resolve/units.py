@@ -6,9 +6,11 @@ import ast
 import builtins
 import posixpath
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from instrumentor.errors import InstrumentError
+from instrumentor.resolve import catalogue
 from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.module_reader import imported_names
@@ -364,8 +366,8 @@ class Project:
             return None
         level = len(dotted) - len(dotted.lstrip("."))
         parts = [part for part in dotted[level:].split(".") if part]
-        if not level and parts[:1] == ["torch"]:
-            return dotted  # PyTorch's own repository has it as a folder, which says less than the catalogue
+        if not level and parts and self._is_told_by_catalogue(parts[0]):
+            return dotted
         folders = self._roots
         if level:
             folder = posixpath.normpath(posixpath.join(unit.folder or ".", *[".."] * (level - 1)))
@@ -386,6 +388,17 @@ class Project:
                 result = self._member(result, part, depth - 1, is_guess=is_guess)
             return result
         return None if level else dotted
+
+    def _is_told_by_catalogue(self, package: str) -> bool:
+        """Whether a package's sources say less than the catalogue: to scripts in its repository, but not in itself.
+
+        PyTorch's has it as a folder.
+        """
+        return package == "torch" or (package in catalogue.LAZY_PACKAGES and not self._is_script_in_package)
+
+    @cached_property
+    def _is_script_in_package(self) -> bool:
+        return self._sources.read is not None and self._sources.read("__init__.py") is not None
 
     def _member(
         self, unit: Unit, name: str, depth: int, *, is_guess: bool = False

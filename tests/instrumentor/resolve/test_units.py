@@ -26,6 +26,15 @@ FILES = {
 }
 
 
+def test_the_package_whose_repository_a_script_lies_in_is_told_by_the_catalogue() -> None:
+    files = {"../src/transformers/__init__.py": b"class Trainer: pass\n", "__init__.py": b""}
+    script = index_unit(SCRIPT, "", ast.parse(""))
+    beside = Sources({name: text for name, text in files.items() if name != "__init__.py"}.get, ("", "../src"))
+    assert Project(script, sources=beside).lookup(script, "transformers.Trainer") == "transformers.Trainer"
+    within = Sources(files.get, ("", "../src"))
+    assert isinstance(Project(script, sources=within).lookup(script, "transformers.Trainer"), Class)
+
+
 def project() -> Project:
     files = {name: text.encode() for name, text in FILES.items()}
     return Project(index_unit(SCRIPT, "", ast.parse("")), sources=Sources(files.get))
