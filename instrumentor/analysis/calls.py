@@ -379,6 +379,8 @@ class Calls:
         base = strip(atom)
         if isinstance(base, Made) and base.site in self.facts.sites:
             site = self.facts.sites[base.site]
+            for label in site.labels:
+                self._library.note_taken(f"{label}.{name}", arguments)
             natures = [self.scope.hierarchy.knowledge.nature_of_call(f"{label}.{name}") for label in site.labels]
             if site.nature is Nature.NOT_MODULE and natures and max(natures) is Nature.NOT_MODULE:
                 self.effects.escape(arguments.all())

@@ -80,6 +80,7 @@ class LibraryCalls:
             let_anything_run(self.scope)
             if name == "builtins.exec":
                 self.object_stores.set_global(None, OPAQUE)
+        self.note_taken(full_name, arguments)
         effect = knowledge.effect_of(full_name)
         if effect is not None:
             return self.apply(effect, node, arguments, name)
@@ -105,6 +106,11 @@ class LibraryCalls:
             nature = self._nature_of_container(node, arguments)
         self.effects.absorb(arguments.each(), node, name)
         return self.effects.make(node, nature, name, arguments)
+
+    def note_taken(self, name: str, arguments: Arguments) -> None:
+        """Remember that an object is a module, if the library's function `name` takes none but these."""
+        if self.scope.hierarchy.knowledge.takes_module(name):
+            self.facts.note_evidence(self.facts.contents.reach(arguments.module()), catalogue.WRAPPED)
 
     def apply(self, effect: Effect, node: ast.expr, arguments: Arguments, name: str) -> Value:
         """What a function with a known effect gives."""

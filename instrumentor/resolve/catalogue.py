@@ -460,6 +460,25 @@ _TRANSPARENT_DECORATORS = (
 )
 # What writes its first argument to a file and does nothing else with it.
 _SAVING = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "joblib.dump"})
+# What takes a module as its first argument, or as its `model`, which shows that the object is one.
+_TAKING_MODULES = (
+    "composer.Trainer",
+    "fvcore.nn.*",
+    "ignite.engine.create_supervised_*",
+    *(
+        f"{name}.Trainer.{method}"
+        for name in ("lightning", "pytorch_lightning")
+        for method in ("fit", "test", "validate")
+    ),
+    "ptflops.get_model_complexity_info",
+    "sentence_transformers.*Trainer",
+    "thop.profile",
+    "torchinfo.summary",
+    "torchsummary.summary",
+    "transformers.*Trainer",
+    "trl.*Trainer",
+    "wandb.watch",
+)
 # What makes objects of the classes that it is given, out of sight: libraries that train what they make, and fields.
 _MAKING_OBJECTS = (
     "attr.field",
@@ -600,6 +619,13 @@ def is_saving(name: str) -> bool:
     return name in _SAVING
 
 
+@lru_cache(maxsize=4096)
+def takes_module(name: str) -> bool:
+    """Whether what a library's function or class `name` takes first, or as its `model`, is a module."""
+    return _matches(canonical_name(name), _TAKING_MODULES)
+
+
+@lru_cache(maxsize=4096)
 def makes_objects(name: str) -> bool:
     """Whether what a library's function or class `name` is known for is to make objects of the classes it is given."""
     return _matches(canonical_name(name), _MAKING_OBJECTS)

@@ -52,6 +52,7 @@ class Knowledge:
         self._packages = None if finder is None else _packages(finder)
         self._reader = None if self._packages is None else CallReader(self._packages, self)
         self._natures: dict[str, Nature] = {}
+        self._taking: dict[str, bool] = {}
 
     def effect_of(self, name: str) -> Effect | None:
         """What the function `name` does with modules passed to it; None where that is not known."""
@@ -95,6 +96,12 @@ class Knowledge:
         found = {each for each in values or () if isinstance(each, Argument)}
         rest = {each for each in values or () if not isinstance(each, (Argument, Unseen))}
         return next(iter(found)) if len(found) == 1 and not rest else None
+
+    def takes_module(self, name: str) -> bool:
+        """Whether what the function or class `name` takes first, or as its `model`, is a module."""
+        if name not in self._taking:
+            self._taking[name] = catalogue.takes_module(self._known_as(name))
+        return self._taking[name]
 
     def makes_objects(self, name: str) -> bool:
         """Whether the function or class `name` makes objects of the classes that it is given."""

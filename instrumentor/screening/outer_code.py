@@ -80,7 +80,7 @@ class OuterCode:
             return True
         if any(self._is_risky_decorator(node) for node in self._nodes):
             return True
-        if any(map(self._hands_class_to_maker, self._calls)):
+        if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._calls_trainer, self._calls)):
             return True
         self._find_unexplained()
         return (
@@ -236,6 +236,12 @@ class OuterCode:
             )
         owners = [cls for cls in unit.class_of.values() if self._hierarchy.is_module(cls)]
         return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
+
+    def _calls_trainer(self, node: ast.Call) -> bool:
+        """Whether something is called that takes a module, or makes what has a method that does."""
+        meaning = self._names.meaning(node.func)
+        takes_module = self._hierarchy.knowledge.takes_module
+        return isinstance(meaning, str) and (takes_module(meaning) or takes_module(f"{meaning}.fit"))
 
     def _hands_class_to_maker(self, node: ast.Call) -> bool:
         """Whether a call may pass a class of modules to what is known to make objects of the classes it gets."""

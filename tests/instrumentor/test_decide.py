@@ -346,6 +346,21 @@ def test_neighbours_that_import_each_other_do_not_matter() -> None:
         pytest.param("import lib\nm = lib.make()\nm.parameters()\n", "likely", id="its parameters are asked for"),
         pytest.param("import lib\nm = lib.make()\nm.train()\nm(1)\n", "likely", id="it is trained and called"),
         pytest.param("import lib\nm = lib.make()\nm.to(1)\nm(1)\n", "possible", id="it is moved and called"),
+        pytest.param(
+            "import lib, transformers\nm = lib.make()\ntransformers.Trainer(args=1, model=m)\n",
+            "likely",
+            id="a trainer gets it",
+        ),
+        pytest.param(
+            "import lib\nimport lightning as L\nm = lib.make()\ntrainer = L.Trainer()\ntrainer.fit(m, 1)\n",
+            "likely",
+            id="a trainer's method gets it",
+        ),
+        pytest.param(
+            "import lib, wandb\ndef watch(net):\n    wandb.watch(net)\nm = lib.make()\nwatch(m)\n",
+            "likely",
+            id="it is watched",
+        ),
     ],
 )
 def test_how_sure_it_is(body: str, confidence: str) -> None:

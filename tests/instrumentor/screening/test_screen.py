@@ -726,6 +726,22 @@ def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
             """,
             id="by an own class of a library's that gets its class",
         ),
+        pytest.param(
+            "import elsewhere\nfrom trl import SFTTrainer\nmodel = elsewhere.make()\nSFTTrainer(model=model)\n",
+            id="by what is not known, for a trainer",
+        ),
+        pytest.param(
+            """
+            import elsewhere
+            import pytorch_lightning as pl
+            def main():
+                model = elsewhere.make()
+                trainer = pl.Trainer(max_epochs=1)
+                trainer.fit(model)
+            main()
+            """,
+            id="by what is not known, for a trainer's method",
+        ),
     ],
 )
 def test_is_analysed_and_changed(source: str) -> None:
