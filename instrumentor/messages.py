@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from instrumentor.engine.outcome import Outcome
 
 _NAMED_MODELS = 5
+# Why there is no proxy for what is a model.
+_LEFT_OUT = {
+    "deselected": "left out by --select or --skip",
+    "suppressed": "suppressed by a comment",
+    "unsure": "below --min-confidence",
+    "out-of-sight": "made by a library where no proxy can be put",
+}
 _NAMED_FILES = 3
 
 
@@ -47,17 +54,13 @@ def describe_nothing(outcome: Outcome) -> str:
     if outcome.status == "already instrumented":
         return "already instrumented"
     counts = Counter(decision.reason_code for decision in outcome.decisions)
-    chosen = [
-        f"{counts[code]} {words}"
-        for code, words in (
-            ("deselected", "left out by --select or --skip"),
-            ("suppressed", "suppressed by a comment"),
-            ("unsure", "below --min-confidence"),
-            ("out-of-sight", "made by a library where no proxy can be put"),
-        )
-        if counts[code]
-    ]
+    chosen = [f"{counts[code]} {words}" for code, words in _LEFT_OUT.items() if counts[code]]
     return f"no model to wrap ({', '.join(chosen)})" if chosen else "no model found"
+
+
+def has_model(outcome: Outcome) -> bool:
+    """Whether anything in a script was taken for a model, wrapped or not."""
+    return any(each.verdict != "not wrapped" or each.reason_code in _LEFT_OUT for each in outcome.decisions)
 
 
 def describe_elsewhere(shown: str, files: Sequence[str]) -> str:
@@ -65,6 +68,14 @@ def describe_elsewhere(shown: str, files: Sequence[str]) -> str:
     named = ", ".join(files[:_NAMED_FILES]) + (", ..." if len(files) > _NAMED_FILES else "")
     makes = "makes" if len(files) == 1 else "make"
     return f"{shown}: {count(len(files), 'other file')} of its project {makes} models ({named}); add --entry for those"
+
+
+def describe_ways_on(shown: str) -> str:
+    """Say what to do about a script in which nothing was taken for a model."""
+    return (
+        f"{shown}: --explain --verbose says what its objects were taken for; if one is a model, name what makes it"
+        " with factories = [...] in [tool.instrumentor] of pyproject.toml"
+    )
 
 
 def describe_decision(shown: str, decision: Decision, outcome: Outcome) -> str:

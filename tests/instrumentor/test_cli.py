@@ -202,6 +202,16 @@ class TestNothingToDo:
         assert (outcome.code, outcome.err) == (0, "no model found in plain.py\n")
         assert listing() == ["plain.py"]
 
+    def test_objects_that_are_no_models(self) -> None:
+        write("odd.py", b"import odd\nthing = odd.Thing()\nprint(thing)\n")
+        outcome = run("odd.py")
+        assert outcome.code == 0
+        assert outcome.err == (
+            "no model found in odd.py\n"
+            "odd.py: --explain --verbose says what its objects were taken for; if one is a model, name what makes it"
+            " with factories = [...] in [tool.instrumentor] of pyproject.toml\n"
+        )
+
     def test_no_model_but_an_output_wanted(self) -> None:
         write("plain.py", NO_MODEL)
         outcome = run("plain.py", "-o", "out.py")
