@@ -256,7 +256,7 @@ class _Run:
         known = outcome.status == "already instrumented"
         self.tell(f"{script.shown}: {reason}" if known else f"{reason} in {script.shown}")
         is_alone = len(self.request.arguments) == 1 and not task.was_found and not outcome.elsewhere
-        if is_alone and not known and outcome.decisions and not messages.has_model(outcome):
+        if is_alone and not known and not self.request.explain and not messages.has_model(outcome):
             self.tell(messages.describe_ways_on(script.shown))
         return None
 
