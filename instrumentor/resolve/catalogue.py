@@ -317,8 +317,9 @@ TORCH_WORDS = (
     "quantization",
     "swa_utils",
 )
-# Packages that look for what is imported from them only then, by tables that they fill themselves.
-LAZY_PACKAGES = frozenset({"diffusers", "transformers"})
+# Packages of which this catalogue says more than their sources do: they look up in tables of their own what is imported
+# from them, or wrap what they are given in one of many ways.
+CATALOGUED_PACKAGES = frozenset({"accelerate", "diffusers", "torch", "transformers"})
 # The modules of torch that lead to those.
 TORCH_NAMESPACES = frozenset({"torch", "models", "modules", "utils", *TORCH_WORDS})
 

@@ -390,11 +390,11 @@ class Project:
         return None if level else dotted
 
     def _is_told_by_catalogue(self, package: str) -> bool:
-        """Whether a package's sources say less than the catalogue: to scripts in its repository, but not in itself.
+        """Whether a package's sources, where the project has them, say less to the script than the catalogue does.
 
-        PyTorch's has it as a folder.
+        To scripts that lie in a package they do not; but PyTorch's repository has a folder of its name.
         """
-        return package == "torch" or (package in catalogue.LAZY_PACKAGES and not self._is_script_in_package)
+        return package in catalogue.CATALOGUED_PACKAGES and (package == "torch" or not self._is_script_in_package)
 
     @cached_property
     def _is_script_in_package(self) -> bool:
