@@ -40,8 +40,7 @@ class Kinds:
 
     def class_of(self, key: str) -> Class | None:
         """The class with a key."""
-        unit = self.hierarchy.project.units.get(key.partition(":")[0])
-        return None if unit is None else unit.class_by_key.get(key)
+        return self.hierarchy.project.class_at(key)
 
     def function_at(self, key: str) -> Function | None:
         """The function with a key."""

@@ -65,7 +65,7 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> list[GivenClass]:
     for giving in sorted(facts.givings.values(), key=lambda each: (each.unit.name, each.node.lineno, each.callee)):
         is_made = hierarchy.knowledge.makes_objects(giving.callee)
         for key in sorted(_class_keys(facts, giving.held)):
-            cls = _class_at(hierarchy, key)
+            cls = hierarchy.project.class_at(key)
             if cls is None or hierarchy.nature(cls) is not Nature.MODULE:
                 continue
             place = _place_in_initialiser(cls)
@@ -137,8 +137,3 @@ def _class_keys(facts: Facts, held: Value) -> set[str]:
         if isinstance(callee, ClassRef):
             found.add(callee.key)
     return found
-
-
-def _class_at(hierarchy: Hierarchy, key: str) -> Class | None:
-    unit = hierarchy.project.units.get(key.partition(":")[0])
-    return None if unit is None else unit.class_by_key.get(key)

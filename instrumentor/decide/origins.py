@@ -47,7 +47,7 @@ class Origins:
                 continue
             seen.add(site.key)
             for key in sorted(site.class_keys):
-                cls = self._class(key)
+                cls = self._index.hierarchy.project.class_at(key)
                 if cls is not None:
                     found.setdefault(dotted_name(cls), self._place(cls))
             if not site.class_keys and not site.origins:
@@ -71,10 +71,6 @@ class Origins:
                 ObjectOrigin() if origin is None else ObjectOrigin(origin.class_names, origin.place or origin.source)
             )
         return self._by_label[label]
-
-    def _class(self, key: str) -> Class | None:
-        unit = self._index.hierarchy.project.units.get(key.partition(":")[0])
-        return None if unit is None else unit.class_by_key.get(key)
 
     def _place(self, cls: Class) -> str:
         """A project's file, by its path from the script's folder; only the line for the script itself."""

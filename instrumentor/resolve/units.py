@@ -340,6 +340,11 @@ class Project:
             seen.update(source.name for source in pending)
         return list(found)
 
+    def class_at(self, key: str) -> Class | None:
+        """The class with a key, of a file read so far."""
+        unit = self.units.get(key.partition(":")[0])
+        return None if unit is None else unit.class_by_key.get(key)
+
     def imported_units(self) -> list[Unit]:
         """The project's files that are run when the script is: all that its imports lead to, itself aside."""
         found: dict[str, Unit] = {}
