@@ -464,8 +464,9 @@ _SAVING = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.d
 # What takes a module as its first argument, or as its `model`, which shows that the object is one.
 _TAKING_MODULES = (
     "composer.Trainer",
-    "fvcore.nn.*",
-    "ignite.engine.create_supervised_*",
+    "fvcore.nn.FlopCountAnalysis",
+    "ignite.engine.create_supervised_evaluator",
+    "ignite.engine.create_supervised_trainer",
     *(
         f"{name}.Trainer.{method}"
         for name in ("lightning", "pytorch_lightning")

@@ -372,6 +372,12 @@ def test_how_sure_it_is(body: str, confidence: str) -> None:
     assert decision.confidence == confidence
 
 
+def test_what_a_trainer_gets_besides_is_no_module() -> None:
+    body = "import lib\nfrom ignite.engine import create_supervised_trainer\nm, data = lib.make(), lib.load()\n"
+    body += "trainer = create_supervised_trainer(m, 1, 2)\ntrainer.run(data, max_epochs=1)\n"
+    assert wraps(body) == [(3, "m")]
+
+
 def test_only_what_is_sure_enough_is_wrapped() -> None:
     body = "import lib\na = Net()\nb = lib.make()\nb.parameters()\nc = lib.make()\nc.to(1)\nc(1)\n"
     assert wraps(body) == [(2, "a"), (3, "b")]
