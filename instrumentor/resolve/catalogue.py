@@ -97,10 +97,14 @@ _MODULE_FACTORIES = (
 # What the names above cover besides.
 _NO_FACTORIES = (
     "diffusers.*EMAModel*",
+    "transformers.*Arguments",
+    "transformers.*Config*",
     "transformers.*DataCollator*",
     "transformers.*Dataset*",
     "transformers.*.TF[A-Z]*",
+    "transformers.*FeatureExtractor*",
     "transformers.*Flax[A-Z]*",
+    "transformers.*Tokenizer*",
     "transformers.TF[A-Z]*",
     "torchvision.models.*_Weights.*",
     "torchvision.models.get_weight",
@@ -593,6 +597,15 @@ def nature_of_base(name: str) -> Nature:
 def is_of_modules(name: str) -> bool:
     """Whether this catalogue knows something in a name's package that makes, holds or changes modules."""
     return name.partition(".")[0].startswith(_PACKAGES_OF_MODULES)
+
+
+@lru_cache(maxsize=4096)
+def is_listed(name: str) -> bool:
+    """Whether this catalogue has an entry for `name`, or for a method of it, and not merely for its package."""
+    name = canonical_name(name)
+    classes = (*_MODULE_BASES, *_MODULE_FACTORIES, *_NO_FACTORIES, *_TAKING_MODULES, *_MAKING_OBJECTS)
+    effects = tuple(pattern for pattern, _ in _EFFECTS)
+    return _matches(name, (*classes, *effects)) or any(each.startswith(f"{name}.") for each in (*classes, *effects))
 
 
 def is_parameter(name: str) -> bool:

@@ -371,7 +371,7 @@ class Project:
             return None
         level = len(dotted) - len(dotted.lstrip("."))
         parts = [part for part in dotted[level:].split(".") if part]
-        if not level and parts and self._is_told_by_catalogue(parts[0]):
+        if not level and parts and self._is_told_by_catalogue(parts[0], dotted):
             return dotted
         folders = self._roots
         if level:
@@ -394,12 +394,14 @@ class Project:
             return result
         return None if level else dotted
 
-    def _is_told_by_catalogue(self, package: str) -> bool:
-        """Whether a package's sources, where the project has them, say less to the script than the catalogue does.
+    def _is_told_by_catalogue(self, package: str, dotted: str) -> bool:
+        """Whether the sources of a package, where the project has them, say less of a name than the catalogue does.
 
         To scripts that lie in a package they do not; but PyTorch's repository has a folder of its name.
         """
-        return package in catalogue.CATALOGUED_PACKAGES and (package == "torch" or not self._is_script_in_package)
+        if package not in catalogue.CATALOGUED_PACKAGES or package == "torch":
+            return package == "torch"
+        return not self._is_script_in_package and (dotted == package or catalogue.is_listed(dotted))
 
     @cached_property
     def _is_script_in_package(self) -> bool:

@@ -26,11 +26,13 @@ FILES = {
 }
 
 
-def test_the_package_whose_repository_a_script_lies_in_is_told_by_the_catalogue() -> None:
-    files = {"../src/transformers/__init__.py": b"class Trainer: pass\n", "__init__.py": b""}
+def test_what_the_catalogue_lists_of_a_package_is_told_by_it_in_the_repository_of_the_package() -> None:
+    files = {"../src/transformers/__init__.py": b"class Trainer: pass\nclass Own: pass\n", "__init__.py": b""}
     script = index_unit(SCRIPT, "", ast.parse(""))
     beside = Sources({name: text for name, text in files.items() if name != "__init__.py"}.get, ("", "../src"))
     assert Project(script, sources=beside).lookup(script, "transformers.Trainer") == "transformers.Trainer"
+    assert Project(script, sources=beside).lookup(script, "transformers") == "transformers"
+    assert isinstance(Project(script, sources=beside).lookup(script, "transformers.Own"), Class)
     within = Sources(files.get, ("", "../src"))
     assert isinstance(Project(script, sources=within).lookup(script, "transformers.Trainer"), Class)
 
