@@ -321,6 +321,7 @@ class Pass:
     def _note_return(self, node: ast.expr | None) -> None:
         held = self.evaluator.evaluate(node)
         if self.function is not None:
+            held = held if node is None else self.stores.returned(node, held)
             parts = node.elts if isinstance(node, ast.Tuple) else [node]
             numbers = [self.evaluator.numbering.of(part) for part in parts if part is not None]
             note_left_behind(self.facts, self.scope.key, self.scope.env, held, numbers)

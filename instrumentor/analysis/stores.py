@@ -27,6 +27,7 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.units import last_name
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
@@ -52,10 +53,33 @@ class Stores:
     def _read(self, targets: Sequence[ast.expr], node: ast.expr) -> Value:
         """What an assignment stores; an object fetched from where nobody sees is a site of its own."""
         held = self.evaluator.evaluate(node)
-        is_single = len(targets) == 1 and isinstance(targets[0], (ast.Name, ast.Attribute))
-        if not is_single or not isinstance(node, (ast.Attribute, ast.Subscript)) or not self._is_fetched(node, held):
+        target = targets[0]
+        if len(targets) != 1 or not isinstance(target, (ast.Name, ast.Attribute)):
             return held
-        return self._fetch(node, text_of(node), held, node)
+        fetched = self._fetched_by(node)
+        # What is moved is mostly a tensor.
+        is_model = fetched is node or last_name(target) in self.scope.unit.used_as_modules
+        return self._with_site(fetched, held) if is_model else held
+
+    def returned(self, node: ast.expr, held: Value) -> Value:
+        """What a function of the script returns, likewise."""
+        is_own = self.scope.unit.name in self.facts.whole_units and self.scope.function is not None
+        return self._with_site(self._fetched_by(node), held) if is_own else held
+
+    def _with_site(self, fetched: ast.expr, held: Value) -> Value:
+        if not isinstance(fetched, (ast.Attribute, ast.Subscript)) or not self._is_fetched(fetched, held):
+            return held
+        return self._fetch(fetched, text_of(fetched), held, fetched)
+
+    def _fetched_by(self, node: ast.expr) -> ast.expr:
+        """The expression that fetches what methods hand on which give their own object: `x.net` of `x.net.to(1)`."""
+        while (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in catalogue.IDENTITY_METHODS
+        ):
+            node = node.func.value
+        return node
 
     def _fetch(self, node: ast.expr, label: str, held: Value, source: ast.expr) -> Value:
         """What is held where an object is fetched from `source` that nobody knows."""

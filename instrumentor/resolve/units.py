@@ -115,6 +115,13 @@ class Unit:
     left_early: set[ast.AST] = field(default_factory=set)
     texts: dict[str, FunctionText] = field(default_factory=dict)
 
+    @cached_property
+    def used_as_modules(self) -> frozenset[str]:
+        """The names and attributes of which something is asked, anywhere in it, that only modules have."""
+        words = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE) - catalogue.MOVES - {"requires_grad_"}
+        used = [node.value for node in self.parents if isinstance(node, ast.Attribute) and node.attr in words]
+        return frozenset(filter(None, map(last_name, used)))
+
     def take_apart(self) -> None:
         """Let go of its classes and functions, which refer back to it: only the collector would undo these circles."""
         for cls in self.class_of.values():
@@ -123,6 +130,11 @@ class Unit:
             table.clear()
         self.function_of.clear()
         self.function_by_key.clear()
+
+
+def last_name(node: ast.AST) -> str:
+    """What a name, or the last part of a dotted one, is called; nothing for other expressions."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def index_unit(name: str, folder: str, tree: ast.Module) -> Unit:

@@ -372,6 +372,31 @@ def test_how_sure_it_is(body: str, confidence: str) -> None:
     assert decision.confidence == confidence
 
 
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        pytest.param("m = torch.load(p)['model'].to(1)\nm.parameters()\n", [(1, "m")], id="an element, moved"),
+        pytest.param("c = torch.load(p)\nm = c['model'].float().train()\nm.eval()\n", [(2, "m")], id="by two methods"),
+        pytest.param(
+            "import lib\nw = lib.w()\nm = w.net.cuda()\nm.state_dict()\nm(1)\n", [(3, "m")], id="an attribute"
+        ),
+        pytest.param(
+            "import lib\nw = lib.w()\ndef make():\n    return w.net.to(1)\nm = make()\nm.parameters()\n",
+            [(5, "m")],
+            id="returned",
+        ),
+        pytest.param("import lib\nb = lib.batch()\nx = b['x'].to(1)\ny = b['y'].float()\nx(y)\n", [], id="a tensor"),
+        pytest.param(
+            "def make(w):\n    return w.net.to(1)\nclass Own:\n    def net(self):\n        return self.inner.to(1)\n",
+            [],
+            id="of what the caller has",
+        ),
+    ],
+)
+def test_what_is_fetched_from_where_nobody_sees_is_judged_by_its_use(body: str, wanted: list[tuple[int, str]]) -> None:
+    assert wraps(body) == wanted
+
+
 def test_what_a_trainer_gets_besides_is_no_module() -> None:
     body = "import lib\nfrom ignite.engine import create_supervised_trainer\nm, data = lib.make(), lib.load()\n"
     body += "trainer = create_supervised_trainer(m, 1, 2)\ntrainer.run(data, max_epochs=1)\n"
