@@ -366,6 +366,8 @@ class Project:
             for dotted in (*unit.imports.values(), *unit.stars):
                 level = len(dotted) - len(dotted.lstrip("."))
                 parts = dotted[level:].split(".")
+                if not level and self._is_library(parts[0]):
+                    continue
                 for count in range(len(parts) + 1):
                     prefix = dotted[:level] + ".".join(parts[:count])
                     target = self.lookup(unit, prefix) if prefix else None
@@ -411,9 +413,12 @@ class Project:
 
         To scripts that lie in a package they do not; but PyTorch's repository has a folder of its name.
         """
-        if package not in catalogue.CATALOGUED_PACKAGES or package == "torch":
-            return package == "torch"
-        return not self._is_script_in_package and (dotted == package or catalogue.is_listed(dotted))
+        is_listed = package == "torch" or dotted == package or catalogue.is_listed(dotted)
+        return is_listed and self._is_library(package)
+
+    def _is_library(self, package: str) -> bool:
+        """Whether a package is none of the script's own, although the project may have it."""
+        return package in catalogue.CATALOGUED_PACKAGES and (package == "torch" or not self._is_script_in_package)
 
     @cached_property
     def _is_script_in_package(self) -> bool:

@@ -37,6 +37,13 @@ def test_what_the_catalogue_lists_of_a_package_is_told_by_it_in_the_repository_o
     assert isinstance(Project(script, sources=within).lookup(script, "transformers.Trainer"), Class)
 
 
+def test_the_package_of_the_repository_is_not_run_as_part_of_the_program() -> None:
+    files = {"../src/accelerate/__init__.py": b"", "../src/accelerate/utils.py": b"def seed(): pass\n", "own.py": b""}
+    script = index_unit(SCRIPT, "", ast.parse("import own\nfrom accelerate.utils import seed\n"))
+    project = Project(script, sources=Sources(files.get, ("", "../src")))
+    assert [unit.name for unit in project.imported_units()] == ["own.py"]
+
+
 def project() -> Project:
     files = {name: text.encode() for name, text in FILES.items()}
     return Project(index_unit(SCRIPT, "", ast.parse("")), sources=Sources(files.get))
