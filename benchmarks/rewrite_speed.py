@@ -7,8 +7,8 @@ over the CPU time of `ast.parse` and `libcst.parse_module` of the same text plus
 the analysis had to read. Both take turns, in one process, in another order every round; shown are the median ratio and
 its range. The cache of modules is off, so that what is resolved is parsed anew each time; with it the same work is a
 fraction. The cyclic collector is off during both, as it is in `instrument`. Without arguments the scripts are the
-examples of this repository, joined to a thousand lines, and modules of some thousand lines from the torch installed
-here.
+examples of this repository, joined to a thousand lines, the same with models of torchvision, timm, transformers and
+segmentation_models_pytorch where these are installed, and modules of some thousand lines from the torch installed.
 """
 
 from __future__ import annotations
@@ -47,6 +47,20 @@ TORCH_MODULES = (
     "testing/_internal/distributed/_tensor/common_dtensor.py",
     "ao/quantization/quantize_fx.py",
 )
+
+
+# Models whose classes are read in the sources of packages.
+LIBRARY_MODELS = b"""
+import segmentation_models_pytorch, timm, torchvision, transformers
+def library_models():
+    resnet = torchvision.models.resnet50(weights=None)
+    vit = timm.create_model("vit_small_patch16_224")
+    bert = transformers.AutoModel.from_pretrained("bert-base-uncased")
+    unet = segmentation_models_pytorch.Unet("resnet34")
+    return resnet, vit, bert, unet
+resnet, vit, bert, unet = library_models()
+"""
+LIBRARIES = ("segmentation_models_pytorch", "timm", "torchvision", "transformers")
 
 
 class _NothingKept(FactsCache[ModuleFacts]):
@@ -114,7 +128,10 @@ def find_scripts(named: list[Path], folders: list[Path]) -> list[Script]:
     if named:
         return [Script(str(path), path.read_bytes(), path.resolve().parent, folders) for path in named]
     torch_folder = next((folder / "torch" for folder in folders if (folder / "torch").is_dir()), None)
-    found = [Script("examples, joined", join_examples(1_000), ROOT / "examples", folders)]
+    joined = join_examples(1_000)
+    found = [Script("examples, joined", joined, ROOT / "examples", folders)]
+    if all(any((folder / name).is_dir() for folder in folders) for name in LIBRARIES):
+        found.append(Script("the same with models of libraries", joined + LIBRARY_MODELS, ROOT / "examples", folders))
     for module in TORCH_MODULES if torch_folder is not None else ():
         path = torch_folder / module if torch_folder is not None else Path()
         if path.is_file():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
-from instrumentor.decide.program import decide_program, units_with_models
+from instrumentor.decide.given_classes import find_given_classes
+from instrumentor.decide.program import decide_program
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
@@ -19,8 +20,11 @@ from instrumentor.source.suppressions import read_suppressions
 from instrumentor.source.undo import may_be_instrumented, undo
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from instrumentor.analysis.facts import Facts
     from instrumentor.analysis.values import SiteKey
+    from instrumentor.decide.given_classes import GivenClass
     from instrumentor.decision import Decision
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Unit, UnitFinder
@@ -94,11 +98,11 @@ def instrument_source(
                 return Result(source, source, (), already_instrumented=False)
             project = Project(script, settings, sources)
             facts, hierarchy = analyse(project)
-            plan = decide(
-                SiteIndex(facts, hierarchy, project.script), settings, text, suppressions, is_alone=looks_elsewhere
-            )
+            given = find_given_classes(facts, hierarchy)
+            index = SiteIndex(facts, hierarchy, script)
+            plan = decide(index, settings, text, suppressions, given=given.get(SCRIPT, ()), is_alone=looks_elsewhere)
             elsewhere = (
-                _models_elsewhere(project, sources, facts, hierarchy, settings, text, plan.wrapped)
+                _models_elsewhere(project, sources, facts, hierarchy, given, settings, text, plan.wrapped)
                 if looks_elsewhere
                 else ()
             )
@@ -118,6 +122,7 @@ def _models_elsewhere(
     sources: Sources | None,
     facts: Facts,
     hierarchy: Hierarchy,
+    given: Mapping[str, Sequence[GivenClass]],
     settings: Settings,
     text: SourceText,
     wrapped: frozenset[SiteKey],
@@ -126,7 +131,7 @@ def _models_elsewhere(
 
     Those aside that only get what is `wrapped` in the script.
     """
-    with_models = units_with_models(facts, hierarchy) - {SCRIPT}
+    with_models = ({site.unit.name for site in facts.sites.values()} | given.keys()) - {SCRIPT}
     read = None if sources is None else sources.read
     if read is None or not with_models:
         return ()
@@ -136,7 +141,7 @@ def _models_elsewhere(
 
     others = [unit for unit in project.units.values() if unit is not None and unit.name in with_models]
     units = (project.script, *others)
-    plans = decide_program(units, facts, hierarchy, settings, source_name=SCRIPT, text_of=text_of)
+    plans = decide_program(units, facts, hierarchy, given, settings, source_name=SCRIPT, text_of=text_of)
 
     def is_new(key: SiteKey) -> bool:
         origins = facts.sites[key].origins if key in facts.sites else ()

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.fixpoint import analyse
-from instrumentor.decide.program import decide_program, recorded_path, units_with_models
+from instrumentor.decide.given_classes import find_given_classes
+from instrumentor.decide.program import decide_program, recorded_path
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSyntaxError
 from instrumentor.instrument import Result
 from instrumentor.nesting import room_for_nesting
@@ -79,7 +80,8 @@ def instrument_program(
         with room_for_nesting():
             imported = project.imported_units()
             facts, hierarchy = analyse(project, imported)
-            with_models = units_with_models(facts, hierarchy)
+            given = find_given_classes(facts, hierarchy)
+            with_models = {site.unit.name for site in facts.sites.values()} | given.keys()
             everything = [project.script, *imported, *(unit for unit in project.units.values() if unit is not None)]
             units = [unit for unit in dict.fromkeys(everything) if unit.name in with_models | {SCRIPT}]
             # Importers come first.
@@ -87,6 +89,7 @@ def instrument_program(
                 units,
                 facts,
                 hierarchy,
+                given,
                 settings,
                 source_name=source_name,
                 text_of=lambda unit: decode(read.originals[unit.name], source_name=unit.name or source_name),

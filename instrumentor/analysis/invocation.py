@@ -56,9 +56,10 @@ class Invocation:
         note_instance(self.facts, hierarchy, cls)
         nature = hierarchy.nature(cls)
         initialiser = hierarchy.method(cls, "__init__")
-        if nature in (Nature.NOT_MODULE, Nature.UNKNOWN):
-            for base in hierarchy.library_bases(cls):
-                self.effects.note_giving(node, base, arguments)
+        bases = filter(None, hierarchy.library_bases(cls))
+        maker = next((base for base in bases if hierarchy.knowledge.makes_objects(base)), None)
+        if maker is not None or nature is Nature.UNKNOWN:
+            self.effects.note_giving(node, maker, arguments)
         if nature is Nature.NOT_MODULE:
             if initialiser is not None:
                 self._pass(initialiser, value(Instance(cls.key)), node, arguments)

@@ -27,8 +27,7 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import last_name
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

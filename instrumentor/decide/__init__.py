@@ -9,10 +9,11 @@ from instrumentor.decide.plan import Plan, Wrap
 from instrumentor.decide.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.analysis.values import SiteKey
+    from instrumentor.decide.given_classes import GivenClass
     from instrumentor.settings import Settings
     from instrumentor.source.source_text import SourceText
     from instrumentor.source.suppressions import Suppressions
@@ -26,6 +27,7 @@ def decide(
     source: SourceText,
     suppressions: Suppressions,
     elsewhere: Mapping[SiteKey, str] | None = None,
+    given: Sequence[GivenClass] = (),
     *,
     is_alone: bool = False,
 ) -> Plan:
@@ -37,9 +39,10 @@ def decide(
         source: turns the positions of the analysis into columns.
         suppressions: the lines that the script itself excludes.
         elsewhere: the sites whose objects get their proxy in another file of the program, with the place where.
+        given: the script's classes that code which cannot be seen gets.
         is_alone: the script's other files stay as they are: what they make gets no proxy.
     """
-    judge = Judge(index, settings, suppressions, elsewhere or {}, is_alone=is_alone)
+    judge = Judge(index, settings, suppressions, elsewhere or {}, given, is_alone=is_alone)
     report = Report(index, judge, source)
     report.add_given_classes()
     report.add_sites()

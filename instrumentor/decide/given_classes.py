@@ -52,10 +52,11 @@ class GivenClass(NamedTuple):
         return SiteKey(self.cls.unit.name, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
 
 
-def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> list[GivenClass]:
-    """The classes of modules with parameters that are handed to code which cannot be seen, in the order of the calls.
+def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> dict[str, list[GivenClass]]:
+    """The classes of modules with parameters that are handed to code which cannot be seen, by the names of their files.
 
-    Of what merely may make objects of them, those aside for which nothing can be done.
+    They come in the order of the calls; of what merely may make objects of them, those aside for which nothing can be
+    done.
     """
     sites_of: dict[str, list[Site]] = {}
     for site in facts.sites.values():
@@ -81,7 +82,10 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> list[GivenClass]:
             if is_better and (is_made or not obstacle):
                 merged = frozenset(site.key for site in sites if not obstacle)
                 found[key] = GivenClass(cls, giving, is_made, place, obstacle, merged)
-    return list(found.values())
+    by_file: dict[str, list[GivenClass]] = {}
+    for given in found.values():
+        by_file.setdefault(given.cls.unit.name, []).append(given)
+    return by_file
 
 
 def _makes_whole_model(site: Site, cls: Class, facts: Facts, hierarchy: Hierarchy) -> bool:

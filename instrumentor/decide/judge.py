@@ -19,14 +19,14 @@ from instrumentor.analysis.values import (
     root,
     strip,
 )
-from instrumentor.decide.given_classes import find_given_classes, proxies_itself
+from instrumentor.decide.given_classes import proxies_itself
 from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.only_returned import function_returning
 from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.sites import SiteIndex
@@ -69,6 +69,7 @@ class Judge:
         settings: Settings,
         suppressions: Suppressions,
         elsewhere: Mapping[SiteKey, str],
+        given: Sequence[GivenClass],
         *,
         is_alone: bool,
     ) -> None:
@@ -78,10 +79,11 @@ class Judge:
         self._settings = settings
         self._suppressions = suppressions
         self._verdicts: dict[SiteKey, Verdict] = {}
-        self.given = [
-            each for each in find_given_classes(index.facts, index.hierarchy) if each.cls.unit is index.script
-        ]
-        self._merged = self._find_merged()
+        self.given = [(each, self._judge_given(each)) for each in given]
+        # The sites whose objects get their proxy in the initialiser of their class.
+        self._merged = {
+            key: each.key for each, verdict in self.given if verdict.fate is Fate.WRAP for key in each.sites
+        }
         self._kept_elsewhere = self._find_kept_elsewhere() if is_alone else set()
         self._wrapped_inside = self._find_wrapped_inside()
 
@@ -110,7 +112,7 @@ class Judge:
         refused = self._deselected(site, placement) or self._unsure(site, placement)
         return refused or Verdict(Fate.WRAP, *self._why(site), placement)
 
-    def verdict_on_given(self, given: GivenClass) -> Verdict:
+    def _judge_given(self, given: GivenClass) -> Verdict:
         """What becomes of the objects that code out of sight makes of a class."""
         place, head = given.place, given.cls.node
         if any(map(self._suppressions.covers, (head, *([] if place is None else [place.statement])))):
@@ -134,11 +136,6 @@ class Judge:
                 place,
             )
         return Verdict(Fate.WRAP, "constructed", f"a new module, made of its class by {maker}", place)
-
-    def _find_merged(self) -> dict[SiteKey, SiteKey]:
-        """The sites whose objects get their proxy in the initialiser of their class."""
-        wrapped = [given for given in self.given if self.verdict_on_given(given).fate is Fate.WRAP]
-        return {key: given.key for given in wrapped for key in given.sites}
 
     def _line_of(self, given: GivenClass) -> str:
         file, line = given.giving.unit.name, f"line {given.giving.node.lineno}"

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
-from instrumentor.decide.given_classes import find_given_classes
 from instrumentor.source.suppressions import read_suppressions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from instrumentor.analysis.facts import Facts
     from instrumentor.analysis.values import SiteKey
     from instrumentor.decide import Plan
+    from instrumentor.decide.given_classes import GivenClass
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Unit
     from instrumentor.settings import Settings
@@ -26,6 +26,7 @@ def decide_program(
     units: Iterable[Unit],
     facts: Facts,
     hierarchy: Hierarchy,
+    given: Mapping[str, Sequence[GivenClass]],
     settings: Settings,
     *,
     source_name: str,
@@ -37,6 +38,7 @@ def decide_program(
         units: importers before what they import, so that callers are decided on before the functions they call.
         facts: the analysis of the whole program.
         hierarchy: its classes.
+        given: those of them that code which cannot be seen gets, by their files.
         settings: what the user asked for.
         source_name: the path of the script that is run.
         text_of: gives the text of a file.
@@ -48,16 +50,11 @@ def decide_program(
     elsewhere: dict[SiteKey, str] = {}
     for unit in units:
         text = text_of(unit)
-        plan = decide(SiteIndex(facts, hierarchy, unit), settings, text, read_suppressions(text), elsewhere)
+        index = SiteIndex(facts, hierarchy, unit)
+        plan = decide(index, settings, text, read_suppressions(text), elsewhere, given.get(unit.name, ()))
         plans[unit.name] = (unit, plan)
         _note_origins(facts, plan, recorded_path(source_name, unit.name), elsewhere)
     return plans
-
-
-def units_with_models(facts: Facts, hierarchy: Hierarchy) -> set[str]:
-    """The names of the files in which models are made, or which have classes that unseen code makes models of."""
-    made = {site.unit.name for site in facts.sites.values()}
-    return made | {given.cls.unit.name for given in find_given_classes(facts, hierarchy)}
 
 
 def recorded_path(source_name: str, path: str) -> str:

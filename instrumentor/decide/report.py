@@ -87,8 +87,7 @@ class Report:
 
     def add_given_classes(self) -> None:
         """Add the decisions about the script's classes of which code out of sight makes objects."""
-        for given in self._judge.given:
-            verdict = self._judge.verdict_on_given(given)
+        for given, verdict in self._judge.given:
             placement, origin = verdict.placement, self._origins.of_class(given.cls)
             statement = given.cls.node if placement is None else placement.statement
             if verdict.fate is Fate.WRAP and placement is not None:

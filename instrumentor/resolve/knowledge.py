@@ -52,7 +52,7 @@ class Knowledge:
         self._packages = None if finder is None else _packages(finder)
         self._reader = None if self._packages is None else CallReader(self._packages, self)
         self._natures: dict[str, Nature] = {}
-        self._taking: dict[str, bool] = {}
+        self._names: dict[str, str] = {}
 
     def effect_of(self, name: str) -> Effect | None:
         """What the function `name` does with modules passed to it; None where that is not known."""
@@ -99,9 +99,7 @@ class Knowledge:
 
     def takes_module(self, name: str) -> bool:
         """Whether what the function or class `name` takes first, or as its `model`, is a module."""
-        if name not in self._taking:
-            self._taking[name] = catalogue.takes_module(self._known_as(name))
-        return self._taking[name]
+        return catalogue.takes_module(self._known_as(name))
 
     def makes_objects(self, name: str) -> bool:
         """Whether the function or class `name` makes objects of the classes that it is given."""
@@ -184,8 +182,10 @@ class Knowledge:
         """The name under which the catalogue knows what a package imports from another: `fastai.vision.all.nn`."""
         if self._packages is None or catalogue.is_complete(name) or "*" in name:
             return name
-        found = self._packages.lookup(name)
-        return found.dotted if isinstance(found, External) and found.dotted else name
+        if name not in self._names:
+            found = self._packages.lookup(name)
+            self._names[name] = found.dotted if isinstance(found, External) and found.dotted else name
+        return self._names[name]
 
 
 def _packages(finder: ModuleFinder) -> InstalledPackages:

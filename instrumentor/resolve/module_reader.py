@@ -27,7 +27,7 @@ from instrumentor.resolve.module_facts import (
     VariableFacts,
 )
 from instrumentor.resolve.own_object import helper_of, is_own, may_register, own_names, registers
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -171,7 +171,7 @@ def _function_facts(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: 
             variables.setdefault(name, []).append(variable.value)
     kind = "generator" if generates else ""
     if is_method:
-        decorators = {_last_name(decorator) for decorator in node.decorator_list}
+        decorators = {last_name(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list}
         kind = next((_KINDS[name] for name in sorted(decorators & _KINDS.keys())), kind)
     return FunctionFacts(
         node.lineno,
@@ -269,11 +269,6 @@ def _stored_in_self(statement: ast.Assign | ast.AnnAssign, own: frozenset[str]) 
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     flat = [each for target in targets for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
     return [each.attr for each in flat if isinstance(each, ast.Attribute) and is_own(each.value, own)]
-
-
-def _last_name(decorator: ast.expr) -> str:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
 # ---- expressions ----

@@ -15,7 +15,7 @@ from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
-from instrumentor.source.nodes import SHARED
+from instrumentor.source.nodes import SHARED, last_name
 from instrumentor.source.source_text import decode, parse
 
 if TYPE_CHECKING:
@@ -130,11 +130,6 @@ class Unit:
             table.clear()
         self.function_of.clear()
         self.function_by_key.clear()
-
-
-def last_name(node: ast.AST) -> str:
-    """What a name, or the last part of a dotted one, is called; nothing for other expressions."""
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def index_unit(name: str, folder: str, tree: ast.Module) -> Unit:

@@ -18,7 +18,7 @@ from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.handed_out import HandedOut
 from instrumentor.screening.names import PUTTING_METHODS, TEXT_METHODS, Gives
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import children
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
@@ -80,7 +80,7 @@ class OuterCode:
             return True
         if any(self._is_risky_decorator(node) for node in self._nodes):
             return True
-        if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._calls_trainer, self._calls)):
+        if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._is_trainer, self._nodes)):
             return True
         self._find_unexplained()
         return (
@@ -237,11 +237,21 @@ class OuterCode:
         owners = [cls for cls in unit.class_of.values() if self._hierarchy.is_module(cls)]
         return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
 
-    def _calls_trainer(self, node: ast.Call) -> bool:
-        """Whether something is called that takes a module, or makes what has a method that does."""
-        meaning = self._names.meaning(node.func)
-        takes_module = self._hierarchy.knowledge.takes_module
-        return isinstance(meaning, str) and (takes_module(meaning) or takes_module(f"{meaning}.fit"))
+    def _is_trainer(self, node: ast.AST) -> bool:
+        """Whether a name stands for what takes a module, or has a method that does; or gives a maker another name."""
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+            return False
+        meaning = self._names.meaning(node)
+        if not isinstance(meaning, str):
+            return False
+        knowledge = self._hierarchy.knowledge
+        if knowledge.takes_module(meaning) or knowledge.takes_module(f"{meaning}.fit"):
+            return True
+        above = self._unit.parents.get(node)
+        is_plain = (isinstance(above, ast.Call) and above.func is node) or isinstance(
+            above, (ast.ClassDef, ast.Attribute)
+        )
+        return not is_plain and knowledge.makes_objects(meaning)
 
     def _hands_class_to_maker(self, node: ast.Call) -> bool:
         """Whether a call may pass a class of modules to what is known to make objects of the classes it gets."""
@@ -252,12 +262,19 @@ class OuterCode:
             called = [meaning] if isinstance(meaning, str) else []
         if not any(each is not None and self._hierarchy.knowledge.makes_objects(each) for each in called):
             return False
-        passed = _arguments(node)
-        if any(isinstance(each, ast.Name) and self._names.meaning(each) is None for each in passed):
-            return True
-        named = (each for value in passed for each in walk(value) if isinstance(each, (ast.Name, ast.Attribute)))
-        found = map(self._names.meaning, named)
-        return any(isinstance(each, Class) and self._hierarchy.is_module(each) for each in found)
+        return any(map(self._may_be_class, _arguments(node)))
+
+    def _may_be_class(self, value: ast.AST) -> bool:
+        """Whether a class of modules may be in a value, by the names in it; what a lambda calls is looked at itself."""
+        if isinstance(value, ast.Lambda):
+            return False
+        if isinstance(value, (ast.Name, ast.Attribute)):
+            meaning = self._names.meaning(value)
+            if isinstance(meaning, Class):
+                return self._hierarchy.is_module(meaning)
+            if isinstance(value, ast.Name):
+                return meaning is None
+        return any(map(self._may_be_class, children(value)))
 
     # ---- what nobody says anything about ----
 

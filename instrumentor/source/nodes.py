@@ -32,3 +32,8 @@ def walk(node: ast.AST) -> list[ast.AST]:
     for each in found:
         found.extend(children(each))
     return found
+
+
+def last_name(node: ast.AST) -> str:
+    """What a name, or the last part of a dotted one, is called; nothing for other expressions."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

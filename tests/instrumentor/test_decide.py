@@ -453,6 +453,7 @@ class TestGivenClasses:
             "from lightning.pytorch.cli import LightningCLI\nLightningCLI(Own)\n",
             "from pytorch_lightning.cli import LightningCLI\ndef main():\n    LightningCLI(Own, run=False)\nmain()\n",
             "from lightning.pytorch.cli import LightningCLI\nclass CLI(LightningCLI): ...\nCLI(Own)\n",
+            "import lib\nfrom lightning.pytorch.cli import LightningCLI as L\nclass CLI(lib.Mixin, L): ...\nCLI(Own)\n",
             "import jsonargparse\nown = jsonargparse.auto_cli(Own)\n",
             "from torchensemble import VotingClassifier\nt = VotingClassifier(estimator=Own, n_estimators=2)\n",
             "from stable_baselines3 import A2C\nkinds = dict(extractor_class=Own)\nA2C('M', policy_kwargs=kinds)\n",

@@ -727,6 +727,32 @@ def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
             id="by an own class of a library's that gets its class",
         ),
         pytest.param(
+            """
+            from collections import defaultdict
+            from torch import nn
+            class Own(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.body = nn.Linear(1, 1)
+            KINDS = {"own": Own}
+            nets = defaultdict(KINDS["own"])
+            """,
+            id="by a table that gets its class out of another",
+        ),
+        pytest.param(
+            """
+            import collections
+            from torch import nn
+            class Own(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.body = nn.Linear(1, 1)
+            table = collections.defaultdict
+            nets = table(Own)
+            """,
+            id="by a table under another name",
+        ),
+        pytest.param(
             "import elsewhere\nfrom trl import SFTTrainer\nmodel = elsewhere.make()\nSFTTrainer(model=model)\n",
             id="by what is not known, for a trainer",
         ),
