@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import unicodedata
 import warnings
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,14 @@ from instrumentor.source.source_text import line_end, split_lines
 from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from instrumentor.decide import Plan, Wrap
     from instrumentor.settings import Settings
     from instrumentor.source.source_text import SourceText
 
 _NOTHING_BUT_A_COMMENT = re.compile(r"\s*(?:#.*)?", re.DOTALL)
+_STAR_IMPORT = re.compile(r"import[\s\\]*\*")
 # At one place in a line: what ends an expression stands before what starts one, and both before a new statement.
 _AFTER, _BEFORE = 0, 1
 
@@ -81,7 +83,7 @@ class _Writer:
         self._source = source
         self._tree = tree
         self._settings = settings
-        self._alias = emit.unused_name(_identifiers(tree), hidden=_has_late_star_import(tree))
+        self._alias = _unused_name(source.text, tree)
         self.edits: list[NewLine | NewText] = []
 
     def add(self, wrap: Wrap) -> None:
@@ -200,10 +202,20 @@ class _Writer:
         return self._source.lines[number - 1]
 
 
-def _identifiers(tree: ast.Module) -> set[str]:
+def _unused_name(text: str, tree: ast.Module) -> str:
+    """A name for the runtime module that neither the script uses nor an import by `*` may bring."""
+    # Most texts show that none does. Python takes names in some other letters for those in plain ones.
+    may_have_names = emit.PROXY in unicodedata.normalize("NFKC", text)
+    may_have_star = _STAR_IMPORT.search(text) is not None
+    nodes = walk(tree) if may_have_names or may_have_star else []
+    names = _identifiers(nodes) if may_have_names else set()
+    return emit.unused_name(names, hidden=may_have_star and _has_late_star_import(tree, nodes))
+
+
+def _identifiers(nodes: Iterable[ast.AST]) -> set[str]:
     """Every name that a script binds or uses, attributes of other things aside."""
     found: set[str] = set()
-    for node in walk(tree):
+    for node in nodes:
         for field in ("id", "arg", "name", "rest", "asname"):
             held = getattr(node, field, None)
             if isinstance(held, str):
@@ -213,12 +225,12 @@ def _identifiers(tree: ast.Module) -> set[str]:
     return found
 
 
-def _has_late_star_import(tree: ast.Module) -> bool:
+def _has_late_star_import(tree: ast.Module, nodes: Iterable[ast.AST]) -> bool:
     """Whether anything is imported by `*` behind the imports at the top, which could rebind a plain name."""
     leading = set(map(id, tree.body[: _count_leading(tree.body, len(tree.body) and tree.body[-1].lineno + 1)]))
     return any(
         isinstance(node, ast.ImportFrom) and id(node) not in leading and any(each.name == "*" for each in node.names)
-        for node in walk(tree)
+        for node in nodes
     )
 
 

@@ -52,5 +52,6 @@ def note_left_behind(facts: Facts, scope: str, env: Environment, returned: Value
 
 
 def _own_objects(facts: Facts, scope: str, held: Value) -> frozenset[Made]:
-    found = (strip(atom) for atom in held)
-    return frozenset(atom for atom in found if isinstance(atom, Made) and facts.site_of(atom).scope == scope)
+    return frozenset(
+        [atom for each in held if type(atom := strip(each)) is Made and facts.site_of(atom).scope == scope]
+    )

@@ -140,7 +140,8 @@ class Environment:
     def rebind(self, name: str, value: Value) -> None:
         """Let a name hold `value`; what lies under it stays."""
         self._note_stored((name,))
-        self._changed_names()[name] = value
+        if self.names.get(name) is not value:  # else the tables stay those of the copies
+            self._changed_names()[name] = value
 
     def may_hold(self, name: str, value: Value) -> None:
         """Let a name hold `value` too; what lies under what it held is forgotten."""
@@ -166,7 +167,8 @@ class Environment:
     def renumber(self, path: Path, number: Number) -> None:
         """Let a path hold the very same object as all others with a number."""
         self._note_stored(path)
-        self._changed_numbers()[path] = number
+        if self.numbers.get(path) is not number:
+            self._changed_numbers()[path] = number
 
     def forget(self, path: Path) -> None:
         """Forget `path` and all that lies under it."""
@@ -179,7 +181,8 @@ class Environment:
 
     def steps(self) -> set[str]:
         """The attributes and elements through which paths lead that hold something; elements are all one step."""
-        return {step for path in self.objects for step in _kinds(path)}
+        steps = set().union(*self.objects)
+        return _kinds(("", *(each for each in steps if each[0] in ".[")))
 
     def forget_elements(self) -> None:
         """Forget what containers hold: their elements may have moved."""
@@ -197,7 +200,9 @@ class Environment:
         self._forget_objects(list(self.objects))
 
     def _forget_below(self, path: Path) -> None:
-        self._forget_objects([other for other in self.objects if other[: len(path)] == path])
+        name = path[0]
+        below = [other for other in self.objects if other[0] == name and other[: len(path)] == path]
+        self._forget_objects(below)
 
     def _forget_objects(self, paths: Sequence[Path]) -> None:
         for path in paths:

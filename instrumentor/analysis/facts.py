@@ -199,9 +199,10 @@ class Facts:
         """Add to what a table says `key` may hold."""
         old = table.peek(key)
         new = grown(old, value)
-        if new != old:
+        if new is not old and new != old:
             table[key] = new
-        self.let_go.update(let_go(old, value, new))
+        if lost := let_go(old, value, new):
+            self.let_go.update(lost)
 
     def grow_site(
         self,

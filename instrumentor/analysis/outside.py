@@ -13,11 +13,16 @@ from instrumentor.resolve.units import SCRIPT
 from instrumentor.source.nodes import children, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from instrumentor.resolve.units import Function, Unit
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCOPES = (*_FUNCTIONS, ast.ClassDef)
+# What binds names without holding them as nodes of their own.
+_BINDING = (
+    *_SCOPES, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping
+)  # fmt: skip
 _DEFERRING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
@@ -26,18 +31,21 @@ class OutsideNames:
 
     def __init__(self) -> None:
         self._names: dict[str, _Names] = {}
+        self._owners: dict[str, dict[str, str]] = {}
         self._plain: dict[str, bool] | None = None
         self._at_top: dict[str, frozenset[str]] = {}
 
-    def of(self, function: Function) -> dict[str, str]:
+    def of(self, function: Function) -> Mapping[str, str]:
         """The names that a function reads, or declares to be, of the scopes around it, with the keys of these.
 
         There are none for functions that may be left and entered again while they run: others may change the names.
         """
-        if not self.is_lasting(function):
-            return {}
-        found = {name: self.owner(function, name) for name in sorted(self._of(function).outside)}
-        return {name: owner for name, owner in found.items() if owner is not None}
+        owners = self._owners.get(function.key)
+        if owners is None:
+            names = sorted(self._of(function).outside) if self.is_lasting(function) else ()
+            found = {name: self.owner(function, name) for name in names}
+            owners = self._owners[function.key] = {name: owner for name, owner in found.items() if owner is not None}
+        return owners
 
     def is_lasting(self, function: Function) -> bool:
         """Whether a function of the script runs from its start to its end without a break."""
@@ -93,13 +101,12 @@ class _Names:
 
     def __init__(self, function: Function) -> None:
         self._node = function.node
+        self._nodes = _own_nodes(function.node)
 
     @cached_property
     def is_deferring(self) -> bool:
         """Whether the function may be left before its end, for a while."""
-        return isinstance(self._node, ast.AsyncFunctionDef) or any(
-            isinstance(node, _DEFERRING) for node in _own_nodes(self._node)
-        )
+        return isinstance(self._node, ast.AsyncFunctionDef) or any(isinstance(each, _DEFERRING) for each in self._nodes)
 
     @cached_property
     def own(self) -> frozenset[str]:
@@ -114,7 +121,7 @@ class _Names:
     @cached_property
     def hiding(self) -> frozenset[str]:
         """What its comprehensions bind for themselves."""
-        generators = (node for node in _own_nodes(self._node) if isinstance(node, ast.comprehension))
+        generators = (node for node in self._nodes if isinstance(node, ast.comprehension))
         targets = (each for generator in generators for each in walk(generator.target))
         return frozenset(each.id for each in targets if isinstance(each, ast.Name))
 
@@ -125,12 +132,12 @@ class _Names:
         own |= {each.arg for each in (declared.vararg, declared.kwarg) if each is not None}
         read: set[str] = set()
         shared: set[str] = set()
-        for node in _own_nodes(self._node):
+        for node in self._nodes:
             if isinstance(node, ast.Name):
                 (read if isinstance(node.ctx, ast.Load) else own).add(node.id)
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 shared.update(node.names)
-            else:
+            elif isinstance(node, _BINDING):
                 own.update(_bound_by(node))
         own -= shared
         return frozenset(own), frozenset((read | shared) - own)
@@ -142,21 +149,20 @@ def names_bound_in(body: ast.ClassDef) -> frozenset[str]:
     for node in _own_nodes(body):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             found.add(node.id)
-        else:
+        elif isinstance(node, _BINDING):
             found.update(_bound_by(node))
     return frozenset(found)
 
 
 def _own_nodes(
     scope: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
-) -> Iterator[ast.AST]:
+) -> list[ast.AST]:
     """The nodes of a file's, class's or function's code, those of the functions and classes in it aside."""
-    pending: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else [*scope.body]
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            pending.extend(children(node))
+    found: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else [*scope.body]
+    for node in found:
+        if not isinstance(node, _SCOPES):
+            found += children(node)
+    return found
 
 
 def _bound_by(node: ast.AST) -> list[str]:
@@ -190,7 +196,7 @@ def _find_plain(unit: Unit) -> dict[str, bool]:
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             for name in node.names:
                 plain.pop(name, None)
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        elif isinstance(node, _BINDING) and not isinstance(node, _FUNCTIONS):
             for name in _bound_by(node):
                 plain.pop(name, None)
     return {name: is_single and name in called for name, is_single in plain.items()}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Function, Unit
 
@@ -27,7 +29,7 @@ class PassedAround:
         self._hierarchy = hierarchy
         self._script = script
         self._made = {function.name for function in script.function_of.values()}
-        self._names: dict[str, frozenset[str]] = {}
+        self._values: dict[str, dict[str, list[ast.expr]]] = {}
         self._found: dict[Function, bool] = {}
         self._uses: dict[str, list[ast.expr]] = {}
         for each in script.parents:
@@ -44,33 +46,22 @@ class PassedAround:
         node = function.node
         if isinstance(node, ast.Lambda):
             kept = self._kept(function.unit, node)
-            return kept is None or not self._read_in(function.unit).isdisjoint(kept)
-        return any(node.name in self._read_in(unit) for unit in (function.unit, self._script))
+            return kept is None or self._are_values(function.unit, kept)
+        return any(self._are_values(unit, (node.name,)) for unit in (function.unit, self._script))
 
-    def _read_in(self, unit: Unit) -> frozenset[str]:
-        found = self._names.get(unit.name)
-        if found is None:
-            found = self._names[unit.name] = frozenset(self._names_of_values(unit))
-        return found
-
-    def _names_of_values(self, unit: Unit) -> set[str]:
-        """The names that a file reads otherwise than to call what has them, or to have something decorated by it."""
-        found: set[str] = set()
-        others: list[tuple[str, tuple[str, ...]]] = []
-        for node, above in unit.parents.items():
-            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-                continue
-            if isinstance(above, ast.Attribute) or node in getattr(above, "decorator_list", ()):
-                continue
-            name = node.id if isinstance(node, ast.Name) else node.attr
-            kept = self._kept(unit, node)
-            if kept is None:
-                found.add(name)
-            elif kept:
-                others.append((name, kept))
-        while reached := {name for name, kept in others if name not in found and not found.isdisjoint(kept)}:
-            found |= reached
-        return found
+    def _are_values(self, unit: Unit, names: Iterable[str]) -> bool:
+        """Whether a file reads one of some names, or of those that get what it holds, and hands it on to anywhere."""
+        values = self._values.get(unit.name)
+        if values is None:
+            values = self._values[unit.name] = _values_in(unit)
+        asked = list(names)
+        for name in asked:
+            for node in values.get(name, ()):
+                kept = self._kept(unit, node)
+                if kept is None:
+                    return True
+                asked += [each for each in kept if each not in asked]
+        return False
 
     def _kept(self, unit: Unit, node: ast.expr) -> tuple[str, ...] | None:
         """The names that a value gets where it stands; none where it is called there; None where it may go anywhere."""
@@ -108,3 +99,14 @@ class PassedAround:
                 return None
             names.append(above.name)
         return tuple(names) or None
+
+
+def _values_in(unit: Unit) -> dict[str, list[ast.expr]]:
+    """Where a file reads names and attributes otherwise than to call what has them, or to have something decorated."""
+    found: dict[str, list[ast.expr]] = {}
+    for node, above in unit.parents.items():
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            is_used_up = isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is node)
+            if not is_used_up and node not in getattr(above, "decorator_list", ()):
+                found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
+    return found

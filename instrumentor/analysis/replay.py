@@ -36,7 +36,7 @@ class Record(Reader):
         super().__init__(scope.key)
         self.trace = Trace()
         self._told: list[Callable[[], None]] = []
-        self._globals, self._outside = dict(scope.globals), dict(scope.outside)
+        self._globals, self._outside = scope.globals, scope.outside
         self._before = scope.env.copy()
         self._after: Environment | None = None
         self._stored: dict[str, Value | None] = {}
@@ -77,9 +77,9 @@ class Record(Reader):
 
     def _finds_outside(self, scope: Scope) -> bool:
         """Whether the names of the scopes around that are in sight meanwhile make no difference."""
-        if scope.globals != self._globals:
+        if scope.globals is not self._globals and scope.globals != self._globals:
             return False
-        if scope.outside == self._outside:
+        if scope.outside is self._outside or scope.outside == self._outside:
             return True
         stored = scope.facts.stored_outside
         return self._outside.items() <= scope.outside.items() and not any(
@@ -107,8 +107,7 @@ class Records:
                 return
         record = Record(scope)
         scope.env.trace = record.trace
-        with scope.facts.visits.by(record):
-            work()
+        scope.facts.visits.read_by(record, work)
         scope.env.trace = None
         if not record.is_stale:
             record.finish(scope.env)

@@ -71,13 +71,10 @@ def _join_stored(scope: Scope) -> None:
         _join_stored_in(scope, owner, name)
 
 
-def _shared(scope: Scope) -> list[tuple[str, str]]:
+def _shared(scope: Scope) -> tuple[tuple[str, str], ...]:
     """The names that others may store to, after the keys of their scopes."""
     inside = scope.facts.shared.get(scope.key)
-    shared = [(scope.key, name) for name in inside] if inside else []
-    if scope.outside or scope.globals:
-        shared += [(owner, name) for name, owner in {**scope.outside, **scope.globals}.items()]
-    return shared
+    return (*((scope.key, name) for name in inside), *scope.others) if inside else scope.others
 
 
 def _join_stored_in(scope: Scope, owner: str, name: str) -> None:

@@ -46,7 +46,7 @@ _FIXED = (Opaque, FunctionRef, ClassRef, Named, UnitRef)
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.environment import Environment, Number, Path
@@ -72,6 +72,7 @@ class Scope:
         class_body: the class whose body is visited; None outside of one.
         around_class: what held where that body, or the one around it, began: what lies in it sees no names of it.
         outside: the names of the scopes around the function that it holds from its start, with the keys of these.
+        others: the names of both kinds, after the keys of their scopes.
         is_apart: whether what is visited may run later than it stands, or under other names, as in a comprehension.
         begin: has a scope visited at once that never was.
         is_put_off: whether what is visited runs when someone asks for it, as in a generator expression.
@@ -93,10 +94,11 @@ class Scope:
         self.function = function
         self.env = env
         self.key = scope_key(unit, function)
-        self.globals: dict[str, str] = {}
+        self.globals: Mapping[str, str] = {}
         self.class_body: Class | None = None
         self.around_class = env
-        self.outside: dict[str, str] = {}
+        self.outside: Mapping[str, str] = {}
+        self.others: tuple[tuple[str, str], ...] = ()
         self.is_apart = False
         self.begin = begin
         self.is_put_off = False
@@ -127,14 +129,21 @@ class Scope:
     def enter(self, function: Function) -> None:
         """Let the names of the scopes around a function hold what its calls give, or else all that they ever hold."""
         is_plain = self._is_plain(function)
+        outside: dict[str, str] = {}
         for name, owner in self.names_outside(function).items():
             held = self._ever(owner, name)
             if held is not None:
                 given = self.facts.given_outside.get((function.key, name), NOTHING) if is_plain else held
-                self.outside[name] = owner
+                outside[name] = owner
                 self.env.assign((name,), given, (PARAMETER, name))
+        self._see(outside, self.globals)
 
-    def names_outside(self, function: Function) -> dict[str, str]:
+    def _see(self, outside: Mapping[str, str], declared: Mapping[str, str]) -> None:
+        """Have other names of the scopes around in sight."""
+        self.outside, self.globals = outside, declared
+        self.others = tuple((owner, name) for name, owner in {**outside, **declared}.items())
+
+    def names_outside(self, function: Function) -> Mapping[str, str]:
         """The names of the scopes around a function that it reads, or what it calls does, with the scopes' keys."""
         needed = self.facts.needed_outside.get(function.key)
         names = self.facts.outside.of(function)
@@ -375,7 +384,7 @@ class Scope:
 
     def declare(self, name: str, scope: str) -> None:
         """Let a name be that of another scope, as `global` and `nonlocal` do."""
-        self.globals[name] = scope
+        self._see(self.outside, {**self.globals, name: scope})
         if self.outside.get(name) == scope:
             return
         # Where only one branch stores it, it holds behind them what it held before.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from instrumentor.resolve.bindings import spelling
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -27,7 +29,8 @@ def text_of(node: ast.AST) -> str:
 
 def one_line(node: ast.AST) -> str:
     """An expression as Python writes it, on one line."""
-    return node.id if isinstance(node, ast.Name) else " ".join(ast.unparse(node).split())
+    spelled = spelling(node) if isinstance(node, ast.expr) else ""
+    return spelled if spelled[:1] not in ("", ".") else " ".join(ast.unparse(node).split())
 
 
 def receiver_text(node: ast.expr) -> str:

@@ -52,15 +52,17 @@ class Visits:
     def of(self, scope: str) -> Iterator[None]:
         """Note on the way what is read as read by a scope."""
         self._settled.add(scope)
-        with self.by(Reader(scope)):
-            yield
-
-    @contextmanager
-    def by(self, reader: Reader) -> Iterator[None]:
-        """Note on the way what is read as read by somebody."""
-        outer, self.current = self.current, reader
+        outer, self.current = self.current, Reader(scope)
         try:
             yield
+        finally:
+            self.current = outer
+
+    def read_by(self, reader: Reader, work: Callable[[], object]) -> None:
+        """Do some work; what is read meanwhile is noted as read by somebody."""
+        outer, self.current = self.current, reader
+        try:
+            work()
         finally:
             self.current = outer
 
@@ -123,7 +125,8 @@ class Table(Readers[K], Generic[K, V]):
     def get(self, key: K, default: D) -> V | D: ...
     def get(self, key: K, default: D | None = None) -> V | D | None:
         """What is known of `key`."""
-        self.note_read(key)
+        if self._visits.current is not None:
+            self.note_read(key)
         return self._held.get(key, default)
 
     def __getitem__(self, key: K) -> V:

@@ -302,6 +302,8 @@ def grown(old: Value | None, added: Value) -> Value:
     In code that passes everything to everything, each name would hold a view of every object, and a view of a view. A
     value once widened stays so: what is added to it goes the same way. What is lost has to be given up, see `let_go`.
     """
+    if old is not None and added <= old:
+        return old
     together = added if old is None else join((old, added))
     rank = max((each for each, atom in _WIDENED.items() if atom in together), default=0)
     if rank == 0 and len(together) <= min(MAX_TOLD_APART.values()):

@@ -19,6 +19,7 @@ from instrumentor.analysis.values import (
     SiteKey,
     Unwrapped,
     Wrapper,
+    in_order,
     root,
     strip,
 )
@@ -33,7 +34,7 @@ from instrumentor.resolve.units import Class, Function
 from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence, Set
+    from collections.abc import Collection, Hashable, Iterable, Sequence, Set
 
     from instrumentor.analysis.entries import Binding, Site
     from instrumentor.analysis.sites import SiteIndex
@@ -317,9 +318,9 @@ class Report:
         behind = (*verdict.others, *verdict.absorbers)
         return bool(behind) and all(self._is_covered(each, seen | {key}) for each in behind)
 
-    def _add_other(self, binding: Binding, held: Iterable[Atom]) -> None:
+    def _add_other(self, binding: Binding, held: Collection[Atom]) -> None:
         """Tell about values that a reader may take for models."""
-        for atom in sorted(held, key=repr):
+        for atom in in_order(held):
             if isinstance(atom, Scripted) and self._index.is_module(root(atom)):
                 self._tell_binding(binding, "derived", "another view of a module's parameters, no module to train")
                 return

@@ -15,7 +15,7 @@ from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
-from instrumentor.source.nodes import SHARED, last_name
+from instrumentor.source.nodes import children, last_name
 from instrumentor.source.source_text import decode, parse
 
 if TYPE_CHECKING:
@@ -161,19 +161,15 @@ def _index(unit: Unit) -> None:
     parents = unit.parents
     while pending:
         above, around = pending.pop()
-        # As `ast.iter_child_nodes` does, in less than half the time.
-        for name in above._fields:
-            held = getattr(above, name, None)
-            for child in held if held.__class__ is list else (held,):
-                if isinstance(child, ast.AST) and not isinstance(child, SHARED):
-                    parents[child] = above
-                    kind = type(child)
-                    if isinstance(child, ast.Name):
-                        unit.names.add(child.id)
-                        if child.ctx.__class__ is not ast.Load:
-                            unit.stored.add(child.id)
-                    elif kind is not ast.Constant:
-                        pending.append((child, _index_node(unit, child, above, around) if kind in _TOLD else around))
+        for child in children(above):
+            parents[child] = above
+            kind = type(child)
+            if isinstance(child, ast.Name):
+                unit.names.add(child.id)
+                if child.ctx.__class__ is not ast.Load:
+                    unit.stored.add(child.id)
+            elif kind is not ast.Constant:
+                pending.append((child, _index_node(unit, child, above, around) if kind in _TOLD else around))
 
 
 def _index_node(unit: Unit, node: ast.AST, above: ast.AST, around: _Around) -> _Around:

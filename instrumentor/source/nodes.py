@@ -3,9 +3,30 @@
 from __future__ import annotations
 
 import ast
+from types import MappingProxyType
 
-# The parser makes one object of each of these for all trees.
-SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+# The fields that hold no nodes, whatever has them; operators and contexts, of which the parser makes one for all trees.
+_PLAIN_FIELDS = frozenset(
+    {
+        "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level", "module", "op", "ops",
+        "rest", "simple", "tag", "type_comment",
+    }
+)  # fmt: skip
+_CONSTANTS = (ast.Constant, ast.MatchSingleton)
+
+
+def _fields_with_nodes(kind: type[ast.AST]) -> tuple[str, ...]:
+    return () if issubclass(kind, _CONSTANTS) else tuple(each for each in kind._fields if each not in _PLAIN_FIELDS)
+
+
+# The fields of each kind of node that may hold nodes.
+_FIELDS = MappingProxyType(
+    {
+        kind: _fields_with_nodes(kind)
+        for kind in vars(ast).values()
+        if isinstance(kind, type) and issubclass(kind, ast.AST)
+    }
+)
 
 # With handlers of groups of exceptions, too, which Python has from 3.11 on.
 TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
@@ -17,11 +38,11 @@ FORMATTED: tuple[type[ast.AST], ...] = (ast.JoinedStr, getattr(ast, "TemplateStr
 def children(node: ast.AST) -> list[ast.AST]:
     """What lies directly in a node, in the order of its fields; operators and contexts aside."""
     found: list[ast.AST] = []
-    for name in node._fields:
+    for name in _FIELDS[node.__class__]:
         held = getattr(node, name, None)
         if held.__class__ is list:
-            found.extend([each for each in held if isinstance(each, ast.AST) and not isinstance(each, SHARED)])
-        elif isinstance(held, ast.AST) and not isinstance(held, SHARED):
+            found += [each for each in held if isinstance(each, ast.AST)]
+        elif isinstance(held, ast.AST):
             found.append(held)
     return found
 
@@ -30,7 +51,8 @@ def walk(node: ast.AST) -> list[ast.AST]:
     """A node and all that lies in it, in the order of `ast.walk`; operators and contexts aside."""
     found = [node]
     for each in found:
-        found.extend(children(each))
+        if _FIELDS[each.__class__]:
+            found += children(each)
     return found
 
 

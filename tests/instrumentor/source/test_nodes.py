@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from instrumentor.source.nodes import SHARED, children, walk
+from instrumentor.source.nodes import children, walk
 
 HERE = Path(__file__)
+# The parser makes one object of each of these for all trees.
+SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,28 @@ def test_they_are_those_of_ast_without_operators_and_contexts(path: Path) -> Non
     assert walk(tree) == [node for node in told if not isinstance(node, SHARED)]
     for node in told:
         assert children(node) == [each for each in ast.iter_child_nodes(node) if not isinstance(each, SHARED)]
+
+
+def test_every_kind_of_node_is_known() -> None:
+    source = """
+async def f(a: int, /, b=1, *c, d: int = 2, **e) -> int:
+    global g
+    async with a as b, c: pass
+    async for x in y: await z
+    return [i async for i in y if i]
+@d
+class C(B, metaclass=M): x: int = 1
+match a:
+    case {"k": v, **rest} if v: pass
+    case [1, *others] | P(x=0) | None | (1 as y): pass
+try: raise E from e
+except (A, B) as e: nonlocal_ = lambda x=1, *y: (yield)
+else: del a[1:2, ...], b.c
+finally: assert a, f"{a!r:>{width}}" "text"
+while not -a < b <= c and d: x = y = {**a, 1: {2}}; x += 1; continue
+import a.b as c, d
+from . import e as f
+if (n := 1): a if b else c
+"""
+    tree = ast.parse(source)
+    assert set(walk(tree)) == {each for each in ast.walk(tree) if not isinstance(each, SHARED)}
