@@ -336,6 +336,19 @@ _PACKAGES_OF_MODULES = tuple(
 
 # Attributes of modules that are tensors, and of tensors.
 TENSOR_ATTRIBUTES = frozenset({"weight", "bias", "data", "grad", "requires_grad", "shape", "dtype", "device", "ndim"})
+# Methods that tensors have, most of which classes call of those they keep.
+TENSOR_METHODS = frozenset(
+    {
+        "abs", "add", "add_", "argmax", "argmin", "bfloat16", "bool", "chunk", "clamp", "clamp_", "clone",
+        "contiguous", "copy_", "cpu", "cuda", "detach", "detach_", "dim", "div", "div_", "double", "exp",
+        "expand", "expand_as", "fill_", "flatten", "float", "gather", "half", "index_select", "int", "item",
+        "log", "long", "lt", "masked_fill", "matmul", "max", "mean", "min", "mm", "mul", "mul_", "ndimension",
+        "new", "new_tensor", "norm", "numel", "numpy", "permute", "pow", "repeat", "requires_grad_",
+        "reshape", "resize_", "scatter_", "size", "softmax", "split", "sqrt", "squeeze", "std", "sub", "sub_",
+        "sum", "t", "to", "tolist", "transpose", "type", "type_as", "unsqueeze", "unsqueeze_", "var", "view",
+        "view_as", "zero_",
+    }
+)  # fmt: skip
 # Attributes of modules that are plain values: those of torch's own, and what projects keep their settings in.
 PLAIN_ATTRIBUTES = frozenset(
     {

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.own_object import helper_of, is_own, may_register, own_names, registers
+from instrumentor.resolve.own_object import (
+    attributes_with_called_parts,
+    helper_of,
+    is_computed,
+    is_own,
+    may_register,
+    own_names,
+    registers,
+)
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.source.nodes import walk
 
@@ -155,9 +163,12 @@ class Hierarchy:
         }
         used = called | _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
         with_called_elements = _attributes_with_called_elements(nodes, own)
+        with_called_parts = attributes_with_called_parts(nodes, own)
         return any(
-            any(self._is_parameter_maker(cls.unit, call) for call in _calls(value))
+            any(is_computed(call.func) or self._is_parameter_maker(cls.unit, call) for call in _calls(value))
+            or any(self._makes_parameters(method) for method in self._own_methods_called(cls, own, value))
             or (attribute in used and not self._is_parameter_free(cls.unit, value))
+            or (attribute in with_called_parts and self._is_out_of_sight(cls.unit, value))
             # What a plain list or dictionary holds is no part of the module.
             or (
                 attribute in with_called_elements
@@ -174,21 +185,47 @@ class Hierarchy:
             return registers(found.node)
         return not isinstance(found, str) or self.knowledge.may_register(found)
 
-    def _is_parameter_maker(self, unit: Unit, call: ast.Call) -> bool:
+    def _is_parameter_maker(self, unit: Unit, call: ast.Call, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether a call may make a parameter, or a module that has some; `seen` are the functions that lead to it."""
         found = self.resolve(unit, call.func)
         if isinstance(found, Class):
             bases = self.library_bases(found)
             return self.nature(found) is Nature.MODULE or any(map(catalogue.is_parameter, filter(None, bases)))
         if isinstance(found, Function):
-            return any(
-                isinstance(made := self.resolve(found.unit, each.func), str) and catalogue.is_parameter(made)
-                for each in _calls(found.node)
-            )
+            return self._makes_parameters(found, seen)
         if isinstance(found, str):
             if catalogue.is_container(found):
                 return not call.args  # an empty one is filled later; a full one is what its elements are
             return catalogue.is_parameter(found) or self.knowledge.nature_of_call(found) is Nature.MODULE
         return False
+
+    def _makes_parameters(self, function: Function, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether a function may make a parameter, or a module that has some."""
+        return function.key not in seen and any(
+            self._is_parameter_maker(function.unit, each, seen | {function.key}) for each in _calls(function.node)
+        )
+
+    def _own_methods_called(self, cls: Class, own: frozenset[str], value: ast.expr) -> list[Function]:
+        """The methods of the object at hand that a value is made with: `self.layers = self._make_layers()`."""
+        called = [call.func for call in _calls(value) if isinstance(call.func, ast.Attribute)]
+        methods = [self.method(cls, each.attr) for each in called if is_own(each.value, own)]
+        return [each for each in methods if each is not None]
+
+    def _is_out_of_sight(self, unit: Unit, value: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether a value is made by what a name holds, or by a library's function, of which nothing is known.
+
+        So is what a function gives that calls such a thing; `seen` are the functions that lead to it.
+        """
+        if not isinstance(value, ast.Call):
+            return False
+        found = self.resolve(unit, value.func)
+        if found is None:
+            return isinstance(value.func, ast.Name)
+        if isinstance(found, Function):
+            return found.key not in seen and any(
+                self._is_out_of_sight(found.unit, call, seen | {found.key}) for call in _calls(found.node)
+            )
+        return isinstance(found, str) and not self._is_parameter_free(unit, value)
 
     def _is_parameter_free(self, unit: Unit, value: ast.expr) -> bool:
         """Whether a value that the class calls is known to hold no parameter."""
@@ -235,7 +272,7 @@ def _attribute_stores(nodes: Sequence[ast.AST], own: frozenset[str]) -> Iterator
 
 
 def _attributes_used_as_modules(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
-    words = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE
+    words = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {"forward"}
     return {
         node.value.attr
         for node in nodes

@@ -26,7 +26,15 @@ from instrumentor.resolve.module_facts import (
     Text,
     VariableFacts,
 )
-from instrumentor.resolve.own_object import helper_of, is_own, may_register, own_names, registers
+from instrumentor.resolve.own_object import (
+    attributes_with_called_parts,
+    helper_of,
+    is_computed,
+    is_own,
+    may_register,
+    own_names,
+    registers,
+)
 from instrumentor.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
@@ -37,7 +45,7 @@ _MAX_ITEMS = 24
 _MAX_TEXT = 120
 _MAX_DEPTH = 12
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property", "cached_property": "property"}
-_TRAINING = frozenset({"parameters", "named_parameters", "state_dict", "train", "eval", "requires_grad_"})
+_TRAINING = frozenset({"forward", "parameters", "named_parameters", "state_dict", "train", "eval", "requires_grad_"})
 _OTHER = Other()
 
 
@@ -238,7 +246,8 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool,
     used: set[str] = set()
     helpers: dict[str, Name] = {}
     own = own_names(node)
-    for each in walk(node):
+    nodes = walk(node)
+    for each in nodes:
         helper = helper_of(each, own)
         passed_to = None if helper is None else _expression(helper)
         if isinstance(passed_to, Name):
@@ -249,6 +258,8 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool,
             names = _stored_in_self(each, own)
             calls = [inner for inner in walk(each.value) if isinstance(inner, ast.Call)] if names else []
             for call in calls:
+                if is_computed(call.func):
+                    return [], [], True, []
                 maker = _expression(call.func)
                 if isinstance(maker, Name):
                     makers.setdefault(maker.dotted, (maker, set()))[1].update(names)
@@ -261,8 +272,21 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool,
             elif isinstance(of, ast.Attribute) and is_own(of.value, own) and each.func.attr in _TRAINING:
                 used.add(of.attr)
     everything: list[Expression] = [maker for maker, _ in makers.values()]
-    called: list[Expression] = [maker for maker, names in makers.values() if names & used]
+    with_called_parts = attributes_with_called_parts(nodes, own)
+    local = {each.arg for each in nodes if isinstance(each, ast.arg)}
+    local |= {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    called: list[Expression] = [
+        maker
+        for maker, names in makers.values()
+        if names & used or (names & with_called_parts and not _is_attribute_of(local - own, maker))
+    ]
     return everything, called, bool(given & used), list(helpers.values())
+
+
+def _is_attribute_of(names: set[str], maker: Name) -> bool:
+    """Whether a maker belongs to what one of some names holds."""
+    first, _, rest = maker.dotted.partition(".")
+    return bool(rest) and first in names
 
 
 def _stored_in_self(statement: ast.Assign | ast.AnnAssign, own: frozenset[str]) -> list[str]:

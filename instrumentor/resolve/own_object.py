@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from instrumentor.resolve import catalogue
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Iterable, Set
 
 _REGISTERING = frozenset({"register_parameter", "add_module", "register_module", "__setattr__"})
 _TABLES = frozenset({"_modules", "_parameters", "__dict__"})
@@ -61,6 +62,28 @@ def may_register(node: ast.AST, names: Set[str]) -> bool:
     return _is_passed(node, names) and not (
         len(node.args) == 3 and isinstance(node.args[2], (ast.Constant, ast.Lambda))
     )
+
+
+def attributes_with_called_parts(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
+    """The attributes of the object at hand of which something is called: `encoder`, by `self.encoder.layer1(x)`.
+
+    Methods that tensors have tell nothing.
+    """
+    found = set()
+    for node in nodes:
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr not in catalogue.TENSOR_METHODS:
+            held = called.value
+            while isinstance(held, ast.Attribute):
+                if is_own(held.value, names):
+                    found.add(held.attr)
+                held = held.value
+    return found
+
+
+def is_computed(callee: ast.expr) -> bool:
+    """Whether what is called is taken from a table, or given by another call: `resnets[depth](pretrained)`."""
+    return isinstance(callee, (ast.Subscript, ast.Call))
 
 
 def helper_of(node: ast.AST, names: Set[str]) -> ast.expr | None:

@@ -114,3 +114,9 @@ def test_effects_are_known(name: str, wanted: Effect | None) -> None:
 def test_identity_methods_are_methods_of_modules() -> None:
     # `mps` is not one yet, but reads as its neighbours do.
     assert {name for name in catalogue.IDENTITY_METHODS if not hasattr(nn.Module, name)} <= {"mps"}
+
+
+def test_methods_of_tensors_are_theirs() -> None:
+    import torch
+
+    assert all(callable(getattr(torch.Tensor, name)) for name in catalogue.TENSOR_METHODS)

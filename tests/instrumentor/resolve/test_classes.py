@@ -75,6 +75,53 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
             Nature.NO_PARAMS,
             id="with a table of functions",
         ),
+        pytest.param(
+            initialised("nets = {18: torch.hub.load}", "self.net = nets[a]()")
+            + "    def run(self, x):\n        return self.net.conv1(x)\n",
+            Nature.MODULE,
+            id="with a part out of a table",
+        ),
+        pytest.param(initialised("self.net = getattr(lib, a)()"), Nature.MODULE, id="with a part of a computed name"),
+        pytest.param(
+            initialised("self.net = a(3)") + "    def run(self, x):\n        return self.net.encode(x)\n",
+            Nature.MODULE,
+            id="with a part that a parameter makes, whose methods are called",
+        ),
+        pytest.param(
+            initialised("self.net = lib.make()") + "    def run(self, x):\n        return self.net.encode(x)\n",
+            Nature.MODULE,
+            id="with a part that a library makes, whose methods are called",
+        ),
+        pytest.param(
+            initialised("self.net = make(a)")
+            + "    def run(self, x):\n        return self.net.encode(x)\n"
+            + "def make(a):\n    return a() if a else make(0)\n",
+            Nature.MODULE,
+            id="with a part that a function makes out of sight, whose methods are called",
+        ),
+        pytest.param(
+            initialised("self.net = self._make(a)") + "    def _make(self, a):\n        return nn.Linear(a, a)\n",
+            Nature.MODULE,
+            id="with a layer that a method makes",
+        ),
+        pytest.param(
+            initialised("self.net = make(a)")
+            + "def make(a):\n    return inner(a)\ndef inner(a):\n    return nn.Linear(a, a) if a else make(a)\n",
+            Nature.MODULE,
+            id="with a layer that a function's function makes",
+        ),
+        pytest.param(
+            initialised("self.net = a") + "    def run(self, x):\n        return self.net.forward(x)\n",
+            Nature.MODULE,
+            id="with a part whose forward pass is called",
+        ),
+        pytest.param(
+            initialised("self.log = logger()", "self.window = a.repeat(2)")
+            + "    def run(self, x):\n        self.log.info(x)\n        return self.window.type_as(x)\n"
+            + "def logger():\n    import logging\n    return logging.getLogger()\n",
+            Nature.NO_PARAMS,
+            id="with a log and a tensor",
+        ),
         pytest.param(initialised("self.register_parameter('w', a)"), Nature.MODULE, id="with a registered parameter"),
         pytest.param(initialised("self._modules['fc'] = nn.Linear(1, 1)"), Nature.MODULE, id="with a table's layer"),
         pytest.param(initialised("setattr(self, 'fc', nn.Linear(1, 1))"), Nature.MODULE, id="with a layer by setattr"),

@@ -54,6 +54,36 @@ LIBRARY = {
             def forward(self, x, y):
                 return self.weight * self.inner(x, y)
 
+        class OutOfTable(nn.Module):
+            def __init__(self, depth):
+                super().__init__()
+                self.inner = {18: make_small, 34: make_large}[depth]()
+            def forward(self, x):
+                return self.inner.features(x)
+
+        class OfParameter(nn.Module):
+            def __init__(self, make):
+                super().__init__()
+                self.inner = make(3)
+            def forward(self, x):
+                return self.inner.features(x)
+
+        class OfMethod(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = self._make()
+            def _make(self):
+                return build()
+            def forward(self, x):
+                return self.inner.features(x)
+
+        class Window(nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.window = size.repeat(3)
+            def forward(self, x):
+                return x * self.window.type_as(x)
+
         class Holder(nn.Module):
             def __init__(self, model):
                 super().__init__()
@@ -218,6 +248,10 @@ def knowledge() -> Knowledge:
     [
         pytest.param("lib.net.Net", Nature.MODULE, id="a class with layers, its base in the same file"),
         pytest.param("lib.net.Penalty", Nature.NO_PARAMS, id="a loss made of losses"),
+        pytest.param("lib.net.OutOfTable", Nature.MODULE, id="a module with a part out of a table"),
+        pytest.param("lib.net.OfParameter", Nature.MODULE, id="a module with a part that a parameter makes"),
+        pytest.param("lib.net.OfMethod", Nature.MODULE, id="a module with a part that a method makes"),
+        pytest.param("lib.net.Window", Nature.NO_PARAMS, id="a module that asks a tensor for another"),
         pytest.param("lib.net.Holder", Nature.MODULE, id="a module that calls the module it is given"),
         pytest.param("lib.net.Plain", Nature.NOT_MODULE, id="a plain class"),
         pytest.param("lib.net.small", Nature.MODULE, id="a registered function that passes a class on"),
