@@ -139,7 +139,7 @@ class Hierarchy:
         best = max(kinds, default=Nature.NOT_MODULE)
         if best is Nature.UNKNOWN and (Nature.NO_PARAMS in kinds or "forward" in _names_defined(self, cls)):
             return Nature.MODULE
-        if best is Nature.NO_PARAMS and any(self._may_have_parameters(each) for each in self.ancestors(cls)):
+        if best is Nature.NO_PARAMS and self._may_have_parameters(cls):
             return Nature.MODULE
         if best is Nature.NO_PARAMS and not {"forward", "__call__"} & _names_defined(self, cls):
             # Neither a loss nor a layer, which are the modules that have no parameters; unless torch defines it.
@@ -148,35 +148,39 @@ class Hierarchy:
         return best
 
     def _may_have_parameters(self, cls: Class) -> bool:
-        """Whether anything in the class may be a parameter or a module that has some."""
-        nodes = walk(cls.node)
-        own = own_names(cls.node)
-        if any(may_register(node, own) for node in nodes):
-            return True
-        helpers = [helper for node in nodes if (helper := helper_of(node, own)) is not None]
-        if any(self._may_register(cls.unit, helper) for helper in helpers):
-            return True
-        called = {
-            node.func.attr
-            for node in nodes
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_own(node.func.value, own)
-        }
-        used = called | _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
-        with_called_elements = _attributes_with_called_elements(nodes, own)
-        with_called_parts = attributes_with_called_parts(nodes, own)
+        """Whether anything in a class, or in those above it, may be a parameter or a module that has some."""
+        classes = [(each, walk(each.node), own_names(each.node)) for each in self.ancestors(cls)]
+        for each, nodes, own in classes:
+            if any(may_register(node, own) for node in nodes):
+                return True
+            helpers = [helper for node in nodes if (helper := helper_of(node, own)) is not None]
+            if any(self._may_register(each.unit, helper) for helper in helpers):
+                return True
+        # What one class keeps, one above or below it uses.
+        uses = _Uses()
+        for _, nodes, own in classes:
+            uses.add(nodes, own)
         return any(
-            any(is_computed(call.func) or self._is_parameter_maker(cls.unit, call) for call in _calls(value))
-            or any(self._makes_parameters(method) for method in self._own_methods_called(cls, own, value))
-            or (attribute in used and not self._is_parameter_free(cls.unit, value))
-            or (attribute in with_called_parts and self._is_out_of_sight(cls.unit, value))
-            # What a plain list or dictionary holds is no part of the module.
-            or (
-                attribute in with_called_elements
-                and not isinstance(value, _DISPLAYS)
-                and not self._is_parameter_free(cls.unit, value)
-            )
+            self._may_hold_parameters(each, own, attribute, value, uses)
+            for each, nodes, own in classes
             for attribute, value in _attribute_stores(nodes, own)
         )
+
+    def _may_hold_parameters(
+        self, cls: Class, own: frozenset[str], attribute: str, value: ast.expr, uses: _Uses
+    ) -> bool:
+        """Whether what a class stores in an attribute may be a parameter, or a module that has some."""
+        if any(is_computed(call.func) or self._is_parameter_maker(cls.unit, call) for call in _calls(value)):
+            return True
+        if any(self._makes_parameters(method) for method in self._own_methods_called(cls, own, value)):
+            return True
+        if attribute in uses.with_called_parts and self._is_out_of_sight(cls.unit, value):
+            return True
+        # What a plain list or dictionary holds is no part of the module.
+        is_used = attribute in uses.whole or (
+            attribute in uses.with_called_elements and not isinstance(value, _DISPLAYS)
+        )
+        return is_used and not self._is_parameter_free(cls.unit, value)
 
     def _may_register(self, unit: Unit, helper: ast.expr) -> bool:
         """Whether a function that an object is passed to may put something into it."""
@@ -241,6 +245,29 @@ class Hierarchy:
         if self.knowledge.effect_of(found) not in (None, Effect.READS):
             return False  # `copy.deepcopy(model)` has what the model has
         return self.knowledge.nature_of_call(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
+
+
+class _Uses:
+    """What the methods of a class, and of those above it, do with the attributes of the object at hand.
+
+    Attributes:
+        whole: those that they call, iterate, or use as only modules are.
+        with_called_elements: those whose elements they call.
+        with_called_parts: those of which they call something.
+    """
+
+    def __init__(self) -> None:
+        self.whole: set[str] = set()
+        self.with_called_elements: set[str] = set()
+        self.with_called_parts: set[str] = set()
+
+    def add(self, nodes: Sequence[ast.AST], own: frozenset[str]) -> None:
+        """Add what one class does."""
+        called = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+        self.whole |= {each.attr for each in called if is_own(each.value, own)}
+        self.whole |= _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
+        self.with_called_elements |= _attributes_with_called_elements(nodes, own)
+        self.with_called_parts |= attributes_with_called_parts(nodes, own)
 
 
 def dotted_name(of: Class | Function) -> str:

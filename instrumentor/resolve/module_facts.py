@@ -118,6 +118,27 @@ class FunctionFacts(msgspec.Struct, frozen=True, array_like=True, tag="function"
     registers: bool = False
 
 
+class HeldFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What the methods of a class keep in its instances, and what they do with it.
+
+    Attributes:
+        makers: for each attribute, what is called in the values that are stored there.
+        given: the attributes in which something other than a call's result is stored.
+        used: the attributes that are called or trained.
+        with_called_parts: the attributes of which something is called.
+        registers: whether a parameter or a module may be put in by other ways than an attribute's store
+            (`own_object.may_register`), or taken from a table.
+        helpers: the functions that the instance is passed to.
+    """
+
+    makers: dict[str, list[Expression]] = {}
+    given: list[str] = []
+    used: list[str] = []
+    with_called_parts: list[str] = []
+    registers: bool = False
+    helpers: list[Expression] = []
+
+
 class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
     """One class.
 
@@ -126,21 +147,14 @@ class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
         bases: its bases, as written.
         methods: its own methods.
         attributes: what is assigned in its body.
-        makers: what is called in the values that its methods store in `self`.
-        called_makers: those of them whose results its methods call or train.
-        holds: its methods may hold a module that they are given: they register it (`own_object.may_register`), or call
-            or train an attribute that something other than a call's result is stored in.
-        helpers: the functions that its methods pass `self` to.
+        held: what its methods keep in its instances.
     """
 
     line: int
     bases: list[Expression]
     methods: dict[str, FunctionFacts]
     attributes: dict[str, Expression]
-    makers: list[Expression]
-    called_makers: list[Expression]
-    holds: bool = False
-    helpers: list[Expression] = []
+    held: HeldFacts = HeldFacts()
 
 
 class VariableFacts(msgspec.Struct, frozen=True, array_like=True, tag="variable"):

@@ -6,6 +6,7 @@ import ast
 import warnings
 from typing import TYPE_CHECKING
 
+from instrumentor.resolve.bindings import spelling
 from instrumentor.resolve.module_facts import (
     Binding,
     Call,
@@ -14,6 +15,7 @@ from instrumentor.resolve.module_facts import (
     Element,
     Expression,
     FunctionFacts,
+    HeldFacts,
     Imported,
     Items,
     Member,
@@ -38,7 +40,7 @@ from instrumentor.resolve.own_object import (
 from instrumentor.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Set
 
 # A table of a thousand classes tells no more about its elements than its first rows do.
 _MAX_ITEMS = 24
@@ -235,34 +237,35 @@ def _class_facts(node: ast.ClassDef) -> ClassFacts:
         else:
             attributes.update((name, variable.value) for name, variable in _assigned(statement) if name != "*")
     # Without a base it is no module.
-    held = _held(node) if node.bases else ([], [], False, [])
-    return ClassFacts(node.lineno, [_expression(base) for base in node.bases], methods, attributes, *held)
+    held = _held(node) if node.bases else HeldFacts()
+    return ClassFacts(node.lineno, [_expression(base) for base in node.bases], methods, attributes, held)
 
 
-def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool, list[Expression]]:
-    """The last fields of `ClassFacts`."""
-    makers: dict[str, tuple[Name, set[str]]] = {}
+def _held(node: ast.ClassDef) -> HeldFacts:
+    """What a class keeps in its instances."""
+    makers: dict[str, dict[str, Expression]] = {}
     given: set[str] = set()
     used: set[str] = set()
     helpers: dict[str, Name] = {}
     own = own_names(node)
     nodes = walk(node)
+    local = {each.arg for each in nodes if isinstance(each, ast.arg)} - own
+    local |= {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)} - own
     for each in nodes:
         helper = helper_of(each, own)
         passed_to = None if helper is None else _expression(helper)
         if isinstance(passed_to, Name):
             helpers[passed_to.dotted] = passed_to
         if may_register(each, own) or isinstance(passed_to, Other):
-            return [], [], True, []
+            return HeldFacts(registers=True)
         if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
             names = _stored_in_self(each, own)
             calls = [inner for inner in walk(each.value) if isinstance(inner, ast.Call)] if names else []
-            for call in calls:
-                if is_computed(call.func):
-                    return [], [], True, []
-                maker = _expression(call.func)
-                if isinstance(maker, Name):
-                    makers.setdefault(maker.dotted, (maker, set()))[1].update(names)
+            if any(is_computed(call.func) for call in calls):
+                return HeldFacts(registers=True)
+            for name in names:
+                called = makers.setdefault(name, {})
+                called.update((spelling(call.func), _maker(call.func, local)) for call in calls)
             if not calls and not isinstance(each.value, (ast.Lambda, ast.Constant)):
                 given.update(names)
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
@@ -271,22 +274,22 @@ def _held(node: ast.ClassDef) -> tuple[list[Expression], list[Expression], bool,
                 used.add(each.func.attr)
             elif isinstance(of, ast.Attribute) and is_own(of.value, own) and each.func.attr in _TRAINING:
                 used.add(of.attr)
-    everything: list[Expression] = [maker for maker, _ in makers.values()]
-    with_called_parts = attributes_with_called_parts(nodes, own)
-    local = {each.arg for each in nodes if isinstance(each, ast.arg)}
-    local |= {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    called: list[Expression] = [
-        maker
-        for maker, names in makers.values()
-        if names & used or (names & with_called_parts and not _is_attribute_of(local - own, maker))
-    ]
-    return everything, called, bool(given & used), list(helpers.values())
+    return HeldFacts(
+        {name: list(called.values()) for name, called in makers.items() if called},
+        sorted(given),
+        sorted(used),
+        sorted(attributes_with_called_parts(nodes, own)),
+        helpers=list(helpers.values()),
+    )
 
 
-def _is_attribute_of(names: set[str], maker: Name) -> bool:
-    """Whether a maker belongs to what one of some names holds."""
+def _maker(callee: ast.expr, local: Set[str]) -> Expression:
+    """What is called; nothing is known of the methods of what one of some names holds."""
+    maker = _expression(callee)
+    if not isinstance(maker, Name):
+        return _OTHER
     first, _, rest = maker.dotted.partition(".")
-    return bool(rest) and first in names
+    return _OTHER if rest and first in local else maker
 
 
 def _stored_in_self(statement: ast.Assign | ast.AnnAssign, own: frozenset[str]) -> list[str]:

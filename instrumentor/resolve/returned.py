@@ -153,18 +153,26 @@ class CallReader:
         )
         if best is not Nature.NO_PARAMS:
             return best
-        if any(each.facts.holds or self._is_helped(each) for each in own) or not any(
+        if any(each.facts.held.registers or self._is_helped(each) for each in own) or not any(
             {"forward", "__call__"} & each.facts.methods.keys() for each in own
         ):
             return Nature.MODULE
-        if any(self._made_in(each, maker) is Nature.MODULE for each in own for maker in each.facts.makers):
+        # What one class keeps, one above or below it uses.
+        used = {name for each in own for name in each.facts.held.used}
+        with_called_parts = {name for each in own for name in each.facts.held.with_called_parts}
+        if any(not used.isdisjoint(each.facts.held.given) for each in own):
             return Nature.MODULE
-        called = [self._made_in(each, maker) for each in own for maker in each.facts.called_makers]
-        return Nature.MODULE if Nature.UNKNOWN in called else best
+        for each in own:
+            for name, makers in each.facts.held.makers.items():
+                for maker in makers:
+                    is_used = name in used or (name in with_called_parts and isinstance(maker, Name))
+                    if self._made_in(each, maker) in ((Nature.MODULE, Nature.UNKNOWN) if is_used else (Nature.MODULE,)):
+                        return Nature.MODULE
+        return best
 
     def _is_helped(self, cls: ClassDefinition) -> bool:
         """Whether a function that the instances of a class are passed to may put something into them."""
-        for helper in cls.facts.helpers:
+        for helper in cls.facts.held.helpers:
             found = self._packages.resolve(cls.module, helper.dotted) if isinstance(helper, Name) else None
             if isinstance(found, FunctionDefinition):
                 is_harmless = not found.facts.registers

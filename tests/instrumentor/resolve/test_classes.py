@@ -116,6 +116,18 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
             id="with a part whose forward pass is called",
         ),
         pytest.param(
+            "class B(nn.Module):\n    def __init__(self, a):\n        super().__init__()\n        self.net = a\n"
+            "class C(B):\n    def forward(self, x):\n        return self.net(x)\n",
+            Nature.MODULE,
+            id="with a part that a class above it keeps",
+        ),
+        pytest.param(
+            initialised("self.net = a", base="B")
+            + "class B(nn.Module):\n    def run(self, x):\n        return self.net(x)\n",
+            Nature.MODULE,
+            id="with a part that a class above it calls",
+        ),
+        pytest.param(
             initialised("self.log = logger()", "self.window = a.repeat(2)")
             + "    def run(self, x):\n        self.log.info(x)\n        return self.window.type_as(x)\n"
             + "def logger():\n    import logging\n    return logging.getLogger()\n",

@@ -77,6 +77,15 @@ LIBRARY = {
             def forward(self, x):
                 return self.inner.features(x)
 
+        class Kept(nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+
+        class Using(Kept):
+            def forward(self, x):
+                return self.inner(x)
+
         class Window(nn.Module):
             def __init__(self, size):
                 super().__init__()
@@ -251,6 +260,7 @@ def knowledge() -> Knowledge:
         pytest.param("lib.net.OutOfTable", Nature.MODULE, id="a module with a part out of a table"),
         pytest.param("lib.net.OfParameter", Nature.MODULE, id="a module with a part that a parameter makes"),
         pytest.param("lib.net.OfMethod", Nature.MODULE, id="a module with a part that a method makes"),
+        pytest.param("lib.net.Using", Nature.MODULE, id="a module that calls what a class above it keeps"),
         pytest.param("lib.net.Window", Nature.NO_PARAMS, id="a module that asks a tensor for another"),
         pytest.param("lib.net.Holder", Nature.MODULE, id="a module that calls the module it is given"),
         pytest.param("lib.net.Plain", Nature.NOT_MODULE, id="a plain class"),

@@ -54,9 +54,9 @@ def test_what_a_class_keeps_and_calls() -> None:
     )
     (cls,) = facts.names["A"]
     assert isinstance(cls, ClassFacts)
-    assert cls.makers == [Name("X"), Name("wrap"), Name("Y")]
-    assert cls.called_makers == [Name("wrap"), Name("Y")]
-    assert not cls.holds
+    assert cls.held.makers == {"x": [Name("X")], "y": [Name("wrap"), Name("Y")]}
+    assert cls.held.used == ["y"]
+    assert not cls.held.registers
 
 
 @pytest.mark.parametrize("source", [b"def f(:", b"\0", b"# coding: nonsense\n"])
