@@ -62,6 +62,8 @@ _MODULE_BASES = (
 )
 
 _MODULE_FACTORIES = (
+    "torch.nn.Embedding.from_pretrained",
+    "torch.nn.EmbeddingBag.from_pretrained",
     "torchvision.models.*",
     "torchvision.models",
     "torchaudio.models.*",

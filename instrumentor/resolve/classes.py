@@ -7,9 +7,11 @@ import builtins
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.own_object import (
+    attributes_called_by_other_names,
     attributes_with_called_parts,
     helper_of,
     is_computed,
@@ -176,11 +178,34 @@ class Hierarchy:
             return True
         if attribute in uses.with_called_parts and self._is_out_of_sight(cls.unit, value):
             return True
+        if isinstance(value, ast.Name) and self._is_declared_module(cls, value):
+            return True
         # What a plain list or dictionary holds is no part of the module.
         is_used = attribute in uses.whole or (
             attribute in uses.with_called_elements and not isinstance(value, _DISPLAYS)
         )
         return is_used and not self._is_parameter_free(cls.unit, value)
+
+    def _is_declared_module(self, cls: Class, name: ast.Name) -> bool:
+        """Whether a name is a parameter of the function around it whose annotation is a class of modules."""
+        function = function_around(cls.unit, name)
+        for each in walk(function.args) if function is not None else ():
+            if isinstance(each, ast.arg) and each.arg == name.id and each.annotation is not None:
+                return any(self._is_module_class(cls.unit, part) for part in walk(each.annotation))
+        return False
+
+    def _is_module_class(self, unit: Unit, expression: ast.AST) -> bool:
+        if not isinstance(expression, (ast.Name, ast.Attribute)):
+            return False
+        found = self.resolve(unit, expression)
+        if isinstance(found, Class):
+            return self.nature(found) is Nature.MODULE
+        if not isinstance(found, str):
+            return False
+        return (
+            catalogue.canonical_name(found) == "torch.nn.Module"
+            or self.knowledge.nature_of_base(found) is Nature.MODULE
+        )
 
     def _may_register(self, unit: Unit, helper: ast.expr) -> bool:
         """Whether a function that an object is passed to may put something into it."""
@@ -224,7 +249,8 @@ class Hierarchy:
             return False
         found = self.resolve(unit, value.func)
         if found is None:
-            return isinstance(value.func, ast.Name)
+            inner = value.func.value if isinstance(value.func, ast.Attribute) else None
+            return isinstance(value.func, ast.Name) or (inner is not None and self._is_out_of_sight(unit, inner, seen))
         if isinstance(found, Function):
             return found.key not in seen and any(
                 self._is_out_of_sight(found.unit, call, seen | {found.key}) for call in _calls(found.node)
@@ -266,6 +292,7 @@ class _Uses:
         called = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
         self.whole |= {each.attr for each in called if is_own(each.value, own)}
         self.whole |= _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
+        self.whole |= attributes_called_by_other_names(nodes, own)
         self.with_called_elements |= _attributes_with_called_elements(nodes, own)
         self.with_called_parts |= attributes_with_called_parts(nodes, own)
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-FORMAT = 5
+FORMAT = 6
 """The version of the facts' shape and meaning; facts of another one are not read."""
 
 

@@ -29,6 +29,7 @@ from instrumentor.resolve.module_facts import (
     VariableFacts,
 )
 from instrumentor.resolve.own_object import (
+    attributes_called_by_other_names,
     attributes_with_called_parts,
     helper_of,
     is_computed,
@@ -277,7 +278,7 @@ def _held(node: ast.ClassDef) -> HeldFacts:
     return HeldFacts(
         {name: list(called.values()) for name, called in makers.items() if called},
         sorted(given),
-        sorted(used),
+        sorted(used | attributes_called_by_other_names(nodes, own)),
         sorted(attributes_with_called_parts(nodes, own)),
         helpers=list(helpers.values()),
     )

@@ -10,6 +10,7 @@ from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
+    from typing import TypeGuard
 
 _REGISTERING = frozenset({"register_parameter", "add_module", "register_module", "__setattr__"})
 _TABLES = frozenset({"_modules", "_parameters", "__dict__"})
@@ -79,6 +80,32 @@ def attributes_with_called_parts(nodes: Iterable[ast.AST], names: Set[str]) -> s
                     found.add(held.attr)
                 held = held.value
     return found
+
+
+def attributes_called_by_other_names(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
+    """The attributes of the object at hand that get a name of their own which is called: `net = self.net; net(x)`."""
+    called: set[str] = set()
+    held: dict[str, set[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called.add(node.func.id)
+        elif isinstance(node, ast.Assign):
+            attributes = {each.attr for each in _choices(node.value) if _is_attribute(each, names)}
+            for target in node.targets if attributes else ():
+                if isinstance(target, ast.Name):
+                    held.setdefault(target.id, set()).update(attributes)
+    return {attribute for name, attributes in held.items() if name in called for attribute in attributes}
+
+
+def _choices(value: ast.expr) -> list[ast.expr]:
+    """The expressions one of which a value is."""
+    if isinstance(value, ast.IfExp):
+        return [*_choices(value.body), *_choices(value.orelse)]
+    return [each for inner in value.values for each in _choices(inner)] if isinstance(value, ast.BoolOp) else [value]
+
+
+def _is_attribute(node: ast.expr, names: Set[str]) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and is_own(node.value, names)
 
 
 def is_computed(callee: ast.expr) -> bool:

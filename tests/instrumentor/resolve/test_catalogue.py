@@ -120,3 +120,18 @@ def test_methods_of_tensors_are_theirs() -> None:
     import torch
 
     assert all(callable(getattr(torch.Tensor, name)) for name in catalogue.TENSOR_METHODS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"torch.nn.{cls.__name__}.{name}"
+        for cls in vars(nn).values()
+        if isinstance(cls, type) and issubclass(cls, nn.Module)
+        for name, held in vars(cls).items()
+        if isinstance(held, classmethod) and not name.startswith("_")
+    ],
+)
+def test_class_methods_of_layers_make_or_return_modules(name: str) -> None:
+    effect = catalogue.effect_of(name)
+    assert effect is Effect.IDENTITY or catalogue.nature_of_call(name) is Nature.MODULE

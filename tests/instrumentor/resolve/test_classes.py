@@ -128,6 +128,29 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
             id="with a part that a class above it calls",
         ),
         pytest.param(
+            initialised("self.net = a")
+            + "    def run(self, x, b=None):\n        b = self.net if b is None else b\n        return b(x)\n",
+            Nature.MODULE,
+            id="with a part that another name calls",
+        ),
+        pytest.param(
+            "class C(nn.Module):\n    def __init__(self, net: nn.Module, n: int):\n        self.n = n\n" + FORWARD,
+            Nature.NO_PARAMS,
+            id="with a module that it does not keep",
+        ),
+        pytest.param(
+            "class C(nn.Module):\n    def __init__(self, net: nn.Module):\n        self.net = net\n" + FORWARD,
+            Nature.MODULE,
+            id="with a part that is declared a module",
+        ),
+        pytest.param(
+            initialised("self.net = lib.Net(3).to('cuda')")
+            + "    def run(self, x):\n        return self.net.encode(x)\n",
+            Nature.MODULE,
+            id="with a part that a library makes and that is moved at once",
+        ),
+        pytest.param(initialised("self.e = nn.Embedding.from_pretrained(a)"), Nature.MODULE, id="with given vectors"),
+        pytest.param(
             initialised("self.log = logger()", "self.window = a.repeat(2)")
             + "    def run(self, x):\n        self.log.info(x)\n        return self.window.type_as(x)\n"
             + "def logger():\n    import logging\n    return logging.getLogger()\n",

@@ -86,6 +86,14 @@ LIBRARY = {
             def forward(self, x):
                 return self.inner(x)
 
+        class Other(nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+            def forward(self, x, other=None):
+                call = other or self.inner
+                return call(x)
+
         class Window(nn.Module):
             def __init__(self, size):
                 super().__init__()
@@ -261,6 +269,7 @@ def knowledge() -> Knowledge:
         pytest.param("lib.net.OfParameter", Nature.MODULE, id="a module with a part that a parameter makes"),
         pytest.param("lib.net.OfMethod", Nature.MODULE, id="a module with a part that a method makes"),
         pytest.param("lib.net.Using", Nature.MODULE, id="a module that calls what a class above it keeps"),
+        pytest.param("lib.net.Other", Nature.MODULE, id="a module that calls what it keeps by another name"),
         pytest.param("lib.net.Window", Nature.NO_PARAMS, id="a module that asks a tensor for another"),
         pytest.param("lib.net.Holder", Nature.MODULE, id="a module that calls the module it is given"),
         pytest.param("lib.net.Plain", Nature.NOT_MODULE, id="a plain class"),
