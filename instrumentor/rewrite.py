@@ -95,7 +95,7 @@ class _Writer:
             return
         wrapping = self._wrapping(wrap, is_each=placement.is_each)
         if placement.place is Place.LINE and target is not None:
-            text = self._storing(target, wrapping)
+            text = self._storing(target, wrapping, placement.part)
             if self._has_own_lines(placement.statement):
                 self._add_line_after(placement.statement, text)
                 return
@@ -117,8 +117,8 @@ class _Writer:
             self._alias, wrap.name, self._settings, can_encode=self._source.can_encode, is_each=is_each
         )
 
-    def _storing(self, target: ast.expr, wrapping: emit.Wrapping) -> str:
-        spelled = self._text(target)
+    def _storing(self, target: ast.expr, wrapping: emit.Wrapping, part: str = "") -> str:
+        spelled = f"{self._text(target)}{part}"
         return f"{spelled} = {wrapping.before}{spelled}{wrapping.after}"
 
     def _add_line_after(self, statement: ast.stmt, text: str) -> None:

@@ -46,6 +46,7 @@ class Placement:
         name: what it is called in the trace.
         can_inline: whether a proxy around `expression` would do as well as a line.
         is_each: whether `expression` gives the objects one by one, as `map(Net, sizes)` does.
+        part: what of `target` it is, as a text that follows: `.policy`.
     """
 
     place: Place
@@ -56,6 +57,7 @@ class Placement:
     name: str
     can_inline: bool = True
     is_each: bool = False
+    part: str = ""
 
     @property
     def group(self) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from instrumentor.decide.held_models import find_held_models
 from instrumentor.decide.judge import Judge
 from instrumentor.decide.plan import Plan, Wrap
 from instrumentor.decide.report import Report
@@ -45,6 +46,7 @@ def decide(
     judge = Judge(index, settings, suppressions, elsewhere or {}, given, is_alone=is_alone)
     report = Report(index, judge, source)
     report.add_given_classes()
+    report.add_held_models(find_held_models(index.script, index.facts, index.hierarchy))
     report.add_sites()
     report.add_bindings()
     return Plan(report.decisions(), tuple(report.wraps.values()), frozenset(report.wrapped))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.placement import Place, Placement
 from instrumentor.analysis.values import Atom, ClassRef, Made, Partial, SiteKey
+from instrumentor.decide.held_models import held_by
 from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
@@ -64,6 +65,9 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> dict[str, list[Giv
             sites_of.setdefault(key, []).append(site)
     found: dict[str, GivenClass] = {}
     for giving in sorted(facts.givings.values(), key=lambda each: (each.unit.name, each.node.lineno, each.callee)):
+        held = held_by(giving.unit, giving.node, facts, hierarchy)
+        if held is not None and held.place is not None:
+            continue  # what is made of it is part of that model
         is_made = hierarchy.knowledge.makes_objects(giving.callee)
         for key in sorted(_class_keys(facts, giving.held)):
             cls = hierarchy.project.class_at(key)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.decide.given_classes import GivenClass
+    from instrumentor.decide.held_models import ModelHeld
     from instrumentor.settings import Settings
     from instrumentor.source.suppressions import Suppressions
 
@@ -136,6 +137,23 @@ class Judge:
                 place,
             )
         return Verdict(Fate.WRAP, "constructed", f"a new module, made of its class by {maker}", place)
+
+    def verdict_of_held(self, held: ModelHeld) -> Verdict:
+        """What becomes of a model that a library makes for an object of its own."""
+        place = held.place
+        if place is None:
+            return _not_wrapped(
+                "out-of-sight", f"{held.label} makes it, and no name holds that before the model is used", None
+            )
+        if self._suppressions.covers(place.statement):
+            return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", place)
+        refused = self._left_out((place.text, place.name), (held.label,), place)
+        if refused is not None:
+            return refused
+        if self._settings.min_confidence == "certain":
+            reason = f"{held.label} may have been passed it (--min-confidence likely wraps it)"
+            return _not_wrapped("unsure", reason, place)
+        return Verdict(Fate.WRAP, "constructed", f"a new module, made by {held.label}", place)
 
     def _line_of(self, given: GivenClass) -> str:
         file, line = given.giving.unit.name, f"line {given.giving.node.lineno}"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.entries import Binding, Site
     from instrumentor.analysis.sites import SiteIndex
+    from instrumentor.decide.held_models import ModelHeld
     from instrumentor.source.source_text import SourceText
 
 # How the members of a container of modules are read.
@@ -106,6 +107,26 @@ class Report:
                 confidence=given.confidence,
                 class_names=origin.class_names,
                 read_at=origin.read_at,
+            )
+            self._decisions.setdefault(decision, None)
+
+    def add_held_models(self, models: Iterable[ModelHeld]) -> None:
+        """Add the decisions about the models that libraries make for objects of their own."""
+        for held in models:
+            verdict = self._judge.verdict_of_held(held)
+            placement = held.place
+            if verdict.fate is Fate.WRAP and placement is not None:
+                self.wraps[placement.group] = Wrap(placement, placement.name)
+            decision = Decision(
+                "wrap" if verdict.fate is Fate.WRAP else "not wrapped",
+                held.call.lineno if placement is None else placement.statement.lineno,
+                self._column(held.call),
+                f"{held.label}.{held.attribute}" if placement is None else placement.text,
+                held.label,
+                verdict.reason,
+                verdict.code,
+                confidence="likely",
+                read_at="catalogue",
             )
             self._decisions.setdefault(decision, None)
 

@@ -10,9 +10,22 @@ import sys
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import NamedTuple
 
 from instrumentor.emit import PROXY, RUNTIME_MODULE
 from instrumentor.resolve.nature import Nature
+
+
+class HeldModel(NamedTuple):
+    """A model that a library makes for an object of its own.
+
+    Attributes:
+        attribute: of that object, which holds the model.
+        argument: the parameter, the first one, that may be passed a model instead; empty where there is none.
+    """
+
+    attribute: str
+    argument: str = ""
 
 
 class Effect(Enum):
@@ -518,6 +531,25 @@ _MAKING_OBJECTS = (
     "torchensemble.*",
     "transformers.*Trainer",
 )
+# What has a model of its own, with the attribute that holds it; made where the argument named merely says which one.
+_HOLDING_MODELS = (
+    ("trl.*Trainer", HeldModel("model", "model")),
+    *(
+        (f"{package}.{kind}{name}{ending}", HeldModel("policy"))
+        for package, names in (
+            ("stable_baselines3", ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")),
+            ("sb3_contrib", ("ARS", "CrossQ", "MaskablePPO", "QRDQN", "RecurrentPPO", "TQC", "TRPO")),
+        )
+        for name in names
+        for kind in ("", "*.")
+        for ending in ("", ".load")
+    ),
+    *(
+        (f"fastai.*.{kind}_learner", HeldModel("model"))
+        for kind in ("cnn", "collab", "language_model", "tabular", "text_classifier", "unet", "vision")
+    ),
+)
+_HOLDING_PACKAGES = tuple({f"{pattern.partition('.')[0]}." for pattern, _ in _HOLDING_MODELS})
 # Contexts that bind what they were passed, and such as may end an exception.
 _GIVING_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.closing"})
 _SUPPRESSING_CONTEXTS = ("contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack", "unittest.*")
@@ -653,6 +685,14 @@ def is_saving(name: str) -> bool:
 def takes_module(name: str) -> bool:
     """Whether what a library's function or class `name` takes first, or as its `model`, is a module."""
     return _matches(canonical_name(name), _TAKING_MODULES)
+
+
+@lru_cache(maxsize=4096)
+def held_model(name: str) -> HeldModel | None:
+    """The model that a library's class or function `name` makes and keeps; None for those not known to do so."""
+    if not name.startswith(_HOLDING_PACKAGES):
+        return None
+    return next((held for pattern, held in _HOLDING_MODELS if fnmatchcase(name, pattern)), None)
 
 
 @lru_cache(maxsize=4096)

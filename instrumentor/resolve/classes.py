@@ -73,6 +73,18 @@ class Hierarchy:
             return self.resolve(unit, expression.value)
         return None
 
+    def names_in_libraries(self, unit: Unit, expression: ast.expr) -> list[str]:
+        """The names in libraries that a name or dotted name may stand for: of a class of the project, those above it.
+
+        A name that nothing in the unit explains may be any that it imports by `*`.
+        """
+        found = self.resolve(unit, expression)
+        if isinstance(found, Class):
+            return [base for base in self.library_bases(found) if base is not None]
+        if found is None and isinstance(expression, ast.Name) and expression.id not in unit.stored:
+            return [f"{star}.{expression.id}" for star in unit.stars]
+        return [found] if isinstance(found, str) else []
+
     def _resolve_name(self, unit: Unit, name: str) -> Class | Function | Unit | str | None:
         found = self.project.member(unit, name)
         if found is None and name not in unit.imports and hasattr(builtins, name):

@@ -238,13 +238,15 @@ class OuterCode:
         return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
 
     def _is_trainer(self, node: ast.AST) -> bool:
-        """Whether a name stands for what takes a module, or has a method that does; or gives a maker another name."""
+        """Whether a name stands for what takes or makes a module, or has a method that does; or renames a maker."""
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             return False
+        knowledge = self._hierarchy.knowledge
+        if any(knowledge.held_model(each) is not None for each in self._hierarchy.names_in_libraries(self._unit, node)):
+            return True
         meaning = self._names.meaning(node)
         if not isinstance(meaning, str):
             return False
-        knowledge = self._hierarchy.knowledge
         if knowledge.takes_module(meaning) or knowledge.takes_module(f"{meaning}.fit"):
             return True
         above = self._unit.parents.get(node)

@@ -413,6 +413,73 @@ def test_only_what_is_sure_enough_is_wrapped() -> None:
     assert "--min-confidence possible" in refused.reason
 
 
+class TestHeldModels:
+    """Models that libraries make for objects of their own: the proxy goes behind the line that names the object."""
+
+    @pytest.mark.parametrize(
+        ("body", "wanted"),
+        [
+            (
+                "from stable_baselines3 import PPO\nagent = PPO('MlpPolicy', env)\nagent.learn(9)\n",
+                [(2, "agent.policy")],
+            ),
+            ("import stable_baselines3 as sb\nagent = sb.PPO.load('agent.zip', env)\n", [(2, "agent.policy")]),
+            ("from sb3_contrib.tqc import TQC\nself.agent = TQC('MlpPolicy', env)\n", [(2, "self.agent.policy")]),
+            ("from trl import SFTTrainer\nt = SFTTrainer('Qwen/Qwen3-0.6B', train_dataset=d)\n", [(2, "t.model")]),
+            ("import trl\nt: trl.DPOTrainer = trl.DPOTrainer(model=options.model)\n", [(2, "t.model")]),
+            ("from trl import GRPOTrainer\nclass T(GRPOTrainer): ...\nt = T(model='m')\nt.train()\n", [(3, "t.model")]),
+            (
+                "import trl\ndef run():\n    name = 'Qwen/Qwen3-0.6B'\n    t = trl.SFTTrainer(name)\n",
+                [(4, "t.model")],
+            ),
+            ("from fastai.vision.learner import vision_learner\nlearn = vision_learner(d, r)\n", [(2, "learn.model")]),
+            ("from fastai.vision.all import *\nlearn = vision_learner(d, resnet34)\n", [(2, "learn.model")]),
+        ],
+    )
+    def test_get_a_line_of_their_own(self, body: str, wanted: list[tuple[int, str]]) -> None:
+        assert wraps(body) == wanted
+
+    def test_are_told_of_with_what_makes_them(self) -> None:
+        (told,) = [each for each in decide("import trl\nt = trl.SFTTrainer('m')\n") if each.target == "t.model"]
+        assert (told.object, told.confidence, told.read_at) == ("trl.SFTTrainer", "likely", "catalogue")
+        assert told.reason == "a new module, made by trl.SFTTrainer"
+
+    @pytest.mark.parametrize(
+        ("body", "wanted"),
+        [
+            ("import trl\nm = Net()\nt = trl.SFTTrainer(m)\n", [(2, "m")]),
+            ("import trl\nt = trl.SFTTrainer(model=Net())\n", [(2, "arg:model")]),
+            ("import trl, lib\nm = lib.load('m')\nt = trl.SFTTrainer(model=m)\n", [(2, "m")]),
+            ("import trl\ndef run(model):\n    t = trl.SFTTrainer(model)\n", []),
+            ("import trl\nt = trl.SFTTrainer(*given)\n", []),
+            ("import trl\nt = trl.SFTTrainer(train_dataset=d)\n", []),
+            ("import trl\nt = trl.SFTConfig('m')\n", []),
+        ],
+    )
+    def test_are_none_where_a_model_is_passed(self, body: str, wanted: list[tuple[int, str]]) -> None:
+        assert wraps(body) == wanted
+
+    @pytest.mark.parametrize(
+        "made", ["PPO('MlpPolicy', env).learn(9)", "agent = PPO('MlpPolicy', env).learn(9)", "a, b = PPO('M', e), 1"]
+    )
+    def test_that_no_name_holds_before_they_are_used_are_told_of(self, made: str) -> None:
+        body = f"from stable_baselines3 import PPO\n{made}\n"
+        assert wraps(body) == []
+        assert (2, "stable_baselines3.PPO.policy", "out-of-sight") in others(body)
+
+    def test_of_classes_that_are_given_need_no_other_proxy(self) -> None:
+        body = GIVEN + "from stable_baselines3 import A2C\na = A2C('M', policy_kwargs=dict(extractor_class=Own))\n"
+        assert wraps(body) == [(6, "a.policy")]
+
+    def test_can_be_left_out(self) -> None:
+        body = "from stable_baselines3 import PPO\nagent = PPO('MlpPolicy', env){}\n"
+        assert wraps(body.format("  # instrument: skip")) == []
+        assert wraps(body.format(""), Settings(skip=("agent.policy",))) == []
+        assert wraps(body.format(""), Settings(skip=("stable_baselines3.*",))) == []
+        assert wraps(body.format(""), Settings(min_confidence="certain")) == []
+        assert wraps(body.format(""), Settings(select=("agent.policy",))) == [(2, "agent.policy")]
+
+
 GIVEN = """\
 class Own(nn.Module):
     def __init__(self):

@@ -687,6 +687,30 @@ def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         pytest.param(
             """
+            from stable_baselines3 import PPO
+            agent = PPO("MlpPolicy", "CartPole-v1")
+            agent.learn(100)
+            """,
+            id="by a library that has a model of its own",
+        ),
+        pytest.param(
+            """
+            from fastai.vision.all import *
+            learn = vision_learner(load(), resnet34)
+            """,
+            id="by a library that has a model of its own, all of which is imported",
+        ),
+        pytest.param(
+            """
+            import trl
+            class Trainer(trl.SFTTrainer):
+                pass
+            trainer = Trainer("Qwen/Qwen3-0.6B")
+            """,
+            id="by a class below one that has a model of its own",
+        ),
+        pytest.param(
+            """
             from torch import nn
             from skorch import NeuralNet
             class Own(nn.Module):

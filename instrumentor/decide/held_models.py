@@ -1,0 +1,94 @@
+"""Models that a library makes for objects of its own: they get their proxy where such an object gets its name."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from instrumentor.analysis.placement import Place, Placement, name_of
+from instrumentor.analysis.spelling import text_of
+from instrumentor.resolve.bindings import function_around
+from instrumentor.resolve.units import Class
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.resolve.catalogue import HeldModel
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import Unit
+
+
+class ModelHeld(NamedTuple):
+    """A model that a call makes out of sight, for the object that it gives.
+
+    Attributes:
+        call: the call.
+        label: what is called.
+        attribute: of the object, which holds the model.
+        place: behind the statement that names the object; None where none does so before it is used.
+    """
+
+    call: ast.Call
+    label: str
+    attribute: str
+    place: Placement | None
+
+
+def find_held_models(unit: Unit, facts: Facts, hierarchy: Hierarchy) -> list[ModelHeld]:
+    """The models of a file that libraries make for objects of their own, in the order of the text."""
+    found = [model for node in unit.parents if (model := held_by(unit, node, facts, hierarchy)) is not None]
+    return sorted(found, key=lambda each: (each.call.lineno, each.call.col_offset))
+
+
+def held_by(unit: Unit, node: ast.AST, facts: Facts, hierarchy: Hierarchy) -> ModelHeld | None:
+    """The model that a node makes out of sight; None where it makes none, or is passed one."""
+    if not isinstance(node, ast.Call):
+        return None
+    label, held = _callee(unit, node, hierarchy)
+    if held is None or (held.argument and _is_passed_model(unit, node, held.argument, facts)):
+        return None
+    return ModelHeld(node, label, held.attribute, _place(unit, node, held.attribute))
+
+
+def _callee(unit: Unit, call: ast.Call, hierarchy: Hierarchy) -> tuple[str, HeldModel | None]:
+    """What is called, and the model that this makes; a class of the project is what the one above it is."""
+    for name in hierarchy.names_in_libraries(unit, call.func):
+        held = hierarchy.knowledge.held_model(name)
+        if held is not None:
+            found = hierarchy.resolve(unit, call.func)
+            return found.name if isinstance(found, Class) else name, held
+    return "", None
+
+
+def _is_passed_model(unit: Unit, call: ast.Call, parameter: str, facts: Facts) -> bool:
+    """Whether an argument may be a model and not merely say which one; so it counts where it is left out."""
+    named = [keyword.value for keyword in call.keywords if keyword.arg == parameter]
+    passed = [*named, *call.args[:1]]
+    if not passed or isinstance(passed[0], (ast.Call, ast.Starred)):
+        return True
+    if isinstance(passed[0], ast.Constant):
+        return not isinstance(passed[0].value, str)
+    text = text_of(passed[0])
+    values = [binding.value for binding in facts.bindings.values() if binding.unit is unit and binding.text == text]
+    if values:
+        return any(atom.is_object for value in values for atom in value)
+    return isinstance(passed[0], ast.Name) and _is_parameter(unit, passed[0])
+
+
+def _is_parameter(unit: Unit, name: ast.Name) -> bool:
+    function = function_around(unit, name)
+    declared = [] if function is None else [each for each in ast.walk(function.args) if isinstance(each, ast.arg)]
+    return any(each.arg == name.id for each in declared)
+
+
+def _place(unit: Unit, call: ast.Call, attribute: str) -> Placement | None:
+    statement = unit.parents[call]
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    elif isinstance(statement, ast.AnnAssign):
+        target = statement.target
+    else:
+        return None
+    if not isinstance(target, (ast.Name, ast.Attribute)):
+        return None
+    text, name = f"{text_of(target)}.{attribute}", f"{name_of(target)}.{attribute}"
+    return Placement(Place.LINE, statement, call, target, text, name, can_inline=False, part=f".{attribute}")
