@@ -337,8 +337,10 @@ TORCH_WORDS = (
     "swa_utils",
 )
 # Packages of which this catalogue says more than their sources do: they look up in tables of their own what is imported
-# from them, or wrap what they are given in one of many ways.
-CATALOGUED_PACKAGES = frozenset({"accelerate", "diffusers", "torch", "transformers"})
+# from them, wrap what they are given in one of many ways, or make models for themselves.
+CATALOGUED_PACKAGES = frozenset(
+    {"accelerate", "diffusers", "fastai", "sb3_contrib", "stable_baselines3", "torch", "transformers", "trl"}
+)
 # The modules of torch that lead to those.
 TORCH_NAMESPACES = frozenset({"torch", "models", "modules", "utils", *TORCH_WORDS})
 
