@@ -624,7 +624,7 @@ def nature_of_call(name: str) -> Nature:
         return Nature.UNKNOWN
     if _matches(name, _MODULE_BASES):
         return Nature.MODULE
-    if "*" in name and name.startswith(_NAMED_AT_RUN_TIME):
+    if "*" in name and (name.startswith(_NAMED_AT_RUN_TIME) or (is_of_modules(name) and not name.startswith("torch."))):
         return Nature.UNKNOWN
     return Nature.NOT_MODULE if _is_plain(name.partition(".")[0]) or _matches(name, _NOT_MODULES) else Nature.UNKNOWN
 

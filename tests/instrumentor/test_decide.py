@@ -397,6 +397,12 @@ def test_what_is_fetched_from_where_nobody_sees_is_judged_by_its_use(body: str, 
     assert wraps(body) == wanted
 
 
+def test_what_a_library_has_under_a_computed_name_is_judged_by_its_use() -> None:
+    body = "import transformers, trl\nkind = getattr(transformers, name)\nm = kind.from_pretrained('x')\n"
+    assert wraps(body + "t = trl.OnlineDPOTrainer(model=m)\n") == [(3, "m")]
+    assert wraps(body + "x = m('a text')\n") == []
+
+
 def test_what_a_trainer_gets_besides_is_no_module() -> None:
     body = "import lib\nfrom ignite.engine import create_supervised_trainer\nm, data = lib.make(), lib.load()\n"
     body += "trainer = create_supervised_trainer(m, 1, 2)\ntrainer.run(data, max_epochs=1)\n"
