@@ -50,12 +50,17 @@ def held_by(unit: Unit, node: ast.AST, facts: Facts, hierarchy: Hierarchy) -> Mo
 
 
 def _callee(unit: Unit, call: ast.Call, hierarchy: Hierarchy) -> tuple[str, HeldModel | None]:
-    """What is called, and the model that this makes; a class of the project is what the one above it is."""
+    """What is called, and the model that this makes; a class of the project is what the one above it is.
+
+    Unless it has a method or property of its own in the place of the attribute.
+    """
+    found = hierarchy.resolve(unit, call.func)
     for name in hierarchy.names_in_libraries(unit, call.func):
         held = hierarchy.knowledge.held_model(name)
-        if held is not None:
-            found = hierarchy.resolve(unit, call.func)
-            return found.name if isinstance(found, Class) else name, held
+        if held is not None and not isinstance(found, Class):
+            return name, held
+        if held is not None and isinstance(found, Class) and hierarchy.method(found, held.attribute) is None:
+            return found.name, held
     return "", None
 
 

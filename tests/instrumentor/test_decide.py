@@ -460,6 +460,10 @@ class TestHeldModels:
             ("import trl\nt = trl.SFTTrainer(*given)\n", []),
             ("import trl\nt = trl.SFTTrainer(train_dataset=d)\n", []),
             ("import trl\nt = trl.SFTConfig('m')\n", []),
+            (
+                "import trl\nclass T(trl.SFTTrainer):\n    @property\n    def model(self): ...\nt = T('m')\n",
+                [],
+            ),
         ],
     )
     def test_are_none_where_a_model_is_passed(self, body: str, wanted: list[tuple[int, str]]) -> None:
