@@ -35,7 +35,8 @@ class ModelHeld(NamedTuple):
 
 def find_held_models(unit: Unit, facts: Facts, hierarchy: Hierarchy) -> list[ModelHeld]:
     """The models of a file that libraries make for objects of their own, in the order of the text."""
-    found = [model for node in unit.parents if (model := held_by(unit, node, facts, hierarchy)) is not None]
+    calls = [node for node in unit.parents if isinstance(node, ast.Call)]
+    found = [model for call in calls if (model := held_by(unit, call, facts, hierarchy)) is not None]
     return sorted(found, key=lambda each: (each.call.lineno, each.call.col_offset))
 
 
@@ -43,25 +44,40 @@ def held_by(unit: Unit, node: ast.AST, facts: Facts, hierarchy: Hierarchy) -> Mo
     """The model that a node makes out of sight; None where it makes none, or is passed one."""
     if not isinstance(node, ast.Call):
         return None
-    label, held = _callee(unit, node, hierarchy)
+    label, held = _callee(unit, node, facts, hierarchy)
     if held is None or (held.argument and _is_passed_model(unit, node, held.argument, facts)):
         return None
     return ModelHeld(node, label, held.attribute, _place(unit, node, held.attribute))
 
 
-def _callee(unit: Unit, call: ast.Call, hierarchy: Hierarchy) -> tuple[str, HeldModel | None]:
+def _callee(unit: Unit, call: ast.Call, facts: Facts, hierarchy: Hierarchy) -> tuple[str, HeldModel | None]:
     """What is called, and the model that this makes; a class of the project is what the one above it is.
 
     Unless it has a method or property of its own in the place of the attribute.
     """
     found = hierarchy.resolve(unit, call.func)
-    for name in hierarchy.names_in_libraries(unit, call.func):
+    spelled = hierarchy.names_in_libraries(unit, call.func)
+    for name in spelled or _names_meant(call, facts):
         held = hierarchy.knowledge.held_model(name)
-        if held is not None and not isinstance(found, Class):
+        if held is None or not (spelled or _imports(unit, name)):
+            continue
+        if not isinstance(found, Class):
             return name, held
-        if held is not None and isinstance(found, Class) and hierarchy.method(found, held.attribute) is None:
+        if hierarchy.method(found, held.attribute) is None:
             return found.name, held
     return "", None
+
+
+def _names_meant(call: ast.Call, facts: Facts) -> list[str]:
+    """What a call may call, by the analysis: `kinds[name](...)`."""
+    place = facts.places.get(call)
+    site = None if place is None else facts.sites.peek(place)
+    return [] if site is None else site.labels
+
+
+def _imports(unit: Unit, name: str) -> bool:
+    """Whether a file itself imports a library's name, or what has it."""
+    return any(f"{name}.".startswith(f"{each}.") for each in unit.imports.values())
 
 
 def _is_passed_model(unit: Unit, call: ast.Call, parameter: str, facts: Facts) -> bool:

@@ -439,6 +439,15 @@ class TestHeldModels:
                 [(4, "t.model")],
             ),
             ("from fastai.vision.learner import vision_learner\nlearn = vision_learner(d, r)\n", [(2, "learn.model")]),
+            (
+                "from stable_baselines3 import A2C, PPO\nkinds = {'a2c': A2C, 'ppo': PPO}\na = kinds[k]('M', env)\n",
+                [(3, "a.policy")],
+            ),
+            ("import stable_baselines3 as sb\nkind = sb.PPO\na = kind('MlpPolicy', env)\n", [(3, "a.policy")]),
+            (
+                "from trl import DPOTrainer, SFTTrainer\nkind = DPOTrainer if pairs else SFTTrainer\nt = kind('m')\n",
+                [(3, "t.model")],
+            ),
             ("from fastai.vision.all import *\nlearn = vision_learner(d, resnet34)\n", [(2, "learn.model")]),
         ],
     )

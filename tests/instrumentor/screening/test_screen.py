@@ -702,6 +702,14 @@ def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         pytest.param(
             """
+            import stable_baselines3 as sb
+            kinds = {"a2c": sb.A2C, "ppo": sb.PPO}
+            agent = kinds["ppo"]("MlpPolicy", "CartPole-v1")
+            """,
+            id="by a library's class out of a table",
+        ),
+        pytest.param(
+            """
             import trl
             class Trainer(trl.SFTTrainer):
                 pass
