@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.placement import Place, Placement, name_of
 from instrumentor.analysis.spelling import text_of
-from instrumentor.resolve.bindings import function_around
+from instrumentor.resolve.bindings import parameter_around
 from instrumentor.resolve.units import Class
 
 if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
-    from instrumentor.resolve.catalogue import HeldModel
+    from instrumentor.resolve.catalogue import Holding
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Unit
 
 
-class ModelHeld(NamedTuple):
+class HeldModel(NamedTuple):
     """A model that a call makes out of sight, for the object that it gives.
 
     Attributes:
@@ -33,32 +33,34 @@ class ModelHeld(NamedTuple):
     place: Placement | None
 
 
-def find_held_models(unit: Unit, facts: Facts, hierarchy: Hierarchy) -> list[ModelHeld]:
+def find_held_models(unit: Unit, facts: Facts, hierarchy: Hierarchy) -> list[HeldModel]:
     """The models of a file that libraries make for objects of their own, in the order of the text."""
     calls = [node for node in unit.parents if isinstance(node, ast.Call)]
     found = [model for call in calls if (model := held_by(unit, call, facts, hierarchy)) is not None]
     return sorted(found, key=lambda each: (each.call.lineno, each.call.col_offset))
 
 
-def held_by(unit: Unit, node: ast.AST, facts: Facts, hierarchy: Hierarchy) -> ModelHeld | None:
+def held_by(unit: Unit, node: ast.AST, facts: Facts, hierarchy: Hierarchy) -> HeldModel | None:
     """The model that a node makes out of sight; None where it makes none, or is passed one."""
     if not isinstance(node, ast.Call):
         return None
     label, held = _callee(unit, node, facts, hierarchy)
-    if held is None or (held.argument and _is_passed_model(unit, node, held.argument, facts)):
+    if held is None or any(each.arg == held.putting_off for each in node.keywords):
         return None
-    return ModelHeld(node, label, held.attribute, _place(unit, node, held.attribute))
+    if held.argument and _is_passed_model(unit, node, held.argument, facts):
+        return None
+    return HeldModel(node, label, held.attribute, _place(unit, node, held.attribute))
 
 
-def _callee(unit: Unit, call: ast.Call, facts: Facts, hierarchy: Hierarchy) -> tuple[str, HeldModel | None]:
-    """What is called, and the model that this makes; a class of the project is what the one above it is.
+def _callee(unit: Unit, call: ast.Call, facts: Facts, hierarchy: Hierarchy) -> tuple[str, Holding | None]:
+    """What is called, and how that holds a model made for it; a class of the project is what the one above it is.
 
     Unless it has a method or property of its own in the place of the attribute.
     """
     found = hierarchy.resolve(unit, call.func)
     spelled = hierarchy.names_in_libraries(unit, call.func)
     for name in spelled or _names_meant(call, facts):
-        held = hierarchy.knowledge.held_model(name)
+        held = hierarchy.knowledge.holding(name)
         if held is None or not (spelled or _imports(unit, name)):
             continue
         if not isinstance(found, Class):
@@ -92,13 +94,7 @@ def _is_passed_model(unit: Unit, call: ast.Call, parameter: str, facts: Facts) -
     values = [binding.value for binding in facts.bindings.values() if binding.unit is unit and binding.text == text]
     if values:
         return any(atom.is_object for value in values for atom in value)
-    return isinstance(passed[0], ast.Name) and _is_parameter(unit, passed[0])
-
-
-def _is_parameter(unit: Unit, name: ast.Name) -> bool:
-    function = function_around(unit, name)
-    declared = [] if function is None else [each for each in ast.walk(function.args) if isinstance(each, ast.arg)]
-    return any(each.arg == name.id for each in declared)
+    return isinstance(passed[0], ast.Name) and parameter_around(unit, passed[0]) is not None
 
 
 def _place(unit: Unit, call: ast.Call, attribute: str) -> Placement | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.decide.given_classes import GivenClass
-    from instrumentor.decide.held_models import ModelHeld
+    from instrumentor.decide.held_models import HeldModel
     from instrumentor.settings import Settings
     from instrumentor.source.suppressions import Suppressions
 
@@ -138,7 +138,7 @@ class Judge:
             )
         return Verdict(Fate.WRAP, "constructed", f"a new module, made of its class by {maker}", place)
 
-    def verdict_of_held(self, held: ModelHeld) -> Verdict:
+    def verdict_of_held(self, held: HeldModel) -> Verdict:
         """What becomes of a model that a library makes for an object of its own."""
         place = held.place
         if place is None:
@@ -151,7 +151,7 @@ class Judge:
         if refused is not None:
             return refused
         if self._settings.min_confidence == "certain":
-            reason = f"{held.label} may have been passed it (--min-confidence likely wraps it)"
+            reason = f"that {held.label} makes it is known by name only (--min-confidence likely wraps it)"
             return _not_wrapped("unsure", reason, place)
         return Verdict(Fate.WRAP, "constructed", f"a new module, made by {held.label}", place)
 

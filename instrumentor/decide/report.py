@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.entries import Binding, Site
     from instrumentor.analysis.sites import SiteIndex
-    from instrumentor.decide.held_models import ModelHeld
+    from instrumentor.decide.held_models import HeldModel
     from instrumentor.source.source_text import SourceText
 
 # How the members of a container of modules are read.
@@ -110,7 +110,7 @@ class Report:
             )
             self._decisions.setdefault(decision, None)
 
-    def add_held_models(self, models: Iterable[ModelHeld]) -> None:
+    def add_held_models(self, models: Iterable[HeldModel]) -> None:
         """Add the decisions about the models that libraries make for objects of their own."""
         for held in models:
             verdict = self._judge.verdict_of_held(held)

@@ -46,6 +46,16 @@ def function_around(unit: Unit, node: ast.AST) -> FunctionNode | None:
     return above
 
 
+def parameter_around(unit: Unit, name: ast.Name) -> ast.arg | None:
+    """The parameter of the innermost function around that a name may stand for."""
+    function = function_around(unit, name)
+    if function is None:
+        return None
+    declared = function.args
+    named = (*declared.posonlyargs, *declared.args, *declared.kwonlyargs, declared.vararg, declared.kwarg)
+    return next((each for each in named if each is not None and each.arg == name.id), None)
+
+
 def is_bound(unit: Unit, node: ast.AST, name: str, bound: dict[FunctionNode | None, set[str]]) -> bool:
     """Whether a name may stand for something else where a node reads it than what the file defines or imports by it."""
     function = function_around(unit, node)

@@ -16,16 +16,18 @@ from instrumentor.emit import PROXY, RUNTIME_MODULE
 from instrumentor.resolve.nature import Nature
 
 
-class HeldModel(NamedTuple):
-    """A model that a library makes for an object of its own.
+class Holding(NamedTuple):
+    """How an object of a library holds a model that the library makes for it.
 
     Attributes:
-        attribute: of that object, which holds the model.
+        attribute: of the object, which holds the model.
         argument: the parameter, the first one, that may be passed a model instead; empty where there is none.
+        putting_off: the parameter that may leave the model to be made later; empty where there is none.
     """
 
     attribute: str
     argument: str = ""
+    putting_off: str = ""
 
 
 class Effect(Enum):
@@ -535,9 +537,9 @@ _MAKING_OBJECTS = (
 )
 # What has a model of its own, with the attribute that holds it; made where the argument named merely says which one.
 _HOLDING_MODELS = (
-    ("trl.*Trainer", HeldModel("model", "model")),
+    ("trl.*Trainer", Holding("model", "model")),
     *(
-        (f"{package}.{kind}{name}{ending}", HeldModel("policy"))
+        (f"{package}.{kind}{name}{ending}", Holding("policy", putting_off="_init_setup_model"))
         for package, names in (
             ("stable_baselines3", ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")),
             ("sb3_contrib", ("ARS", "CrossQ", "MaskablePPO", "QRDQN", "RecurrentPPO", "TQC", "TRPO")),
@@ -547,7 +549,7 @@ _HOLDING_MODELS = (
         for ending in ("", ".load")
     ),
     *(
-        (f"fastai.*.{kind}_learner", HeldModel("model"))
+        (f"fastai.*.{kind}_learner", Holding("model"))
         for kind in ("cnn", "collab", "language_model", "tabular", "text_classifier", "unet", "vision")
     ),
 )
@@ -690,8 +692,8 @@ def takes_module(name: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def held_model(name: str) -> HeldModel | None:
-    """The model that a library's class or function `name` makes and keeps; None for those not known to do so."""
+def holding(name: str) -> Holding | None:
+    """How what a library's `name` gives holds a model made for it; None for those not known to do so."""
     if not name.startswith(_HOLDING_PACKAGES):
         return None
     return next((held for pattern, held in _HOLDING_MODELS if fnmatchcase(name, pattern)), None)

@@ -7,7 +7,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import function_around
+from instrumentor.resolve.bindings import parameter_around
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.own_object import (
@@ -200,11 +200,9 @@ class Hierarchy:
 
     def _is_declared_module(self, cls: Class, name: ast.Name) -> bool:
         """Whether a name is a parameter of the function around it whose annotation is a class of modules."""
-        function = function_around(cls.unit, name)
-        for each in walk(function.args) if function is not None else ():
-            if isinstance(each, ast.arg) and each.arg == name.id and each.annotation is not None:
-                return any(self._is_module_class(cls.unit, part) for part in walk(each.annotation))
-        return False
+        parameter = parameter_around(cls.unit, name)
+        annotation = None if parameter is None else parameter.annotation
+        return annotation is not None and any(self._is_module_class(cls.unit, part) for part in walk(annotation))
 
     def _is_module_class(self, unit: Unit, expression: ast.AST) -> bool:
         if not isinstance(expression, (ast.Name, ast.Attribute)):
@@ -226,8 +224,8 @@ class Hierarchy:
             return registers(found.node)
         return not isinstance(found, str) or self.knowledge.may_register(found)
 
-    def _is_parameter_maker(self, unit: Unit, call: ast.Call, seen: frozenset[str] = frozenset()) -> bool:
-        """Whether a call may make a parameter, or a module that has some; `seen` are the functions that lead to it."""
+    def _is_parameter_maker(self, unit: Unit, call: ast.Call, seen: set[str] | None = None) -> bool:
+        """Whether a call may make a parameter, or a module that has some; `seen` are functions looked into before."""
         found = self.resolve(unit, call.func)
         if isinstance(found, Class):
             bases = self.library_bases(found)
@@ -240,11 +238,13 @@ class Hierarchy:
             return catalogue.is_parameter(found) or self.knowledge.nature_of_call(found) is Nature.MODULE
         return False
 
-    def _makes_parameters(self, function: Function, seen: frozenset[str] = frozenset()) -> bool:
+    def _makes_parameters(self, function: Function, seen: set[str] | None = None) -> bool:
         """Whether a function may make a parameter, or a module that has some."""
-        return function.key not in seen and any(
-            self._is_parameter_maker(function.unit, each, seen | {function.key}) for each in _calls(function.node)
-        )
+        seen = set() if seen is None else seen
+        if function.key in seen:
+            return False
+        seen.add(function.key)
+        return any(self._is_parameter_maker(function.unit, each, seen) for each in _calls(function.node))
 
     def _own_methods_called(self, cls: Class, own: frozenset[str], value: ast.expr) -> list[Function]:
         """The methods of the object at hand that a value is made with: `self.layers = self._make_layers()`."""
@@ -252,21 +252,23 @@ class Hierarchy:
         methods = [self.method(cls, each.attr) for each in called if is_own(each.value, own)]
         return [each for each in methods if each is not None]
 
-    def _is_out_of_sight(self, unit: Unit, value: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
+    def _is_out_of_sight(self, unit: Unit, value: ast.expr, seen: set[str] | None = None) -> bool:
         """Whether a value is made by what a name holds, or by a library's function, of which nothing is known.
 
-        So is what a function gives that calls such a thing; `seen` are the functions that lead to it.
+        So is what a function gives that calls such a thing; `seen` are functions looked into before.
         """
         if not isinstance(value, ast.Call):
             return False
+        seen = set() if seen is None else seen
         found = self.resolve(unit, value.func)
         if found is None:
             inner = value.func.value if isinstance(value.func, ast.Attribute) else None
             return isinstance(value.func, ast.Name) or (inner is not None and self._is_out_of_sight(unit, inner, seen))
         if isinstance(found, Function):
-            return found.key not in seen and any(
-                self._is_out_of_sight(found.unit, call, seen | {found.key}) for call in _calls(found.node)
-            )
+            if found.key in seen:
+                return False
+            seen.add(found.key)
+            return any(self._is_out_of_sight(found.unit, call, seen) for call in _calls(found.node))
         return isinstance(found, str) and not self._is_parameter_free(unit, value)
 
     def _is_parameter_free(self, unit: Unit, value: ast.expr) -> bool:

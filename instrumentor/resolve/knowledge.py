@@ -105,9 +105,9 @@ class Knowledge:
         """Whether the function or class `name` makes objects of the classes that it is given."""
         return catalogue.makes_objects(self._known_as(name))
 
-    def held_model(self, name: str) -> catalogue.HeldModel | None:
-        """The model that a class or function `name` makes and keeps; None for those not known to do so."""
-        return catalogue.held_model(self._known_as(name))
+    def holding(self, name: str) -> catalogue.Holding | None:
+        """How what the class or function `name` gives holds a model made for it; None for those not known to do so."""
+        return catalogue.holding(self._known_as(name))
 
     def may_register(self, name: str) -> bool:
         """Whether the function `name` may put a parameter or a module into what it is passed."""

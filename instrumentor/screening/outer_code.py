@@ -242,7 +242,7 @@ class OuterCode:
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             return False
         knowledge = self._hierarchy.knowledge
-        if any(knowledge.held_model(each) is not None for each in self._hierarchy.names_in_libraries(self._unit, node)):
+        if any(knowledge.holding(each) is not None for each in self._hierarchy.names_in_libraries(self._unit, node)):
             return True
         meaning = self._names.meaning(node)
         if not isinstance(meaning, str):

@@ -469,6 +469,7 @@ class TestHeldModels:
             ("import trl\nt = trl.SFTTrainer(*given)\n", []),
             ("import trl\nt = trl.SFTTrainer(train_dataset=d)\n", []),
             ("import trl\nt = trl.SFTConfig('m')\n", []),
+            ("from stable_baselines3 import PPO\na = PPO('M', env, _init_setup_model=False)\n", []),
             (
                 "import trl\nclass T(trl.SFTTrainer):\n    @property\n    def model(self): ...\nt = T('m')\n",
                 [],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,4 +70,9 @@ def test_a_model_that_a_library_keeps_trains_the_same(
     traced = run_script(result.instrumented, files, weights)
     assert len(attached) == 1
     assert capsys.readouterr().out == printed
+    assert len(plain) == 4
     assert all(torch.equal(one, other) for one, other in zip(plain, traced, strict=True))
+    lines = b"".join(path.read_bytes() for path in Path("proxy_trace").rglob("*.jsonl")).splitlines()
+    records = [json.loads(line) for line in lines]
+    assert next(each["name"] for each in records if each["kind"] == "module") == "agent.policy"
+    assert sum(each["kind"] == "update" for each in records) == 4 * len(plain)  # four steps

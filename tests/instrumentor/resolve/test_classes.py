@@ -251,3 +251,11 @@ def test_descendants_and_methods() -> None:
     assert hierarchy.method(b, "f") is a.methods["f"]
     assert hierarchy.method(c, "f") is c.methods["f"]
     assert hierarchy.method(c, "g") is None
+
+
+def test_functions_that_call_one_another_in_many_ways_are_looked_into_once() -> None:
+    depth = 40
+    made = "".join(f"def f{i}(a):\n    return f{i + 1}(a), f{i + 1}(a)\n" for i in range(depth))
+    body = initialised("self.net = f0(a)") + "    def run(self, x):\n        return self.net.encode(x)\n"
+    assert nature(f"{body}{made}def f{depth}(a):\n    return len(a)\n") is Nature.NO_PARAMS
+    assert nature(f"{body}{made}def f{depth}(a):\n    return nn.Linear(a, a)\n") is Nature.MODULE
