@@ -9,7 +9,7 @@ from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
 from instrumentor.decide.given_classes import find_given_classes
-from instrumentor.decide.program import decide_program
+from instrumentor.decide.program import decide_program, files_with_models
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
@@ -131,7 +131,7 @@ def _models_elsewhere(
 
     Those aside that only get what is `wrapped` in the script.
     """
-    with_models = ({site.unit.name for site in facts.sites.values()} | given.keys()) - {SCRIPT}
+    with_models = files_with_models(facts, given) - {SCRIPT}
     read = None if sources is None else sources.read
     if read is None or not with_models:
         return ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.fixpoint import analyse
 from instrumentor.decide.given_classes import find_given_classes
-from instrumentor.decide.program import decide_program, recorded_path
+from instrumentor.decide.program import decide_program, files_with_models, recorded_path
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSyntaxError
 from instrumentor.instrument import Result
 from instrumentor.nesting import room_for_nesting
@@ -81,9 +81,9 @@ def instrument_program(
             imported = project.imported_units()
             facts, hierarchy = analyse(project, imported)
             given = find_given_classes(facts, hierarchy)
-            with_models = {site.unit.name for site in facts.sites.values()} | given.keys()
+            with_models = files_with_models(facts, given) | {SCRIPT}
             everything = [project.script, *imported, *(unit for unit in project.units.values() if unit is not None)]
-            units = [unit for unit in dict.fromkeys(everything) if unit.name in with_models | {SCRIPT}]
+            units = [unit for unit in dict.fromkeys(everything) if unit.name in with_models]
             # Importers come first.
             plans = decide_program(
                 units,

@@ -57,6 +57,11 @@ def decide_program(
     return plans
 
 
+def files_with_models(facts: Facts, given: Mapping[str, Sequence[GivenClass]]) -> set[str]:
+    """The files of a program in which there is anything to decide about."""
+    return {site.unit.name for site in facts.sites.values()} | given.keys()
+
+
 def recorded_path(source_name: str, path: str) -> str:
     """The path of a program's file as its source comment is to record it."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(source_name), path)) if path else source_name

@@ -80,7 +80,7 @@ class OuterCode:
             return True
         if any(self._is_risky_decorator(node) for node in self._nodes):
             return True
-        if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._is_trainer, self._nodes)):
+        if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._deals_in_modules, self._nodes)):
             return True
         self._find_unexplained()
         return (
@@ -237,7 +237,7 @@ class OuterCode:
         owners = [cls for cls in unit.class_of.values() if self._hierarchy.is_module(cls)]
         return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
 
-    def _is_trainer(self, node: ast.AST) -> bool:
+    def _deals_in_modules(self, node: ast.AST) -> bool:
         """Whether a name stands for what takes or makes a module, or has a method that does; or renames a maker."""
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             return False
