@@ -316,9 +316,8 @@ class Calls:
             return self._invocation.invoke(method, value(atom), node, arguments)
         self.effects.escape_callables(arguments.each())  # hooks, callbacks, `model.apply(initialise)`
         nature = scope.kinds.nature_of_object(base)
-        if isinstance(base, Made) and nature is not Nature.MODULE:
-            labels = self.facts.sites[base.site].labels if base.site in self.facts.sites else []
-            for label in labels:
+        if isinstance(base, Parameter) or nature is not Nature.MODULE:
+            for label in scope.kinds.library_names(base):
                 effect = scope.hierarchy.knowledge.effect_of(f"{label}.{name}")
                 if effect is not None:
                     return self._library.apply(effect, node, arguments, f"{label}.{name}")
@@ -377,13 +376,17 @@ class Calls:
 
     def _unknown_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
         base = strip(atom)
-        if isinstance(base, Made) and base.site in self.facts.sites:
-            site = self.facts.sites[base.site]
-            for label in site.labels:
-                self._library.note_taken(f"{label}.{name}", arguments)
-            natures = [self.scope.hierarchy.knowledge.nature_of_call(f"{label}.{name}") for label in site.labels]
-            if site.nature is Nature.NOT_MODULE and natures and max(natures) is Nature.NOT_MODULE:
-                self.effects.escape(arguments.all())
-                return self.effects.make(node, Nature.NOT_MODULE, f"{site.labels[0]}.{name}", arguments)
+        knowledge = self.scope.hierarchy.knowledge
+        labels = self.scope.kinds.library_names(base)
+        for label in labels:
+            self._library.note_taken(f"{label}.{name}", arguments)
+        if isinstance(base, Made):
+            is_module = self.scope.kinds.nature(base) is not Nature.NOT_MODULE
+        else:
+            is_module = any(knowledge.nature_of_call(label) is not Nature.NOT_MODULE for label in labels)
+        natures = [] if is_module else [knowledge.nature_of_call(f"{label}.{name}") for label in labels]
+        if natures and max(natures) is Nature.NOT_MODULE:
+            self.effects.escape(arguments.all())
+            return self.effects.make(node, Nature.NOT_MODULE, f"{labels[0]}.{name}", arguments)
         self.effects.call_any_method(name)
         return self.effects.make_unknown(node, arguments, value(atom))

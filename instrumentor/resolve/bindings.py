@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.units import FunctionNode, Unit
 
+# What says of alternatives that something is one of them.
+_ALTERNATIVES = frozenset({"Optional", "Union"})
+
 
 def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
     """The names that each function of a file binds but by definitions and imports; under None those of its top."""
@@ -51,9 +54,31 @@ def parameter_around(unit: Unit, name: ast.Name) -> ast.arg | None:
     function = function_around(unit, name)
     if function is None:
         return None
+    return declared_parameter(function, name.id)
+
+
+def declared_parameter(function: FunctionNode, name: str) -> ast.arg | None:
+    """The parameter of a name as a function declares it."""
     declared = function.args
     named = (*declared.posonlyargs, *declared.args, *declared.kwonlyargs, declared.vararg, declared.kwarg)
-    return next((each for each in named if each is not None and each.arg == name.id), None)
+    return next((each for each in named if each is not None and each.arg == name), None)
+
+
+def annotated_names(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
+    """The names of the classes of which an annotation says that something is: those in `Optional["A"]` or `A | B`."""
+    if isinstance(annotation, (ast.Name, ast.Attribute)):
+        return [annotation]
+    parts: list[ast.expr] = []
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            parts = [ast.parse(annotation.value, mode="eval").body]
+        except SyntaxError:
+            return []
+    elif isinstance(annotation, ast.BinOp):
+        parts = [annotation.left, annotation.right]
+    elif isinstance(annotation, ast.Subscript) and spelling(annotation.value).rpartition(".")[2] in _ALTERNATIVES:
+        parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+    return [name for part in parts for name in annotated_names(part)]
 
 
 def is_bound(unit: Unit, node: ast.AST, name: str, bound: dict[FunctionNode | None, set[str]]) -> bool:

@@ -196,6 +196,8 @@ _NOT_MODULES = (
     "accelerate.Accelerator",
     "lightning.Trainer",
     "lightning.Fabric",
+    "lightning*.Fabric.setup_dataloaders",
+    "lightning*.Fabric.setup_optimizers",
     "pytorch_lightning.Trainer",
 )
 

@@ -1346,3 +1346,36 @@ def test_what_either_branch_passes_on_becomes_part_of_what_it_is_put_into() -> N
         models.append(Net().eval() if torch.rand(1) > 0.5 else nn.Linear(1, 1).eval())
     """
     assert wraps(body) == [(1, "models")]
+
+
+@pytest.mark.parametrize(
+    "annotation", ["L.Fabric", '"L.Fabric"', "L.Fabric | None", 'Optional["L.Fabric"]', "typing.Union[int, L.Fabric]"]
+)
+def test_a_parameter_is_of_the_librarys_class_that_its_annotation_names(annotation: str) -> None:
+    body = f"""
+        import typing
+        from typing import Optional
+        import lightning as L
+        def main(fabric: {annotation}):
+            net = Net()
+            net = fabric.setup(net)
+            loader = fabric.setup_dataloaders(make_loader())
+            state = dict(net=net, loader=loader)
+            fabric.load("x", state)
+            state["net"].train()
+        L.Fabric().launch(main)
+    """
+    assert wraps(body) == [(5, "net")]
+
+
+@pytest.mark.parametrize("annotation", ["typing.Any", "object", "list[L.Fabric]", "Unknown", "'not one'"])
+def test_an_annotation_that_tells_nothing_leaves_the_use_to_tell(annotation: str) -> None:
+    body = f"""
+        import typing
+        import lightning as L
+        def main(maker: {annotation}):
+            net = maker.setup_dataloaders()
+            torch.optim.SGD(net.parameters())
+        L.Fabric().launch(main)
+    """
+    assert wraps(body) == [(4, "net")]
