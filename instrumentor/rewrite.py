@@ -237,9 +237,8 @@ def _has_late_star_import(tree: ast.Module, nodes: Iterable[ast.AST]) -> bool:
 def _count_leading(body: Sequence[ast.stmt], before_line: int) -> int:
     """How many statements come before the import: docstring, `__future__`, and the first run of imports.
 
-    Where that run does not import torch but a later statement at the top does, the import goes behind that one, as
-    long as no proxy comes before it: scripts set environment variables that torch reads when it is first imported.
-    So it does where the first imports come later, behind a `try` or an assignment.
+    Where that run does not import torch but a later statement at the top does, the import goes beside that one, as
+    long as no proxy comes before it. So it does where the first imports come later, behind a `try` or an assignment.
     """
     count = 1 if body and _is_docstring(body[0]) else 0
     count = _end_of_imports(body, count)

@@ -47,8 +47,18 @@ def modules_loaded_by(statement: str) -> set[str]:
         ),
         pytest.param(
             "import proxy_wrapper.proxy",
+            {"torch", "numpy", "msgspec", "libcst", "typer", "rich", "polars", "instrumentor", "proxy_trace"},
+            id="what scripts import loads no tool, and leaves it to them when torch is loaded",
+        ),
+        pytest.param(
+            "import proxy_wrapper.proxy as Proxy; Proxy.Proxy(1); Proxy.unproxy(1); Proxy.is_proxied(1); Proxy.flush()",
+            {"torch", "numpy", "msgspec"},
+            id="before torch is loaded there is nothing to proxy",
+        ),
+        pytest.param(
+            "import proxy_wrapper.proxy as Proxy, torch; Proxy.Proxy(torch.nn.Linear(1, 1))",
             {"libcst", "typer", "rich", "polars", "instrumentor", "proxy_trace"},
-            id="what scripts import loads no tool",
+            id="tracing loads no tool",
         ),
         pytest.param(
             "import proxy_trace.cli",

@@ -19,12 +19,11 @@ import math
 import multiprocessing
 import os
 import secrets
+import sys
 import time
 from datetime import datetime, timezone
 from multiprocessing import process
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import torch.distributed
 
 from proxy_wrapper.operating_system import has_ended, machine, process_identity, process_start
 
@@ -159,8 +158,9 @@ class RankFinder:
 
     def note(self) -> None:
         """Keep what `torch.distributed` says, if it is set up; it may be gone when somebody asks for the rank."""
-        if self._known is None and torch.distributed.is_available() and torch.distributed.is_initialized():
-            self._known = Rank(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        distributed = sys.modules.get("torch.distributed")
+        if self._known is None and distributed and distributed.is_available() and distributed.is_initialized():
+            self._known = Rank(distributed.get_rank(), distributed.get_world_size())
 
 
 def is_data_worker() -> bool:

@@ -6,42 +6,37 @@
 
 `Proxy` gives back the very object that it was given, so the program trains bit for bit as before; what it does from
 then on is seen through PyTorch's own extension points and written to `logdir`.
+
+Importing this file does not load torch, which reads some environment variables only then: that is left to the program.
+Before it does so there is no module to proxy.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-from torch import nn
-
 from proxy_wrapper.errors import SettingsTypeError, SettingsValueError
-from proxy_wrapper.intercept.attributes import ModuleAttributes
-from proxy_wrapper.intercept.backward import BackwardPasses
-from proxy_wrapper.intercept.blacklist import Blacklist
-from proxy_wrapper.intercept.compiled_calls import CompiledCalls
-from proxy_wrapper.intercept.compiled_code import CompiledCode
-from proxy_wrapper.intercept.module_calls import ModuleCalls
-from proxy_wrapper.intercept.processes import Processes, SentModule, SentModules, reason_of_end, restore_sent
-from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
-from proxy_wrapper.intercept.torch_calls import TorchCalls
-from proxy_wrapper.intercept.updates import Updates
 from proxy_wrapper.launch import Launch
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, parse_level
-from proxy_wrapper.tracer import Tracer
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from torch import nn
+    from typing_extensions import Self, TypeIs
 
     from proxy_wrapper.channel import Observer
+    from proxy_wrapper.intercept.blacklist import Blacklist
+    from proxy_wrapper.intercept.processes import SentModule
+    from proxy_wrapper.tracer import Tracer
 
 __all__ = ["DEBUG", "INFO", "WARNING", "Proxy", "blacklist", "flush", "is_proxied", "observe", "stage", "unproxy"]
 
 T = TypeVar("T")
-M = TypeVar("M", bound=nn.Module)
+M = TypeVar("M", bound="nn.Module")
 
 
 class _Installed:
@@ -49,29 +44,21 @@ class _Installed:
 
     def __init__(self) -> None:
         self.tracer: Tracer | None = None
-        self.blacklist = Blacklist()
         Launch.of_this_process().announce()  # Now: processes started before the first `Proxy` are of the same run.
+
+    @cached_property
+    def blacklist(self) -> Blacklist:
+        """The module types that are never looked into."""
+        from proxy_wrapper.intercept.blacklist import Blacklist
+
+        return Blacklist()
 
     def get(self) -> Tracer:
         """The tracer, made and connected on first use."""
         if self.tracer is None:
-            tracer = self.tracer = Tracer()
-            torch_calls = TorchCalls(tracer, self.blacklist)
-            module_calls = ModuleCalls(tracer, torch_calls)
-            updates = Updates(tracer)
-            tracer.before_flush = updates.before_flush
-            tracer.before_root_call = updates.before_root_call
-            tracer.after_backward = updates.after_backward
-            tracer.interceptors = [
-                Processes(tracer, self.take_down_at_end),
-                SentModules(tracer, restore_proxied),
-                module_calls,
-                updates,
-                BackwardPasses(tracer, torch_calls),
-                TensorSwaps(tracer),
-                CompiledCode(tracer, module_calls, CompiledCalls(tracer, module_calls, updates)),
-            ]
-            tracer.debug_interceptors = [torch_calls, ModuleAttributes(tracer)]
+            from proxy_wrapper.assembly import assemble
+
+            self.tracer = assemble(self.blacklist, self.take_down_at_end, restore_proxied)
             atexit.register(self.take_down_at_end)
         return self.tracer
 
@@ -86,6 +73,8 @@ class _Installed:
 
     def take_down_at_end(self) -> None:
         """Stop tracing at the end of the process."""
+        from proxy_wrapper.intercept.processes import reason_of_end
+
         self.take_down(*reason_of_end())
 
 
@@ -142,10 +131,12 @@ class ProxyType(type):
         if not isinstance(recurse, (bool, int)):
             raise SettingsTypeError("recurse", recurse, "True or False")
         watch = _watch_settings(first, every, include, exclude)
-        if isinstance(obj, nn.Module):
+        if _is_module(obj):
+            from torch._C import DisableTorchFunction
+
             tracer = _installed.get()
             try:
-                with torch._C.DisableTorchFunction():  # A function mode of the program's must not see what we read.
+                with DisableTorchFunction():  # A function mode of the program's must not see what we read.
                     tracer.attach(obj, recurse=bool(recurse), logdir=folder, level=level, name=name, watch=watch)
             except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
                 tracer.fail(error)
@@ -175,9 +166,11 @@ def is_proxied(obj: object) -> bool:
 def unproxy(obj: T) -> T:
     """Stop tracing the module `obj` and those below it, and give it back; with the last one all hooks go."""
     tracer = _installed.tracer
-    if tracer is not None and isinstance(obj, nn.Module):
+    if tracer is not None and _is_module(obj):
+        from torch._C import DisableTorchFunction
+
         try:
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 tracer.detach(obj)
                 if tracer.registry.modules:
                     tracer.install_interceptors()
@@ -197,6 +190,8 @@ def flush() -> None:
 
 def restore_proxied(module: nn.Module, sent: SentModule) -> None:
     """Proxy `module`, which `multiprocessing` has just sent to this process, as it was where it came from."""
+    from proxy_wrapper.intercept.processes import restore_sent
+
     restore_sent(module, sent)
     for each, arguments in sent.settings:
         Proxy(each, **arguments)
@@ -218,6 +213,8 @@ def blacklist(module_type: type[M]) -> type[M]:
     Raises:
         SettingsTypeError: if it is no class of modules.
     """
+    from torch import nn
+
     if not (isinstance(module_type, type) and issubclass(module_type, nn.Module)):
         raise SettingsTypeError("module_type", module_type, "a class derived from `nn.Module`")
     _installed.blacklist.add(module_type)
@@ -251,6 +248,12 @@ class stage:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
 
     def __exit__(self, *exception: object) -> None:
         _installed.get().set_stage(self._before)
+
+
+def _is_module(obj: object) -> TypeIs[nn.Module]:
+    """Whether `obj` is a module; there is none before the program has loaded torch."""
+    modules = sys.modules.get("torch.nn")
+    return modules is not None and isinstance(obj, modules.Module)
 
 
 def _watch_settings(

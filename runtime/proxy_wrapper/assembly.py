@@ -1,0 +1,54 @@
+"""What a tracer consists of: the interceptors, in the order in which they are installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_wrapper.intercept.attributes import ModuleAttributes
+from proxy_wrapper.intercept.backward import BackwardPasses
+from proxy_wrapper.intercept.compiled_calls import CompiledCalls
+from proxy_wrapper.intercept.compiled_code import CompiledCode
+from proxy_wrapper.intercept.module_calls import ModuleCalls
+from proxy_wrapper.intercept.processes import Processes, SentModules
+from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
+from proxy_wrapper.intercept.torch_calls import TorchCalls
+from proxy_wrapper.intercept.updates import Updates
+from proxy_wrapper.tracer import Tracer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+    from proxy_wrapper.intercept.blacklist import Blacklist
+    from proxy_wrapper.intercept.processes import SentModule
+
+
+def assemble(
+    blacklist: Blacklist, take_down: Callable[[], None], restore: Callable[[nn.Module, SentModule], None]
+) -> Tracer:
+    """A tracer with all its interceptors, none of which is installed yet.
+
+    Args:
+        blacklist: the modules that are never looked into.
+        take_down: ends the tracing where a process ends without what `atexit` has.
+        restore: proxies a module where `multiprocessing` has sent it; a function that can be pickled by its name.
+    """
+    tracer = Tracer()
+    torch_calls = TorchCalls(tracer, blacklist)
+    module_calls = ModuleCalls(tracer, torch_calls)
+    updates = Updates(tracer)
+    tracer.before_flush = updates.before_flush
+    tracer.before_root_call = updates.before_root_call
+    tracer.after_backward = updates.after_backward
+    tracer.interceptors = [
+        Processes(tracer, take_down),
+        SentModules(tracer, restore),
+        module_calls,
+        updates,
+        BackwardPasses(tracer, torch_calls),
+        TensorSwaps(tracer),
+        CompiledCode(tracer, module_calls, CompiledCalls(tracer, module_calls, updates)),
+    ]
+    tracer.debug_interceptors = [torch_calls, ModuleAttributes(tracer)]
+    return tracer
