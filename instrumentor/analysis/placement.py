@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.blocks import statement_of
+from instrumentor.analysis.second_stores import may_notice_second_store
 from instrumentor.analysis.spelling import text_of
 from instrumentor.resolve.catalogue import IDENTITY_METHODS, Effect
 from instrumentor.resolve.units import Class, Function, Unit
@@ -373,7 +374,7 @@ def _can_store_again(climb: _Climb, target: ast.expr) -> bool:
         return False
     if isinstance(target.value, ast.Name) and target.value.id == "self":
         owner = _enclosing_class(climb.unit, target)
-        return owner is None or not _intercepts_stores(climb.hierarchy, owner, target.attr)
+        return owner is not None and not may_notice_second_store(climb.hierarchy, owner, target.attr)
     return False
 
 
@@ -383,10 +384,3 @@ def _enclosing_class(unit: Unit, node: ast.AST) -> Class | None:
         if isinstance(node, ast.ClassDef):
             return unit.class_of[node]
     return None
-
-
-def _intercepts_stores(hierarchy: Hierarchy, owner: Class, attribute: str) -> bool:
-    names = {name for each in hierarchy.ancestors(owner) for name in each.methods}
-    if "__setattr__" in names or attribute in names:
-        return True
-    return any(base is None or not base.startswith("builtins.object") for base in hierarchy.library_bases(owner))

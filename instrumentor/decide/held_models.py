@@ -105,7 +105,10 @@ def _place(unit: Unit, call: ast.Call, attribute: str) -> Placement | None:
         target = statement.target
     else:
         return None
-    if not isinstance(target, (ast.Name, ast.Attribute)):
+    # The added line evaluates it twice more.
+    if not isinstance(target, (ast.Name, ast.Attribute)) or not all(
+        isinstance(node, (ast.Name, ast.Attribute, ast.expr_context)) for node in ast.walk(target)
+    ):
         return None
     text, name = f"{text_of(target)}.{attribute}", f"{name_of(target)}.{attribute}"
     return Placement(Place.LINE, statement, call, target, text, name, can_inline=False, part=f".{attribute}")

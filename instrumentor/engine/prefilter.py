@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from instrumentor.settings import Settings
 
@@ -28,6 +28,7 @@ _USED_OR_MOVED, _USED = _use_of(_SIGNS), _use_of(_SIGNS - catalogue.MOVES)
 _OWN_COMMENT = b"# instrument: "
 # An import starts a line, or follows a semicolon or colon. What follows a line continuation is not looked at but taken.
 _IMPORT = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n;:])[ \t\f]*(?:from|import)\b[ \t\f]*([^\r\n;#]*)")
+_LATE_IMPORT = re.compile(rb"\b(?:__import__|import_module)\b")
 _ROOT = re.compile(rb"\s*([A-Za-z_]\w*)")
 _TORCH_MODULES = re.compile(rb"\b(?:" + "|".join(catalogue.TORCH_WORDS).encode() + rb")\b|\bimport\s*\*")
 # Strings and comments. Where several bytes make a character, one of them may look like a quote.
@@ -39,6 +40,8 @@ _TEXT = re.compile(
     rb"|#[^\r\n]*",
     re.DOTALL,
 )
+# A formatted string in which a brace is open where its quote comes again: that may not be its end (PEP 701).
+_NESTED_QUOTES = re.compile(rb"""\b(?:[fFtT][rR]?|[rR][fFtT])(?:'[^'\r\n]*\{[^'}\r\n]*'|"[^"\r\n]*\{[^"}\r\n]*")""")
 _CODING = re.compile(rb"\A(?:[^\r\n]*(?:\r\n?|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+)")
 _SINGLE_BYTES = re.compile(
     rb"utf-?8(-sig)?|us-ascii|ascii|latin-?1|l1|iso-?8859-\d+|cp125\d|windows-125\d", re.IGNORECASE
@@ -66,36 +69,46 @@ _PLAIN_LIBRARIES = (
     "wandb",
     "yaml",
 )
-_HARMLESS = frozenset(name.encode() for name in (*sys.stdlib_module_names, *_PLAIN_LIBRARIES, "__future__"))
+_HARMLESS = frozenset(name.encode() for name in (*_PLAIN_LIBRARIES, "__future__"))
+_STANDARD = frozenset(name.encode() for name in sys.stdlib_module_names)
 
 
-def may_hold_site(source: bytes, settings: Settings) -> bool:
+def may_hold_site(source: bytes, settings: Settings, is_of_project: Callable[[str], bool] = lambda _: False) -> bool:
     """Tell whether a script can make a module at all, as far as its bytes show.
 
     What a script calls is its own, imported or built in. So it takes an import of something that makes modules or
     may do so, or the use of an object as a module. Much quicker than parsing, and never wrong when it says no.
+
+    Args:
+        source: the script's bytes.
+        settings: what the user asked for.
+        is_of_project: whether the script's project has something of its own by the name of a standard library's module.
     """
     if settings.factories or settings.wrappers or settings.module_classes:
         return True  # anything may be a module then
     if _OWN_COMMENT in source:
         return True
     used = _USED_OR_MOVED if settings.min_confidence == "possible" else _USED
-    if not _has_sign(source, used):
+    if not _has_sign(source, used, is_of_project):
         return False
     # Words in strings and comments look like code. Taking them out costs more than a look, and much less than parsing.
     coding = _CODING.match(source)
-    if coding is not None and _SINGLE_BYTES.fullmatch(coding[1]) is None:
+    if (coding is not None and _SINGLE_BYTES.fullmatch(coding[1]) is None) or _NESTED_QUOTES.search(source):
         return True
-    return _has_sign(_TEXT.sub(b"", source), used)
+    return _has_sign(_TEXT.sub(b"", source), used, is_of_project)
 
 
-def _has_sign(code: bytes, used: re.Pattern[bytes]) -> bool:
-    return used.search(code) is not None or any(_may_give_modules(name, code) for name in _imported_roots(code))
+def _has_sign(code: bytes, used: re.Pattern[bytes], is_of_project: Callable[[str], bool]) -> bool:
+    if used.search(code) is not None or _LATE_IMPORT.search(code) is not None:
+        return True
+    return any(_may_give_modules(name, code, is_of_project) for name in _imported_roots(code))
 
 
-def _may_give_modules(root: bytes, code: bytes) -> bool:
+def _may_give_modules(root: bytes, code: bytes, is_of_project: Callable[[str], bool]) -> bool:
     if root == b"torch":
         return _TORCH_MODULES.search(code) is not None
+    if root in _STANDARD:
+        return is_of_project(root.decode())
     return root not in _HARMLESS
 
 

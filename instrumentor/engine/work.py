@@ -77,11 +77,14 @@ def process_script(
     try:
         if task.goal == "revert":
             return _revert(content, task, common)
-        if task.was_found and not is_notebook(task.shown) and not may_hold_site(content, task.settings):
-            return common
         libraries = libraries or Libraries()
+        directory = str(files.project_directory(script))
+        is_of_project = partial(libraries.search.shadows, directory)
+        is_optional = task.was_found and not is_notebook(task.shown)
+        if is_optional and not may_hold_site(content, task.settings, is_of_project):
+            return common
         recorder.installed = libraries.at(task.packages.folders, task.modules_cache)
-        roots = libraries.search.roots(str(files.project_directory(script)))
+        roots = libraries.search.roots(directory)
         sources = Sources(recorder.read, roots, recorder, libraries.units)
         outlines = libraries.outlines(task.modules_cache) if task.is_brief else None
         outcome = _instrument(content, task, common, sources, outlines)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from instrumentor.resolve.module_places import list_names
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,6 +45,7 @@ class SearchPaths:
         self._projects: dict[str, str | None] = {}
         self._tops: dict[str, str] = {}
         self._has_src: dict[str, bool] = {}
+        self._names: dict[str, frozenset[str] | None] = {}
 
     def packages(self, directory: str) -> Packages:
         """The packages of the scripts in a folder."""
@@ -62,6 +65,9 @@ class SearchPaths:
             Paths relative to the folder, with `/`; the empty one for itself.
         """
         real = self._real_path(os.path.abspath(directory))  # noqa: PTH100
+        return tuple(dict.fromkeys(_relative(root, real) for root in self._root_folders(real)))
+
+    def _root_folders(self, real: str) -> list[str]:
         roots = [real, self._above_package(real)]
         project = self._project(real)
         if project is not None:
@@ -69,7 +75,18 @@ class SearchPaths:
             if project not in self._has_src:
                 self._has_src[project] = os.path.isdir(source)  # noqa: PTH112
             roots += [project, source] if self._has_src[project] else [project]
-        return tuple(dict.fromkeys(_relative(root, real) for root in roots))
+        return roots
+
+    def shadows(self, directory: str, name: str) -> bool:
+        """Whether the scripts in a folder may import something of their project's by the name of a library."""
+        real = self._real_path(os.path.abspath(directory))  # noqa: PTH100
+        return any(self._may_have(root, name) for root in self._root_folders(real))
+
+    def _may_have(self, folder: str, name: str) -> bool:
+        if folder not in self._names:
+            self._names[folder] = list_names(folder)
+        names = self._names[folder]
+        return names is None or not names.isdisjoint((name, f"{name}.py"))
 
     def _real_path(self, path: str) -> str:
         """An absolute path with all links on the way followed."""
@@ -100,7 +117,7 @@ class SearchPaths:
 
     def _make_room(self) -> None:
         if len(self._real) >= _MAX_REMEMBERED:
-            for each in (self._real, self._projects, self._tops):
+            for each in (self._real, self._projects, self._tops, self._names):
                 each.clear()
 
 

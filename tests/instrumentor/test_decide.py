@@ -480,7 +480,13 @@ class TestHeldModels:
         assert wraps(body) == wanted
 
     @pytest.mark.parametrize(
-        "made", ["PPO('MlpPolicy', env).learn(9)", "agent = PPO('MlpPolicy', env).learn(9)", "a, b = PPO('M', e), 1"]
+        "made",
+        [
+            "PPO('MlpPolicy', env).learn(9)",
+            "agent = PPO('MlpPolicy', env).learn(9)",
+            "a, b = PPO('M', e), 1",
+            "box().agent = PPO('M', e)",
+        ],
     )
     def test_that_no_name_holds_before_they_are_used_are_told_of(self, made: str) -> None:
         body = f"from stable_baselines3 import PPO\n{made}\n"

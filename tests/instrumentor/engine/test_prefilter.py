@@ -51,11 +51,20 @@ def test_is_passed_over(source: bytes) -> None:
         pytest.param(b's = "#"; import net\n', id="behind a number sign in a string"),
         pytest.param(b"# it's\rimport net\r", id="behind a comment that CR ends"),
         pytest.param("# coding: shift_jis\ns = '\u8868'; import net # '\n".encode("shift_jis"), id="in shift_jis"),
+        pytest.param(b"import importlib\nm = importlib.import_module('net').Net()\n", id="imported by a name"),
+        pytest.param(b"x = f'{\"'''''\"}'\nimport net\ny = '''a'''\n", id="behind quotes in a formatted string"),
+        pytest.param(b"m = __import__('net').Net()\n", id="imported by a function"),
         pytest.param(b'x = 1\n# instrument: format=1 source="a" sha256=0 added=+1\n', id="instrumented"),
     ],
 )
 def test_is_looked_at(source: bytes) -> None:
     assert may_hold_site(source, Settings())
+
+
+def test_a_standard_librarys_name_may_be_the_projects_own() -> None:
+    source = b"from code.net import Net\nfrom code.loop import fit\nfit(Net())\n"
+    assert not may_hold_site(source, Settings())
+    assert may_hold_site(source, Settings(), {"code"}.__contains__)
 
 
 def test_objects_that_are_moved_are_looked_at_by_those_who_want_guesses() -> None:

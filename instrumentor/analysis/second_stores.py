@@ -1,0 +1,56 @@
+"""Whether anything notices that an attribute of an object is read and stored a second time."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.analysis.outside import names_bound_in
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import Class
+
+# Those that a class calls whatever the attribute; `__init_subclass__` may give any of them to the classes below.
+_INTERCEPTING = frozenset({"__setattr__", "__getattribute__", "__init_subclass__"})
+_PLAIN_DECORATORS = frozenset({"dataclasses.dataclass", "functools.total_ordering", "typing.final"})
+_PLAIN_METACLASSES = frozenset({"abc.ABCMeta", "builtins.type"})
+# What a class body may hold under the attribute's name without being a descriptor.
+_PLAIN_DEFAULTS = (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.UnaryOp)
+
+
+def may_notice_second_store(hierarchy: Hierarchy, owner: Class, attribute: str) -> bool:
+    """Whether a class, one above it or one below may do more than to keep what is stored in an attribute."""
+    family = (owner, *hierarchy.descendants(owner))
+    if any(_intercepts(hierarchy, each, attribute) for cls in family for each in hierarchy.ancestors(cls)):
+        return True
+    bases = [base for cls in family for base in hierarchy.library_bases(cls)]
+    return any(base is None or not base.startswith("builtins.object") for base in bases)
+
+
+def _intercepts(hierarchy: Hierarchy, cls: Class, attribute: str) -> bool:
+    node, bound = cls.node, names_bound_in(cls.node)
+    if not _INTERCEPTING.isdisjoint(bound) or not _INTERCEPTING.isdisjoint(cls.methods) or attribute in cls.methods:
+        return True
+    decorators = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    if any(hierarchy.resolve(cls.unit, each) not in _PLAIN_DECORATORS for each in decorators):
+        return True
+    if any(hierarchy.resolve(cls.unit, each.value) not in _PLAIN_METACLASSES for each in node.keywords):
+        return True
+    return attribute in bound and not _has_plain_default(hierarchy, cls, attribute)
+
+
+def _has_plain_default(hierarchy: Hierarchy, cls: Class, attribute: str) -> bool:
+    """Whether all that a class body says of an attribute is what it holds at first."""
+    is_plain = False
+    for statement in cls.node.body:
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            continue
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if any(isinstance(each, ast.Name) and each.id == attribute for each in targets):
+            value = statement.value
+            is_field = isinstance(value, ast.Call) and hierarchy.resolve(cls.unit, value.func) == "dataclasses.field"
+            if not (value is None or is_field or isinstance(value, _PLAIN_DEFAULTS)):
+                return False
+            is_plain = True
+    return is_plain
