@@ -79,7 +79,7 @@ class ThreadState:
 
     def __init__(self) -> None:
         self.stack: list[ActiveCall] = []
-        self.number = 0 if threading.current_thread() is threading.main_thread() else threading.get_native_id()
+        self.number = 0 if threading.get_ident() == threading.main_thread().ident else threading.get_native_id()
         self.optimizer_location = 0
         self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.
         self.optimizer_walks: set[tuple[int, int]] = set()  # See `Locator.locate`.

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import traceback
+from _thread import _count as count_threads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -445,10 +446,10 @@ def test_a_slow_observer_gets_every_event_and_so_does_the_trace(logdir: str) -> 
 
 
 def test_no_thread_is_left_when_tracing_ends(logdir: str) -> None:
-    before = threading.active_count()
+    before = count_threads()
     traced_run(logdir)
     Proxy._installed.take_down()
-    assert threading.active_count() == before
+    assert count_threads() == before
     last = events_in(logdir)[-1]
     assert isinstance(last, RunEnd)
     assert last.reason == "unproxied"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proxy_wrapper.background_thread import BackgroundThread
 from proxy_wrapper.events import (
     Buffer,
     Gradient,
@@ -79,7 +80,7 @@ class TraceWriter:
         self._sink: Sink | None = None
         self._has_begun = False
         self._has_ended = False
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._wake = threading.Event()
         self._writing = threading.Lock()  # Held while the sink is in use.
         self._taking = threading.Lock()  # Held while events are taken out of the queue.
@@ -141,29 +142,27 @@ class TraceWriter:
             return
         self._has_begun = True
         self._wake.clear()
-        self._thread = threading.Thread(target=self._run, name="proxy-trace-writer", daemon=True)
+        thread = self._thread = BackgroundThread(lambda: self._run(thread))
         try:
-            self._thread.start()
+            thread.start()
         except RuntimeError:  # Too many threads, or the interpreter is shutting down: `flush` and `close` write.
             self._thread = None
 
-    def _run(self) -> None:
-        me = threading.current_thread()
-        while self._thread is me:
+    def _run(self, thread: BackgroundThread) -> None:
+        while self._thread is thread:
             self._wake.wait(INTERVAL_S)
             self._wake.clear()
-            self._drain(is_last_try=self._thread is not me)
+            self._drain(is_last_try=self._thread is not thread)
 
     def _finish_thread(self) -> None:
         thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and not thread.is_current():
             self._wake.set()
-            with contextlib.suppress(RuntimeError):  # Another thread is about to start it: it finds nothing left to do.
-                thread.join(PATIENCE_S)
+            thread.join(PATIENCE_S)  # Not if another thread is about to start it: it finds nothing left to do.
 
     def _make_room(self) -> None:
         """Wait until the queue is shorter; if the disk is too slow for that, give events up."""
-        if threading.current_thread() is self._thread:
+        if self._thread is not None and self._thread.is_current():
             return
         self._wake.set()
         with self._has_room:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_APPENDING: Final = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
 
 class FileRemovedError(Exception):
@@ -31,11 +33,11 @@ class AppendedFile:
             OSError: if that cannot be done.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        flags = _APPENDING | os.O_CREAT
         self.path = path
         self._is_ours = is_new
         self._file = os.open(path, flags | os.O_EXCL if is_new else flags, 0o666)
-        self._is_open = True
+        self._identity = _identity(os.fstat(self._file))
 
     def append(self, text: bytes) -> None:
         """Hand `text` to the operating system.
@@ -44,7 +46,7 @@ class AppendedFile:
             OSError: if it does not take all of it; a file of ours is then cut back to what it was.
             FileRemovedError: if the file has been deleted: what is written to it, nobody will read.
         """
-        status = os.fstat(self._file)
+        status = self._status() or self._reopened()
         if not status.st_nlink and not self.path.exists():
             raise FileRemovedError(self.path)
         rest = memoryview(text)
@@ -65,7 +67,39 @@ class AppendedFile:
                 self.path = path
 
     def close(self) -> None:
-        """Close the file; once is enough."""
-        if self._is_open:
-            self._is_open = False
+        """Close the file; once is enough, and not at all if the program has done it."""
+        if self._status() is not None:
             os.close(self._file)
+        self._file = -1
+
+    def _status(self) -> os.stat_result | None:
+        """What the system says of the file; None if its number is not, or no longer, that of our file.
+
+        Programs that go into the background close all numbers, and then open files of their own that get them.
+        """
+        try:
+            status = os.fstat(self._file)
+        except OSError:
+            return None
+        return status if _identity(status) == self._identity else None
+
+    def _reopened(self) -> os.stat_result:
+        """Open the file that the program has closed once more.
+
+        Raises:
+            OSError: if that cannot be done.
+            FileRemovedError: if it is not there any more.
+        """
+        try:
+            self._file = os.open(self.path, _APPENDING)
+        except FileNotFoundError:
+            raise FileRemovedError(self.path) from None
+        status = self._status()
+        if status is None:
+            os.close(self._file)
+            raise FileRemovedError(self.path)
+        return status
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

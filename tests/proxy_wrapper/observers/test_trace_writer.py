@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from _thread import _count as count_threads
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy_wrapper.background_thread import BackgroundThread
 from proxy_wrapper.events import AnyEvent, Backward, Module, NonFinite, Problem, RunEnd
 from proxy_wrapper.observers import trace_writer
 from proxy_wrapper.observers.trace_writer import TraceWriter
@@ -86,16 +88,16 @@ def test_events_arrive_in_order_and_whole() -> None:
 def test_a_flush_while_another_thread_starts_the_writer_has_everything_written(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = ListSink()
     writer = TraceWriter(lambda: sink, lambda message: None)
-    start = threading.Thread.start
+    start = BackgroundThread.start
     flushed: list[BaseException | None] = []
 
-    def flush_and_start(thread: threading.Thread) -> None:
+    def flush_and_start(thread: BackgroundThread) -> None:
         monkeypatch.undo()
         with ThreadPoolExecutor() as pool:
             flushed.append(pool.submit(writer.flush).exception())
         start(thread)
 
-    monkeypatch.setattr(threading.Thread, "start", flush_and_start)
+    monkeypatch.setattr(BackgroundThread, "start", flush_and_start)
     writer.observe(Backward(1))
     assert flushed == [None]
     assert sink.events == [Backward(1)]
@@ -250,10 +252,10 @@ def test_an_error_that_is_not_the_disk_s_ends_the_trace(monkeypatch: pytest.Monk
 def test_definitions_alone_start_no_thread_and_are_written_at_the_end() -> None:
     sink = ListSink()
     writer = TraceWriter(lambda: sink, lambda message: None)
-    before = threading.active_count()
+    before = count_threads()
     writer.observe(Module(1, "net", "Net", 1))
     writer.observe(RunEnd(2))
-    assert threading.active_count() == before
+    assert count_threads() == before
     writer.close()
     assert len(sink.events) == 2
 
@@ -262,19 +264,19 @@ def test_nothing_is_taken_after_the_end() -> None:
     sink = ListSink()
     writer = TraceWriter(lambda: sink, lambda message: None)
     writer.close()
-    before = threading.active_count()
+    before = count_threads()
     writer.observe(Backward(1))
-    assert threading.active_count() == before
+    assert count_threads() == before
     assert not writer._queue
 
 
 def test_a_pause_leaves_no_thread_and_the_next_event_starts_one(quick: None) -> None:
     sink = ListSink()
     writer = TraceWriter(lambda: sink, lambda message: None)
-    before = threading.active_count()
+    before = count_threads()
     writer.observe(Backward(1))
     writer.pause()
-    assert threading.active_count() == before
+    assert count_threads() == before
     assert sink.events == [Backward(1)]
     writer.observe(Backward(2))
     wait_until(lambda: len(sink.events) == 2)
