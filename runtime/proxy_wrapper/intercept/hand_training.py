@@ -32,6 +32,11 @@ class HandTraining:
         self._is_step_due = False
         self._kept: list[Gradient] = []
 
+    @property
+    def has_trained(self) -> bool:
+        """Whether the program may have trained since its last step: with an optimizer that is not known."""
+        return self._has_optimizer or self._is_step_due
+
     def note_optimizer(self) -> None:
         """An optimizer steps, and records the gradients that it finds."""
         self._has_optimizer = True

@@ -38,7 +38,7 @@ _EVERY: Final = 16
 
 _SMALL_BUFFER: Final = 1 << 16
 """Up to this many elements a buffer is looked at each time: `batch_norm` changes running statistics behind the
-version count."""
+version count, and the observers of quantization zero points, which are of `int32`."""
 
 _NORMED: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -83,7 +83,7 @@ class StateChanges:
         if changes:
             self._records.record_updates(changes, 0)
 
-    def glance(self, *, trains_by_hand: bool) -> Sequence[StateEntry]:
+    def glance(self, *, trains_by_hand: bool, has_trained: bool) -> Sequence[StateEntry]:
         """Before a module is called from outside: record changes since the last call, if no step came between.
 
         This is how a program that trains without an optimizer is seen, one that clips weights in a loop of its own,
@@ -92,6 +92,8 @@ class StateChanges:
         Args:
             trains_by_hand: whether the program trains without an optimizer, so that what has changed in iterations
                 that are not recorded is not left for its next step.
+            has_trained: whether the program may have trained since the last glance, and by hand have changed the
+                parameters in whatever way. Before it does, none of the first looks is spent.
 
         Returns:
             The parameters that have changed.
@@ -102,8 +104,9 @@ class StateChanges:
         if tracer.step != self._glanced_step:
             self._glanced_step = tracer.step
             return []
-        self._glances += 1
-        compares_all = self._glances <= _FIRST_LOOKS
+        turn = self._glances
+        self._glances += has_trained
+        compares_all = has_trained and (turn < _FIRST_LOOKS or turn % _EVERY == 0)
         changes, suspects = Changes(), StateTensors()
         for state in list(tracer.registry.state.values()):
             if state.is_buffer or not state.watched or state.holder.is_paused:
@@ -122,9 +125,7 @@ class StateChanges:
             self._add_changed(suspects, changes)
         for state in changes.of.entries:
             state.unrecorded_step = -1
-        if changes:
-            self._records.record_updates(changes, 0)
-        return changes.of.entries
+        return self._records.record_updates(changes, 0) if changes else []
 
     def follow_step(self) -> None:
         """Let the next glance follow upon the present step."""
@@ -181,4 +182,4 @@ class StateChanges:
 
 
 def _is_changed_by_kernels(buffer: torch.Tensor) -> bool:
-    return is_floating_point(buffer) and numel(buffer) <= _SMALL_BUFFER
+    return (is_floating_point(buffer) or buffer.dtype is torch.int32) and numel(buffer) <= _SMALL_BUFFER

@@ -62,11 +62,12 @@ class StateRecords:
                     self._check(state, "gradient", tensor, numbers, event.location, batch)
         batch.send()
 
-    def record_updates(self, changes: Changes, location: int) -> None:
-        """Record tensors that have, or may have, changed.
+    def record_updates(self, changes: Changes, location: int) -> list[StateEntry]:
+        """Record tensors that have, or may have, changed; gives those that have.
 
         A step that was not recorded at its time is recorded under its own number.
         """
+        recorded: list[StateEntry] = []
         tracer = self._tracer
         batch = Batch()
         resized: set[ModuleEntry] = set()
@@ -77,12 +78,14 @@ class StateRecords:
             for state, tensor, cause, numbers in rows:
                 version, data_ptr = marks_of(tensor)
                 if cause == "data":
-                    if numbers is None or numbers == state.statistics:
+                    is_same = numbers is None or numbers == state.statistics
+                    if is_same and (data_ptr == state.data_ptr or tracer.describer.describe(tensor) == state.type):
                         self._note(state, version, data_ptr, numbers)
                         continue
                     state.bypasses_version = True
                 elif cause == "step" and version == state.version and numbers and numbers == state.statistics:
                     cause = "unchanged"  # noqa: PLW2901
+                recorded.append(state)
                 words = ""
                 if cause == "replaced" or data_ptr != state.data_ptr:
                     words = self._describe_anew(state, tensor, cause, resized)
@@ -113,6 +116,7 @@ class StateRecords:
         if resized:
             tracer.definitions.define_holders(resized)
         batch.send()
+        return recorded
 
     def _describe_anew(self, state: StateEntry, tensor: torch.Tensor, cause: str, resized: set[ModuleEntry]) -> str:
         """The description of a tensor that is another one, or has another dtype or shape than before; "" else.

@@ -65,8 +65,9 @@ class Updates:
 
     def before_root_call(self) -> None:
         """Record what has changed since the last call of a module, if no step of an optimizer came between."""
-        changed = self._changes.glance(trains_by_hand=self._by_hand.is_by_hand)
-        if self._by_hand.ends_step(changed):
+        by_hand = self._by_hand
+        changed = self._changes.glance(trains_by_hand=by_hand.is_by_hand, has_trained=by_hand.has_trained)
+        if by_hand.ends_step(changed):
             for state in list(self._tracer.registry.state.values()) if self._tracer.is_sampling else ():
                 if state.holder.is_paused and not state.is_buffer:
                     state.unrecorded_step = self._tracer.step
@@ -80,7 +81,8 @@ class Updates:
         self._by_hand.after_backward(location)
 
     def before_flush(self) -> None:
-        """Record the state that the model is in."""
+        """Record the state that the model is in, and the step by hand that has led to it."""
+        self.before_root_call()
         self._changes.look(is_last=True)
 
     def before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -106,9 +108,10 @@ class Updates:
         self._tracer.thread.leave_optimizer()
         unknown = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
         if unknown and unknown != self._unknown.get(optimizer):
-            if self._tracer.take_up_new():
-                states = self._states(optimizer)
-            self._unknown[optimizer] = unknown
+            self._tracer.take_up_new()
+            self._changes.look()  # Which finds what has been replaced since another model's step.
+            states = self._states(optimizer)
+            self._unknown[optimizer] = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
         if states:
             self._known.add(optimizer)
         elif optimizer not in self._known:

@@ -103,6 +103,47 @@ def test_sampling_counts_steps_by_hand(logdir: str, seen: MemoryObserver) -> Non
     assert {0, 4, 8} <= {event.step for event in seen.events if isinstance(event, Update)}
 
 
+@pytest.mark.parametrize("calls", [1, 3, 4, 8])
+@pytest.mark.parametrize("before", [0, 5])
+def test_training_is_seen_however_often_the_model_is_called_before_it(
+    calls: int, before: int, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    for _ in range(before):
+        model(images())
+    for _ in range(6):
+        model.zero_grad()
+        loss = sum((F.cross_entropy(model(images()), labels()) for _ in range(calls)), start=torch.zeros(()))
+        loss.backward()
+        for parameter in model.parameters():
+            add_to_data(parameter)
+    Proxy.flush()
+    (weight,) = [event.id for event in seen.events if isinstance(event, Parameter) and event.name == "net.first.weight"]
+    for kind in (Update, Gradient):
+        steps = [event.step for event in seen.events if isinstance(event, kind) and event.tensor == weight]
+        assert steps == list(range(6))
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_what_is_only_read_through_data_is_no_step(level: str, logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level=level)
+    for _ in range(3):
+        F.cross_entropy(model(images()), labels()).backward()
+        assert all(parameter.data.norm() > 0 for parameter in model.parameters())
+    model(images())
+    Proxy.flush()
+    assert not [event for event in seen.events if isinstance(event, Update)]
+    assert Proxy._installed.get().step == 0
+
+
+def test_the_last_step_counts_when_the_program_ends(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    train_by_hand(model, subtract, steps=5)
+    Proxy.flush()
+    Proxy.flush()
+    assert Proxy._installed.get().step == 5
+
+
 def test_with_an_optimizer_a_gradient_is_recorded_once_a_step(logdir: str, seen: MemoryObserver) -> None:
     train(Proxy.Proxy(Plain(), recurse=True, logdir=logdir), steps=3)
     steps = [event.step for event in seen.events if isinstance(event, Gradient)]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Module, Parameter, Update
+from proxy_wrapper.events import Buffer, Module, Parameter, Update
 from tests.proxy_wrapper.programs import Plain, images, labels, state_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def updates_of(observer: MemoryObserver, name: str) -> list[Update]:
-    ids = {event.id for event in observer.events if isinstance(event, Parameter) and event.name == name}
+    ids = {event.id for event in observer.events if isinstance(event, (Parameter, Buffer)) and event.name == name}
     return [event for event in observer.events if isinstance(event, Update) and event.tensor in ids]
 
 
@@ -249,3 +249,32 @@ class TestFreezing:
         model = Proxy.Proxy(model, recurse=True, name="model", logdir=logdir)
         self.train(model, 9, toggles=True)
         assert definitions_of(seen, "model.0.weight") == [True, False, True]
+
+
+@pytest.mark.filterwarnings("ignore:.*quantization is deprecated:DeprecationWarning")
+def test_zero_points_that_a_kernel_sets_are_seen(logdir: str, seen: MemoryObserver) -> None:
+    model = nn.Sequential(torch.ao.quantization.FusedMovingAvgObsFakeQuantize(), Plain())
+    model = Proxy.Proxy(model, recurse=True, name="net", logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        F.cross_entropy(model(images()), labels()).backward()
+        optimizer.step()
+    Proxy.flush()
+    zero_point = model[0].get_buffer("zero_point").item()
+    assert zero_point != 0
+    last = updates_of(seen, "net.0.zero_point")[-1].statistics
+    assert last is not None
+    assert last.maximum == zero_point
+
+
+def test_a_buffer_that_gets_another_shape_behind_the_version_count_is_told_of(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model = Plain()
+    model.register_buffer("counts", torch.zeros(1, dtype=torch.int32))
+    model = Proxy.Proxy(model, recurse=True, name="net", logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    F.cross_entropy(model(images()), labels()).backward()
+    model.counts.data = torch.zeros(6, dtype=torch.int32)
+    optimizer.step()
+    assert [event.type for event in updates_of(seen, "net.counts")] == ["int32[6]"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -181,6 +182,27 @@ def test_a_parameter_replaced_by_another_is_seen(logdir: str, seen: MemoryObserv
     (event,) = (event for event in seen.events if isinstance(event, Update))
     assert (event.cause, event.type) == ("replaced", "float32[8, 64]")
     assert Proxy.is_proxied(model.first.weight)
+
+
+@pytest.mark.parametrize("way", ["a new parameter", "assigned by load_state_dict"])
+def test_the_first_step_after_a_parameter_was_replaced_is_whole_in_a_second_model_too(
+    way: str, logdir: str, seen: MemoryObserver
+) -> None:
+    for fold in range(2):
+        model = Proxy.Proxy(Plain(), recurse=True, name=f"fold{fold}", logdir=logdir)
+        if way == "a new parameter":
+            model.first.weight = nn.Parameter(model.first.weight.detach() + 1)
+        else:
+            model.load_state_dict(Plain().state_dict(), assign=True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train(model, optimizer, steps=3)
+        weight = {name: number for number, name in names(seen).items()}[f"fold{fold}.first.weight"]
+        gradients = [event for event in seen.events if isinstance(event, Gradient) and event.tensor == weight]
+        assert [event.step for event in gradients] == [fold * 3 + step for step in range(3)]
+        updates = [event for event in seen.events if isinstance(event, Update) and event.tensor == weight]
+        assert [event.cause for event in updates] == ["replaced", "step", "step", "step"]
+        steps = [event for event in seen.events if isinstance(event, OptimizerStep)]
+        assert [event.tensors for event in steps] == [len(list(model.parameters()))] * 3 * (fold + 1)
 
 
 def test_a_parameter_registered_later_is_seen(logdir: str, seen: MemoryObserver) -> None:
