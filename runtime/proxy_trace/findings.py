@@ -114,13 +114,16 @@ def is_sampled(module: ModuleSummary) -> bool:
 
 
 def _never_updated(collector: ProcessCollector) -> list[Finding]:
-    """Parameters that training has not changed, in a process that has trained: with optimizers or by hand."""
+    """Parameters that training has not changed, in a process that has trained: with optimizers or by hand.
+
+    Those aside that have been taken out of the model: a head that was replaced, a weight that is computed since.
+    """
     process = collector.process
     if not collector.has_trained:
         return []
     unrecorded = {module.id for module in process.modules if not is_recorded(module)}
     sampled = {module.id for module in process.modules if is_sampled(module)}
-    parameters = [tensor for tensor in process.tensors if not (tensor.is_buffer or tensor.is_empty)]
+    parameters = [tensor for tensor in process.tensors if not (tensor.is_buffer or tensor.is_empty or tensor.removed)]
     roots = _roots(process.modules)
     trained = {roots.get(tensor.module, 0) for tensor in parameters if _was_trained(tensor)}
     evaluated = _only_evaluated(collector, roots)
@@ -228,17 +231,20 @@ def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]
 
     Workers inherit models that another of them calls, or that only their parent shares out. What compiled code calls is
     not seen: below a compiled module nothing is looked for, and compiled functions may call what has been trained. Of a
-    module whose calls go around the hooks nothing is said, only of what is below it.
+    module whose calls go around the hooks, or that has such a one below it, nothing is said, only of what is below it.
     """
     process = collector.process
     children: dict[int, list[ModuleSummary]] = {}
     for module in process.modules:
-        children.setdefault(module.parent, []).append(module)
+        if not module.removed:
+            children.setdefault(module.parent, []).append(module)
+    unseen = [each for each in process.modules if not is_recorded(each) or is_sampled(each) or not each.calls_seen]
+    above_unseen = _with_those_above({module.name for module in unseen}, process.modules)
     if not process.module_calls and process.calls_compiled_functions:
         return []
     if not process.module_calls:
         reason = "no module was ever called (perhaps its forward is called directly)"
-        roots = [root for root in children.get(0, []) if is_recorded(root) and not is_sampled(root) and root.calls_seen]
+        roots = [root for root in children.get(0, []) if root.id not in above_unseen]
         sizes = [_size(root, children) for root in roots]
         return [
             Finding("never_called", root.name, reason, [process.rank], size)
@@ -256,7 +262,7 @@ def _never_called(collector: ProcessCollector, of_rank: Sequence[ProcessSummary]
         is_own = module.id in trained or not module.parent
         if module.is_compiled or (process.calls_compiled_functions and is_own and module.id not in called):
             continue  # What is called in compiled code is not seen.
-        if module.id in called or not is_recorded(module) or is_sampled(module) or not module.calls_seen:
+        if module.id in called or module.id in above_unseen:
             pending.extend(reversed(below))
         elif below or module.type not in _UNCALLED:
             reason = "never called"

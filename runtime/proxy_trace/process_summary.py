@@ -37,7 +37,7 @@ class ModuleSummary(msgspec.Struct):
 
     `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
     `every`-th are recorded. `is_compiled` if some of its calls ran compiled code, in which no calls are seen;
-    `calls_seen` as in `events.Module`.
+    `calls_seen` and `removed` as in `events.Module`.
     """
 
     id: int
@@ -55,6 +55,7 @@ class ModuleSummary(msgspec.Struct):
     stages: dict[str, int] = {}
     is_compiled: bool = False
     calls_seen: bool = True
+    removed: bool = False
 
     @property
     def mean_us(self) -> float:
@@ -68,8 +69,8 @@ class TensorSummary(msgspec.Struct):
     `updates` counts the updates by cause. `first` are the statistics when it was proxied, those of a parameter
     just before the first optimizer step; `last` the latest. `has_changed` says that in a stage with optimizer steps
     some later statistics differ from `first`, or that there are none to tell; `changes` counts such by stage.
-    `watched` says whether its changes are recorded at all. `gradients` counts the steps that found a gradient,
-    `missing_gradients` those that found none.
+    `watched` says whether its changes are recorded at all, `removed` that the model has it no more. `gradients` counts
+    the steps that found a gradient, `missing_gradients` those that found none.
     """
 
     id: int
@@ -85,6 +86,7 @@ class TensorSummary(msgspec.Struct):
     has_changed: bool = False
     changes: dict[str, int] = {}
     watched: bool = True
+    removed: bool = False
     gradients: int = 0
     missing_gradients: int = 0
     last_gradient: events.Statistics | None = None
@@ -316,12 +318,13 @@ class ProcessCollector:
         module.name, module.type, module.level = event.name, event.type, event.level
         module.parent, module.parameters = event.parent, event.parameters
         module.first, module.every, module.calls_seen = event.first, event.every, event.calls_seen
+        module.removed = event.removed
 
     def _tensor(self, event: events.StateTensor) -> None:
         tensor = self._tensor_of(event.id)
         tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
-        tensor.is_buffer = isinstance(event, events.Buffer)
+        tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
         if tensor.first is None:
             tensor.first = tensor.last = event.statistics
 

@@ -235,6 +235,8 @@ def _module_lines(process: ProcessSummary, of: str, palette: Palette) -> Iterato
     for module, depth in _tree(process.modules):
         name = module.name if not depth else _last_part(module)
         calls = f"{module.calls:,}" if module.calls or module.calls_seen else "not seen"
+        if module.removed and not module.calls:
+            calls = "removed"
         raised = f" ({module.raised:,} raised)" if module.raised else ""
         rows.append(
             [
@@ -279,7 +281,7 @@ def _tensor_lines(title: str, tensors: list[TensorSummary], of: str, palette: Pa
         [
             tensor.name + (f" (= {', '.join(tensor.aliases)})" if tensor.aliases else ""),
             tensor.type,
-            f"{tensor.update_count:,}",
+            f"{tensor.update_count:,}" if tensor.update_count or not tensor.removed else "removed",
             _change(tensor.first, tensor.last, "minimum"),
             _change(tensor.first, tensor.last, "maximum"),
             format_number(tensor.last.norm) if tensor.last else "-",

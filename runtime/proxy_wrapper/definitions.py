@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from proxy_wrapper.distributed_tensors import placements_of
 from proxy_wrapper.events import Buffer, Module, Parameter
 from proxy_wrapper.levels import level_name
-from proxy_wrapper.registry import named_modules
+from proxy_wrapper.registry import StateEntry, named_modules
 from proxy_wrapper.statistics import summarize, unobserved
 from proxy_wrapper.torch_functions import numel
 from proxy_wrapper.value_marks import marks_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.describe import Describer
-    from proxy_wrapper.registry import ModuleEntry, Registry, StateEntry
+    from proxy_wrapper.registry import ModuleEntry, Registry
 
 _MOST_FREEZINGS: Final = 2
 """How often a parameter is defined again because it was frozen or thawed."""
@@ -52,8 +52,12 @@ class Definitions:
 
     def define_module(self, entry: ModuleEntry, module: nn.Module, location: int) -> None:
         """Send the definition of `module`, which was proxied at `location`."""
-        parent = entry.parent if entry.parent is not None and entry.parent.channel is entry.channel else None
+        entry.calls_seen = _is_call_of_torch(module)
         parameters = sum(_elements(found.module) for found in named_modules(module, ""))
+        self._send_module(entry, parameters, location)
+
+    def _send_module(self, entry: ModuleEntry, parameters: int, location: int) -> None:
+        parent = entry.parent if entry.parent is not None and entry.parent.channel is entry.channel else None
         entry.channel.emit(
             Module(
                 id=entry.id,
@@ -67,7 +71,8 @@ class Definitions:
                 time_us=self._now_us(),
                 first=entry.watch.first,
                 every=entry.watch.every,
-                calls_seen=_is_call_of_torch(module),
+                calls_seen=entry.calls_seen,
+                removed=entry.removed,
             ),
             location,
         )
@@ -77,6 +82,10 @@ class Definitions:
         state.placements = placements_of(tensor)
         state.requires_grad = tensor.requires_grad
         state.type = self._describer.describe(tensor)
+        state.device = str(tensor.device)
+        self._send_tensor(state)
+
+    def _send_tensor(self, state: StateEntry) -> None:
         kind = Buffer if state.is_buffer else Parameter
         state.holder.channel.emit(
             kind(
@@ -84,15 +93,47 @@ class Definitions:
                 name=state.name,
                 module=state.holder.id,
                 type=state.type,
-                device=str(tensor.device),
+                device=state.device,
                 requires_grad=state.requires_grad,
                 aliases=state.aliases,
                 statistics=state.statistics,  # type: ignore[arg-type]
                 time_us=self._now_us(),
                 watched=state.watched,
                 placements=state.placements,
+                removed=state.removed,
             )
         )
+
+    def define_removed(self) -> None:
+        """Define again what is no longer part of a model that is still there, and what is part of it once more.
+
+        A model that has been freed as a whole has lost nothing.
+        """
+        registry = self._registry
+        roots = [module for entry in registry if entry.parent is None and (module := entry.module()) is not None]
+        present = {id(found.module) for root in roots for found in named_modules(root, "")}
+        living = set()
+        for entry in registry:
+            living.add(entry.id)
+            is_removed = entry.is_submodule and entry.top.module() is not None and id(entry.module()) not in present
+            self._note_removed(entry, is_removed)
+            for state in entry.state:
+                self._note_removed(state, is_removed or state.is_absent())
+        for entry in registry.departed.values():
+            if entry.id not in living:  # Else another module has taken its place.
+                self._note_removed(entry, is_removed=True)
+            for state in entry.state:
+                if state.id not in registry.state:
+                    self._note_removed(state, is_removed=True)
+
+    def _note_removed(self, entry: ModuleEntry | StateEntry, is_removed: bool) -> None:
+        if entry.removed is is_removed:
+            return
+        entry.removed = is_removed
+        if isinstance(entry, StateEntry):
+            self._send_tensor(entry)
+        else:
+            self._send_module(entry, 0, 0)
 
     def define_holders(self, holders: Iterable[ModuleEntry]) -> None:
         """Define modules and those above them again: their parameters have another size, lazy ones another type."""

@@ -112,7 +112,8 @@ class Module(Event, frozen=True, gc=False):
     `parent` is the id of the module that it is a submodule of, `root` that of the root (its own for a root).
     `parameters` counts the elements of all parameters below it. `time_us` says when it was proxied. Steps are
     recorded while their number is below `first`, and from there on each `every`-th. `calls_seen` is false if the class
-    has a `__call__` of its own, which may go around PyTorch's hooks.
+    has a `__call__` of its own, which may go around PyTorch's hooks. `removed` if it was part of a model that no longer
+    has it, when the trace was written out last.
     """
 
     id: int
@@ -127,6 +128,7 @@ class Module(Event, frozen=True, gc=False):
     first: int = 0
     every: int = 1
     calls_seen: bool = True
+    removed: bool = False
 
 
 class StateTensor(Event, frozen=True, gc=False):
@@ -136,7 +138,8 @@ class StateTensor(Event, frozen=True, gc=False):
     weights); `module` the module that holds it. `type` is as in `describe`: "float32[32, 1, 3, 3]".
     `watched` says whether its updates and gradients are recorded (`include` and `exclude` choose). `placements`
     says how a `DTensor` lies over the ranks: "Replicate()", or "Shard(0)[1/4]" in the rank that has the second of four
-    parts along dimension 0. Its statistics are those of this rank's part.
+    parts along dimension 0. Its statistics are those of this rank's part. `removed` if the model has no tensor by that
+    name any more, when the trace was written out last.
     """
 
     id: int
@@ -150,6 +153,7 @@ class StateTensor(Event, frozen=True, gc=False):
     time_us: int = 0
     watched: bool = True
     placements: str = ""
+    removed: bool = False
 
 
 class Parameter(StateTensor, frozen=True, gc=False):

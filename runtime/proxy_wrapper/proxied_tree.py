@@ -120,6 +120,7 @@ class ProxiedTree:
                 registry.rename_module(entry, name)
                 renamed.add(entry.id)
                 self._definitions.define_module(entry, module, location)
+            entry.is_submodule = parent is not None
             for state in entry.state:
                 state.name = f"{entry.name}.{state.key}"
                 state.watched = entry.watch.chooses(state.name)

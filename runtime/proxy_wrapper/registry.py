@@ -37,6 +37,7 @@ class StateEntry:
         "aliases",
         "bypasses_version",
         "data_ptr",
+        "device",
         "freezings",
         "has_been_nonfinite",
         "holder",
@@ -48,6 +49,7 @@ class StateEntry:
         "original",
         "placements",
         "read",
+        "removed",
         "requires_grad",
         "statistics",
         "suspected",
@@ -68,7 +70,9 @@ class StateEntry:
         self.aliases: tuple[str, ...] = ()
         # The description that it was last defined or recorded with.
         self.type = ""
+        self.device = ""
         self.placements = ""
+        self.removed = False
         # Whether it had a gradient coming when it was last defined; how often it was defined again for that.
         self.requires_grad = False
         self.freezings = 0
@@ -86,6 +90,14 @@ class StateEntry:
         self.watched = True
         self.has_been_nonfinite: frozenset[str] = _NOTHING
         self.read: frozenset[str] = _NOTHING
+
+    def is_absent(self) -> bool:
+        """Whether the module has nothing by the name now."""
+        module = self.holder.module()
+        if module is None:
+            return True
+        registered: Any = module.__dict__.get("_buffers" if self.is_buffer else "_parameters")
+        return isinstance(registered, dict) and registered.get(self.key) is None
 
     def tensor(self) -> torch.Tensor | None:
         """The tensor that has the name now; None if there is none, or FSDP has put the whole in place of a part."""
@@ -107,10 +119,12 @@ class ModuleEntry:
 
     __slots__ = (
         "__weakref__",
+        "calls_seen",
         "channel",
         "configured_level",
         "has_been_nonfinite",
         "id",
+        "is_submodule",
         "level",
         "module",
         "name",
@@ -120,6 +134,7 @@ class ModuleEntry:
         "parent",
         "recurses",
         "registered",
+        "removed",
         "state",
         "state_ids",
         "type_name",
@@ -155,6 +170,10 @@ class ModuleEntry:
         # The numbers of what the module had whose place this one has taken.
         self.state_ids: dict[tuple[bool, str], int] = {}
         self.has_been_nonfinite = False
+        self.calls_seen = True
+        # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
+        self.is_submodule = False
+        self.removed = False
 
     @property
     def is_paused(self) -> bool:
@@ -192,6 +211,8 @@ class Registry:
         self.state: dict[int, StateEntry] = {}
         self.tensors = SeenTensors()
         self.by_identity: dict[int, StateEntry] = {}
+        # Modules that were freed while their model was not; one for each number.
+        self.departed: dict[int, ModuleEntry] = {}
         self._strangers: dict[int, weakref.ref[nn.Module]] = {}
         self._names: set[str] = set()
         # The modules that had a name last: of each type (the key begins with it), and of all (it begins with "").
@@ -314,6 +335,8 @@ class Registry:
             del self.modules[ref.key]
             for state in entry.state:
                 self._forget_state(state)
+            if entry.is_submodule and entry.top.module() is not None:
+                self.departed[entry.id] = entry
 
     def _forget_state(self, state: StateEntry) -> None:
         if self.state.get(state.id) is state:

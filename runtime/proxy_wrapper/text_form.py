@@ -76,6 +76,8 @@ class TextForm:
         return []
 
     def _module(self, event: events.Module) -> list[str]:
+        if event.removed:
+            return []
         before = self._modules.get(event.id)
         self._modules[event.id] = event
         self._class_by_module_name[event.name] = event.type
@@ -90,6 +92,8 @@ class TextForm:
         return ["found the root object", proxying]
 
     def _state_tensor(self, event: events.StateTensor) -> list[str]:
+        if event.removed:
+            return []
         is_known = event.id in self._tensors
         class_name = "Parameter" if isinstance(event, events.Parameter) else "Tensor"
         self._tensors[event.id] = event

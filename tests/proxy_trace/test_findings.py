@@ -284,6 +284,44 @@ def test_only_the_topmost_module_that_was_never_called_is_named(tmp_path: Path, 
     assert [(f.kind, f.name, f.names) for f in find(path)] == [("never_called", "model.old", 2)]
 
 
+def test_what_was_taken_out_of_its_model_is_no_finding(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.aux", "Linear", 1, 1),
+        events.Parameter(1, "model.weight", 1, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.Parameter(2, "model.aux.weight", 2, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        events.Gradient(1, tensor=1, statistics=VALUES),
+        events.Update(3, tensor=1, statistics=OTHER_VALUES),
+        STEP,
+        events.Module(2, "model.aux", "Linear", 1, 1, removed=True),
+        events.Parameter(2, "model.aux.weight", 2, "float32[1]", requires_grad=True, removed=True),
+        events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True, removed=True),
+        events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True),
+    )
+    assert [(f.kind, f.name) for f in find(path)] == [("never_updated", "model.bias")]
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_of_what_holds_modules_whose_calls_are_not_seen_nothing_is_said(
+    calls: int, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.layers", "Stack", 1, 1),
+        events.Module(3, "model.layers.0", "Own", 1, 2, calls_seen=False),
+        events.Module(4, "model.layers.0.fc", "Linear", 1, 3),
+        events.Module(5, "model.layers.1", "Linear", 1, 2),
+        *[events.CallModule(1, module=1), events.ReturnModule(2, module=1)] * calls,
+    )
+    expected = ["model.layers.0.fc", "model.layers.1"] if calls else []
+    assert [f.name for f in find(path)] == expected
+
+
 def test_containers_are_judged_by_what_is_in_them_whatever_the_order_of_definition(
     tmp_path: Path, write_trace: WriteTrace
 ) -> None:

@@ -134,6 +134,7 @@ def test_ids_become_names_in_records(small_trace: Path) -> None:
         "first": 0,
         "every": 1,
         "calls_seen": True,
+        "removed": False,
     }
     update: dict[str, Any] = records[-1]
     assert (update["module"], update["tensor"], update["step"]) == ("model.fc", "model.fc.bias", 1)

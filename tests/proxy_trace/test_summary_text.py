@@ -142,6 +142,18 @@ def test_what_made_a_non_finite_output_is_told(tmp_path: Path, write_trace: Writ
     assert lines[found + 1].strip() == "made by log at net.py:13, from model.fc"
 
 
+def test_what_was_taken_out_of_its_model_is_marked(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1),
+        events.Module(2, "model.aux", "Linear", 1, 1, removed=True),
+        events.Parameter(1, "model.aux.weight", 2, "float32[1]", removed=True),
+    )
+    rows = [line.split() for line in report(path).splitlines()]
+    assert ["aux", "Linear", "removed", "-", "-", "-"] in rows
+    assert ["model.aux.weight", "float32[1]", "removed", "-", "-", "-", "-"] in rows
+
+
 def test_training_by_hand_is_told_by_its_steps(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(
         tmp_path / "a.jsonl",

@@ -84,6 +84,7 @@ class Updates:
         """Record the state that the model is in, and the step by hand that has led to it."""
         self.before_root_call()
         self._changes.look(is_last=True)
+        self._tracer.definitions.define_removed()
 
     def before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Record that `optimizer` steps. `args` are those of `step`, the optimizer first."""
