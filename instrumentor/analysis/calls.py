@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.container_methods import ContainerMethods
 from instrumentor.analysis.effects import Effects
+from instrumentor.analysis.guards import container_there
 from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
 from instrumentor.analysis.object_stores import ObjectStores
@@ -50,7 +52,6 @@ from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Callable
 
     from instrumentor.analysis.members import Members
@@ -161,6 +162,10 @@ class Calls:
             return self.scope.box(node, *made)
         if atom.name == "builtins.type":
             if len(arguments.positional) == 1:
+                tested = node.args[0] if isinstance(node, ast.Call) and node.args else node
+                container = container_there(self.scope.unit, self.scope.hierarchy, tested)
+                if container:
+                    return value(Named(container))
                 return join([self.members.type_of(each) for each in arguments.at(0)])
             return self.effects.make_unknown(node, arguments, label="type")
         if atom.name.startswith(_UNBOUND_METHODS) and not atom.name.endswith(".fromkeys") and arguments.positional:
