@@ -285,19 +285,22 @@ def _record_additions(task: Task, outcome: Outcome, sites: tuple[Site, ...]) -> 
     spans: dict[int, list[tuple[int, int]]] = {}
     for number, start, end in comment.spans:
         spans.setdefault(number, []).append((start, end))
-    wraps = [(position, site) for position, site in enumerate(sites) if site.decision == "wrap"]
     found = []
+    sites_of = _SitesOfAdditions(sites)
     original = 0
     for number, line in enumerate(text.lines, start=1):
         if number == len(text.lines):
             found.append(Addition(line=number, text=line.rstrip("\r\n")))
         elif number in comment.lines:
             added = line.strip()
-            found.append(Addition(line=number, text=line.rstrip("\r\n"), site=_site_of(added, original, wraps)))
+            site = sites_of.statement(added, original)
+            found.append(Addition(line=number, text=line.rstrip("\r\n"), site=site))
         else:
             original += 1
+            added_before = 0
             for start, end in spans.get(number, ()):
-                site = _site_of(line[start:end], original, wraps)
+                site = sites_of.within(line[start:end], original, start - added_before + 1)
+                added_before += end - start
                 found.append(Addition(line=number, text=line[start:end], column=start + 1, site=site))
     return tuple(found)
 
@@ -311,11 +314,38 @@ def _record_quotes(task: Task, outcome: Outcome, sites: tuple[Site, ...]) -> tup
     return tuple(Quote(line, lines[line - 1].rstrip("\r\n")) for line in sorted(wanted) if line <= len(lines))
 
 
-def _site_of(added: str, line: int, wraps: list[tuple[int, Site]]) -> int | None:
-    """The site that a text was added for: of those before it, the last that goes by its name, or the last."""
-    if emit.RUNTIME_MODULE in added:
-        return None
-    before = [(position, site) for position, site in wraps if site.line <= line]
-    named = [position for position, site in before if added.startswith(f"{site.target} = ")]
-    candidates = named or [position for position, _ in before]
-    return candidates[-1] if candidates else None
+class _SitesOfAdditions:
+    """Tells for which site each text was added, going through them in the order of the file."""
+
+    def __init__(self, sites: tuple[Site, ...]) -> None:
+        self._wraps = [(position, site) for position, site in enumerate(sites) if site.decision == "wrap"]
+        # The sites of the expressions around which the text has begun and not yet ended.
+        self._around: list[int | None] = []
+        self._begun: set[int] = set()
+
+    def statement(self, added: str, line: int) -> int | None:
+        """The site of a statement behind the original's line: of those before, the last by its name, or the last."""
+        if emit.RUNTIME_MODULE in added:
+            return None
+        before = [(position, site) for position, site in self._wraps if site.line <= line]
+        named = [position for position, site in before if added.removeprefix("; ").startswith(f"{site.target} = ")]
+        candidates = named or [position for position, _ in before]
+        return candidates[-1] if candidates else None
+
+    def within(self, added: str, line: int, column: int) -> int | None:
+        """The site of a text within the original's line: what begins around an expression begins where its site is."""
+        has_call = f".{emit.PROXY}(" in added
+        if not has_call and added.endswith(")"):
+            return self._around.pop() if self._around else None
+        if not has_call or added.endswith(")"):
+            return self.statement(added, line)
+        there = [
+            (-site.line, position)
+            for position, site in self._wraps
+            if site.line <= line and site.column == column and position not in self._begun
+        ]
+        found = min(there)[1] if there else self.statement(added, line)
+        self._around.append(found)
+        if found is not None:
+            self._begun.add(found)
+        return found

@@ -72,6 +72,26 @@ class TestRecord:
         assert [addition.text.partition(",")[0] for addition in within] == ["Proxy.Proxy(", ""]
         assert [gan.sites[addition.site].line for addition in within if addition.site is not None] == [listed.line] * 2
 
+    def test_of_several_models_in_a_line_each_addition_names_its_own(self, tmp_path: Path) -> None:
+        script = tmp_path / "a.py"
+        script.write_text(
+            "from torch import nn\n"
+            "first = nn.Linear(1, 1)\n"
+            "models = [nn.Linear(1, 1), nn.ReLU(), nn.Conv2d(1, 1, 1)]\n"
+            "a = nn.Linear(1, 1); b = nn.Linear(1, 1); print()\n"
+            "run(nn.Linear(2, 2),\n"
+            "    nn.Sequential(nn.Linear(3, 3)), nn.Linear(4, 4))\n"
+        )
+        task = Task(str(script), "a.py", "a.py", Settings(), goal="explain")
+        record = record_file(task, process(task), written_to=None, diff_to="a.py")
+        found = [
+            record.sites[addition.site].target
+            for addition in record.additions
+            if addition.column is not None and addition.site is not None
+        ]
+        in_list = ["models[0]", "models[0]", "models[2]", "models[2]"]
+        assert found == [*in_list, "a", "a", "b", "b", "arg0", "arg0", "arg1", "arg1", "arg2", "arg2"]
+
     def test_texts_that_no_file_can_hold_are_made_readable_however_deep_they_lie(
         self, records: list[FileRecord]
     ) -> None:
