@@ -213,7 +213,7 @@ class _Run:
         if not task.path:
             return self._stdin.get(task.shown) or Script(task.shown, task.name, b"", None, Path())
         content = outcome.original or b""
-        if outcome.status == "unchanged" and not task.was_found and self.request.output is not None:
+        if outcome.status != "changed" and not task.was_found and self.request.output is not None:
             content = files.read_script(task.shown).content  # to be copied
         return Script(task.shown, task.name, content, Path(task.shown), Path(task.shown).parent)
 

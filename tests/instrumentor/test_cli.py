@@ -363,6 +363,13 @@ class TestStandardStreams:
         assert WRAPPED in run("mnist.py", "-o", "-").out
         assert listing() == ["mnist.py"]
 
+    def test_what_is_instrumented_already_comes_out_as_it_is(self) -> None:
+        write("mnist.py")
+        run("mnist.py")
+        outcome = run("instrumented_mnist.py", "-o", "-")
+        assert (outcome.code, outcome.out) == (0, Path("instrumented_mnist.py").read_bytes())
+        assert outcome.err == "instrumented_mnist.py -> standard output: already instrumented, copied as it is\n"
+
     def test_from_standard_input_to_a_file(self) -> None:
         outcome = run("-", "-o", "out.py", stdin=MODEL)
         assert (outcome.out, outcome.err) == (b"", "<stdin> -> out.py: 1 model (model, line 3)\n")
