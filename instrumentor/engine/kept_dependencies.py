@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA = """
 create table if not exists sources (
-    number integer primary key,
+    number integer primary key autoincrement, -- never given out again: a run may hold rows that are gone
     path blob not null,
     digest blob not null,
     modified_ns integer not null,
@@ -35,7 +35,7 @@ create table if not exists sources (
     unique (path, digest)
 );
 create table if not exists lookups (
-    number integer primary key,
+    number integer primary key autoincrement,
     folders blob not null,           -- a digest of those searched, in their order
     name text not null,
     found blob not null,
@@ -44,7 +44,7 @@ create table if not exists lookups (
 """
 TABLES = ("sources", "lookups")
 # Things that no outcome depends on any more are not looked for, but forgotten with everything else.
-_MAX_NUMBER = 2_000_000
+_MAX_KEPT = 2_000_000
 _MAX_HELD = 100_000
 # Things that were noted one after the other have numbers in a row, and so are they asked for.
 _CHUNK = 128
@@ -86,7 +86,9 @@ class KeptDependencies:
                 self._fresh_sources.clear()
             query = f"select * from sources where number >= ? order by number limit {_CHUNK}"
             self._sources.update((row[0], _Source(*row[1:])) for row in connection.execute(query, (number,)))
-        source = self._sources[number]
+        source = self._sources.get(number)
+        if source is None:  # forgotten since, by another run
+            return False
         path = os.fsdecode(source.path)
         state = self._files.state(path)
         if state == (source.modified_ns, source.size):
@@ -104,7 +106,10 @@ class KeptDependencies:
                 self._fresh_lookups.clear()
             query = f"select number, name, found from lookups where number >= ? order by number limit {_CHUNK}"
             self._lookups.update((row[0], row[1:]) for row in connection.execute(query, (number,)))
-        name, found = self._lookups[number]
+        kept = self._lookups.get(number)
+        if kept is None:  # as above
+            return False
+        name, found = kept
         if folders not in self._places:
             self._places[folders] = ModulePlaces(folders)
         return os.fsencode(self._places[folders].look_up(name).found) == found
@@ -143,9 +148,9 @@ def number_lookups(connection: sqlite3.Connection, folders: tuple[str, ...], loo
 
 
 def are_too_many(connection: sqlite3.Connection) -> bool:
-    """Whether so many things have numbers that it is time to forget everything."""
-    query = "select coalesce(max(number), 0) from {}"
-    return any(connection.execute(query.format(table)).fetchone()[0] > _MAX_NUMBER for table in TABLES)
+    """Whether so many things are kept that it is time to forget everything; goes by their numbers, which is quick."""
+    query = "select coalesce((select max(number) from {0}) - (select min(number) from {0}) + 1, 0)"
+    return any(connection.execute(query.format(table)).fetchone()[0] > _MAX_KEPT for table in TABLES)
 
 
 def _all_hold(packed: bytes, fresh: set[int], is_fresh: Callable[[int], bool]) -> bool:

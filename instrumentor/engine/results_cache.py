@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from instrumentor.engine.outcome import Task
     from instrumentor.resolve.module_places import Lookup
 
-_FORMAT = 3
+_FORMAT = 4
 _KEPT_DAYS = 30
 _PAGE = 512
 _FLUSH_AFTER = 256
@@ -205,7 +205,10 @@ class ResultsCache:
             if row.status == "unchanged" and not with_decisions:
                 return outcome
             query = "select details from results where run = ? and path = ?"
-            details = self._decoder.decode(self._connection.execute(query, (run, path)).fetchone()[0])
+            found = self._connection.execute(query, (run, path)).fetchone()
+            if found is None:  # forgotten since, by another run
+                return None
+            details = self._decoder.decode(found[0])
         except (sqlite3.Error, msgspec.MsgspecError, TypeError, ValueError) as error:
             self._repair(error)
             return None
@@ -311,7 +314,10 @@ class ResultsCache:
     ) -> bool:
         """Whether a script has not looked for what has come; other scripts of its folder have."""
         query = "select missing from results where run = ? and path = ?"
-        missing = self._missing_decoder.decode(connection.execute(query, (run, row.path)).fetchone()[0])
+        found = connection.execute(query, (run, row.path)).fetchone()
+        if found is None:  # forgotten since, by another run
+            return False
+        missing = self._missing_decoder.decode(found[0])
         return all(names.isdisjoint(missing.get(folder, ())) for folder, names in come.items())
 
     def _come_to_folder(

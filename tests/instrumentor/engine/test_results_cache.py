@@ -64,6 +64,13 @@ def find(cache_dir: Path, task: Task) -> object:
         return cache.find(task)
 
 
+def forget(cache_dir: Path, table: str) -> None:
+    (path,) = cache_dir.glob("results-*.sqlite")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"delete from {table}")
+        connection.commit()
+
+
 class TestFound:
     def test_without_the_bytes_and_what_it_depends_on(self, cache_dir: Path, project: Path) -> None:
         task = task_of(project)
@@ -274,6 +281,12 @@ class TestInstalledPackages:
     def test_are_found_while_nothing_happens(self, kept: Path, tasks: tuple[Task, Task]) -> None:
         assert self.found(kept, tasks) == (True, True)
 
+    def test_are_looked_at_anew_where_another_run_has_forgotten_them(
+        self, kept: Path, tasks: tuple[Task, Task]
+    ) -> None:
+        forget(kept, "lookups")
+        assert self.found(kept, tasks) == (False, False)
+
     @pytest.mark.parametrize(
         "path",
         ["other/__init__.py", "other.py", "other-1.0.dist-info/METADATA", "extra_things.py", "lib2/nets.py", "a.pth"],
@@ -383,6 +396,20 @@ class TestTrouble:
             connection.execute("update results set details = x'90'")
         connection.close()
         assert find(cache_dir, task_of(project)) is None
+
+    @pytest.mark.parametrize("table", ["sources", "results"])
+    def test_what_another_run_has_forgotten_is_looked_at_anew(self, table: str, cache_dir: Path, project: Path) -> None:
+        task = task_of(project)
+        write(project / "plain.py", b"print(1)\n")
+        plain = replace(task, path=str(project / "plain.py"), shown="plain.py", name="plain.py")
+        with ResultsCache(cache_dir) as cache:
+            cache.add(plain, process(plain))
+        with ResultsCache(cache_dir) as cache:
+            assert cache.find(plain) is not None  # and with it come the rows of its neighbours
+            forget(cache_dir, table)
+            assert cache.find(task) is None
+            cache.add(task, process(task))
+        assert find(cache_dir, task) is not None
 
     def test_a_place_that_cannot_be(self, tmp_path: Path, project: Path) -> None:
         (tmp_path / "file").write_text("")
