@@ -121,17 +121,20 @@ class _Run:
             self.cache.add(task, outcome)
         written_to = None
         try:
-            if outcome.failure is not None:
-                self._fail(outcome.failure.text)
-                if self.request.verbose and outcome.failure.trace:
-                    sys.stderr.write(outcome.failure.trace)
-            else:
+            if outcome.failure is None:
                 written_to = self._handle(task, outcome)
                 self._note_written(task, outcome, written_to)
                 self._hint_at_entry(task, outcome)
+        except BrokenPipeError:  # whoever reads standard output has gone: the others are not wanted either
+            raise
         except InstrumentError as error:
-            self._fail(str(error))
             outcome = replace(outcome, status="failed", failure=Failure.of(error))
+        except Exception as error:  # noqa: BLE001 - as in `process_script`
+            outcome = replace(outcome, status="failed", failure=Failure.of_unexpected(error, task.shown))
+        if outcome.failure is not None:
+            self._fail(outcome.failure.text)
+            if self.request.verbose and outcome.failure.trace:
+                sys.stderr.write(outcome.failure.trace)
         self.counts[outcome.status] = self.counts.get(outcome.status, 0) + 1
         if outcome.status == "changed":
             self.models += sum(decision.verdict == "wrap" for decision in outcome.decisions)

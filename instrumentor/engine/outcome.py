@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -78,6 +79,15 @@ class Failure(msgspec.Struct, frozen=True):
     def of(cls, error: InstrumentError) -> Failure:
         """What a mistake tells of itself."""
         return cls(str(error), error.message, error.line, error.column)
+
+    @classmethod
+    def of_unexpected(cls, error: Exception, shown: str) -> Failure:
+        """What to tell of a mistake of this tool's own that was met in one file; the others need not wait for it."""
+        message = (
+            f"internal error, the file was left as it is ({type(error).__name__}: {error});"
+            " please report it, with what --verbose says"
+        )
+        return cls(f"{shown}: {message}", message, trace="".join(traceback.format_exception(error)))
 
 
 class Outcome(msgspec.Struct, frozen=True):

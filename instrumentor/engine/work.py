@@ -7,7 +7,6 @@ that cross to other processes and machines, and the same task gives the same out
 from __future__ import annotations
 
 import os
-import traceback
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -95,11 +94,7 @@ def process_script(
             error.path = task.shown + error.path[len(task.name) :]
         failure = Failure.of(error)
     except Exception as error:  # noqa: BLE001 - the edge: a bug met in one script must not keep the others waiting
-        message = (
-            f"internal error, the file was left as it is ({type(error).__name__}: {error});"
-            " please report it, with what --verbose says"
-        )
-        failure = Failure(f"{task.shown}: {message}", message, trace=traceback.format_exc())
+        failure = Failure.of_unexpected(error, task.shown)
     return replace(common, status="failed", failure=failure, dependencies=recorder.dependencies())
 
 

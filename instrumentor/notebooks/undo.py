@@ -14,7 +14,8 @@ from instrumentor.source.undo import Undone, recorded_source
 if TYPE_CHECKING:
     from instrumentor.notebooks.json_source import CellSource, Literal
 
-_SPANS = re.compile(r"json:(?P<spans>(?:\d+-\d+,)*)(?P<last>\d+)")
+# No notebook has more characters than nine digits say, and of thousands of digits Python makes no number.
+_SPANS = re.compile(r"json:(?P<spans>(?:\d{1,9}-\d{1,9},)*)(?P<last>\d{1,9})")
 
 
 class NotebookComment(NamedTuple):

@@ -209,12 +209,20 @@ def original_path(script: Script, recorded_source: str, output: str | None) -> P
     if output is not None and not is_directory_output(output):
         return Path(output)
     name = Path(recorded_source).name
-    if recorded_source == STDIN_NAME or name in ("", "..") or "\0" in name:
+    if recorded_source == STDIN_NAME or not _can_name_file(name):
         raise UnnamedOriginalError(
             f"the original is recorded as {recorded_source!r}, which names no file; say with -o where it goes",
             path=script.shown,
         )
     return script.directory / name if output is None else Path(output) / name
+
+
+def _can_name_file(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # halves of characters, which a string of JSON may hold
+        return False
+    return name not in ("", "..") and "\0" not in name
 
 
 def _is_directory(path: Path) -> bool:

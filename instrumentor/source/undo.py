@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from instrumentor.source.source_text import SourceText
 
 _MARK = b"# instrument: format="
-_ADDED_LINE = re.compile(r"\+(\d+)")
-_ADDED_SPAN = re.compile(r"(\d+):(\d+)-(\d+)")
+# No script has more lines than nine digits say, and of thousands of digits Python makes no number.
+_ADDED_LINE = re.compile(r"\+(\d{1,9})")
+_ADDED_SPAN = re.compile(r"(\d{1,9}):(\d{1,9})-(\d{1,9})")
 
 
 @dataclass(frozen=True)

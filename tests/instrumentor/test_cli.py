@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from instrumentor.instrument import Result
+    from instrumentor.paths.files import Script
 
 MODEL = b"import torch.nn as nn\n\nmodel = nn.Linear(2, 2)\nprint(model(model.weight))\n"
 TWO_MODELS = b"import torch.nn as nn\n\nnet = nn.Linear(2, 2)\nema = nn.Linear(2, 2)\nprint(net, ema)\n"
@@ -701,6 +703,24 @@ class TestMistakes:
             "b.py -> instrumented_b.py: 1 model (model, line 3)\n"
         )
         assert "Traceback (most recent call last)" in run("a.py", "-v").err
+
+    def test_so_is_one_that_is_met_when_results_are_put_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail_on_first(script: Script, output: str | None) -> Path | None:
+            if script.name == "a.py":
+                raise ZeroDivisionError("oops")
+            return instrumented_path(script, output)
+
+        instrumented_path = files.instrumented_path
+        monkeypatch.setattr(files, "instrumented_path", fail_on_first)
+        write("a.py")
+        write("b.py")
+        outcome = run("a.py", "b.py", "-v", "--report", "report.json")
+        assert outcome.code == 2
+        assert "a.py: internal error, the file was left as it is (ZeroDivisionError: oops);" in outcome.err
+        assert "Traceback (most recent call last)" in outcome.err
+        assert "b.py -> instrumented_b.py: 1 model (model, line 3)\n" in outcome.err
+        statuses = [each["status"] for each in json.loads(Path("report.json").read_bytes())["files"]]
+        assert statuses == ["failed", "changed"]
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

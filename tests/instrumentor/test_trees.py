@@ -116,6 +116,29 @@ class TestBeside:
         assert Path("src/instrumented_train.py").exists()
         assert Path("src/zoo/instrumented_factory.py").read_bytes() == b"mine\n"
 
+    @pytest.mark.parametrize(
+        ("comment", "failure"),
+        [
+            pytest.param(
+                rb'source="\ud800.py" sha256=98752ee28d5484bdc2814fb70adb6a0b2fb31f6a9b8ee7ae81fd2fc9cf300b3b added=',
+                "odd.py: the original is recorded as '\\ud800.py', which names no file; say with -o where it goes",
+                id="a name that is no text",
+            ),
+            pytest.param(
+                b'source="a.py" sha256=' + b"0" * 64 + b" added=+" + b"9" * 5000,
+                "odd.py: not instrumented, so there is nothing to revert",
+                id="a number that is none",
+            ),
+        ],
+    )
+    def test_source_comments_that_no_run_has_written_stop_nothing(self, comment: bytes, failure: str) -> None:
+        write("odd.py", b"x=1\n# instrument: format=1 " + comment + b"\n")
+        run("src", "--in-place")
+        outcome = run("--revert", "odd.py", "src")
+        assert outcome.code == 2
+        assert failure in outcome.err
+        assert Path("src/train.py").read_bytes() == TRAIN
+
 
 @pytest.mark.usefixtures("zoo")
 class TestMirror:

@@ -196,6 +196,11 @@ class TestMistakes:
         with pytest.raises(EditedSinceError, match="edited or saved"):
             instrument(instrumented.replace(b"# V", b"# W"))
 
+    def test_spans_that_no_run_has_written_cannot_be_reverted(self) -> None:
+        comment = f'# instrument: format=1 source="a" sha256={"0" * 64} added=json:{"9" * 5000}'
+        with pytest.raises(EditedSinceError, match="edited or saved"):
+            revert_notebook(nbformat.writes(make_notebook(comment)).encode(), source_name="a.ipynb")
+
     def test_never_instrumented(self) -> None:
         with pytest.raises(NotInstrumentedError):
             revert_notebook(nbformat.writes(make_notebook(*CELLS)).encode(), source_name="a.ipynb")

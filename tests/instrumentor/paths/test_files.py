@@ -239,7 +239,7 @@ def test_where_an_original_goes(recorded: str, output: str | None, expected: str
     assert found == (None if expected is None else Path(expected))
 
 
-@pytest.mark.parametrize("recorded", ["<stdin>", "", "..", "a/..", "/", "a\0b"])
+@pytest.mark.parametrize("recorded", ["<stdin>", "", "..", "a/..", "/", "a\0b", "\ud800.py"])
 def test_an_original_without_a_name_needs_one(recorded: str) -> None:
     with pytest.raises(UnnamedOriginalError, match=r"names no file; say with -o where it goes$"):
         files.original_path(make_script(), recorded, None)
