@@ -29,6 +29,7 @@ from instrumentor.paths.file_state import FileState
 from instrumentor.paths.files import STANDARD_STREAM, Script
 from instrumentor.paths.selection import Found, is_directory, is_in_shard, select_files
 from instrumentor.resolve.search_path import SearchPaths
+from instrumentor.tally import DONE, FAILED, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from instrumentor.engine.journal import Journal
     from instrumentor.output.mirror import Mirror
     from instrumentor.request import Request
-
-DONE = 0
-WOULD_CHANGE = 1
-FAILED = 2
 
 
 @dataclass
@@ -57,10 +54,7 @@ class _Run:
     cache: ResultsCache | None = None
     search: SearchPaths = field(default_factory=SearchPaths)
     modules_cache: str | None = None
-    would_change: bool = False
-    failures: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    models: int = 0
+    tally: Tally = field(default_factory=Tally)
     # Each with its script, and where that one's cells start if it is a notebook.
     explained: list[tuple[str, Decision, tuple[tuple[int, int], ...]]] = field(default_factory=list)
     _stdin: dict[str, Script] = field(default_factory=dict)
@@ -135,9 +129,7 @@ class _Run:
             self._fail(outcome.failure.text)
             if self.request.verbose and outcome.failure.trace:
                 sys.stderr.write(outcome.failure.trace)
-        self.counts[outcome.status] = self.counts.get(outcome.status, 0) + 1
-        if outcome.status == "changed":
-            self.models += sum(decision.verdict == "wrap" for decision in outcome.decisions)
+        self.tally.add(outcome)
         if self.journal is not None:
             from instrumentor.report.record import record_file
 
@@ -184,9 +176,7 @@ class _Run:
         if self.explained and request.format == "text":
             self._show_explained()
         self._summarize()
-        if self.failures:
-            return FAILED
-        return WOULD_CHANGE if request.check and self.would_change else DONE
+        return self.tally.exit_code(check=request.check)
 
     def _show_explained(self) -> None:
         # Rich takes longer to import than a script takes to be instrumented.
@@ -236,7 +226,6 @@ class _Run:
         script = self._script_of(task, outcome)
         if outcome.status != "changed":
             return self._handle_unchanged(script, task, outcome)
-        self.would_change = True
         change = self.writer.change_of(script, task, outcome)
         if request.diff and task.was_found and script.path is not None and script.path.is_symlink():
             # `git apply` refuses a whole patch in which a link is changed.
@@ -264,27 +253,14 @@ class _Run:
         return None
 
     def _summarize(self) -> None:
-        request = self.request
+        request, tally = self.request, self.tally
         if not self.has_directories:
             return
-        counts = self.counts
-        total = sum(counts.values())
-        if not total and not self.failures and request.shard is None and not request.resume:
+        if not tally.files and not tally.failures and request.shard is None:
             self.tell("no file to look at: none matches --include, or all are excluded or ignored by git")
             return
-        changed = counts.get("changed", 0)
-        if request.revert:
-            word = "reverted" if request.writes else "to be reverted"
-            parts = [f"{changed:,} {word}"]
-        else:
-            word = "instrumented" if request.writes else "to be instrumented"
-            parts = [f"{changed:,} {word} ({messages.count(self.models, 'model')})"]
-            if already := counts.get("already instrumented", 0):
-                parts.append(f"{already:,} already instrumented")
-        if self.failures:
-            parts.append(f"{len(self.failures):,} failed:")
-        self.tell(f"{messages.count(total, 'file')}: {', '.join(parts)}")
-        for failure in self.failures:
+        self.tell(tally.describe(revert=request.revert, writes=request.writes))
+        for failure in tally.failures:
             say(failure)
 
     def tell(self, message: str) -> None:
@@ -293,7 +269,7 @@ class _Run:
             say(message)
 
     def _fail(self, message: str) -> None:
-        self.failures.append(message)
+        self.tally.failures.append(message)
         # In a tree of thousands a line among others is lost: there all failures come at the end.
         if not self.has_directories:
             say(message)
@@ -350,8 +326,8 @@ def _execute(request: Request) -> int:
             beside = Path(request.reports[0]) if request.reports else None
             journal = stack.enter_context(Journal(beside, run=request.identity(), resume=request.resume))
         run = _Run(request, configurations, writer, journal, has_directories=bool(roots), mirror=mirror)
-        if journal is not None:
-            run.failures.extend(journal.failures)
+        for record in journal.records() if journal is not None else ():
+            run.tally.restore(record)
         run.search = SearchPaths(request.python_path)
         _open_cache(run, stack)
         found = _select(request, configurations, run.note_failure)
@@ -413,7 +389,7 @@ def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:
             run.writer.mirror = run.mirror
         for part, outcome in program.parts:
             yield Done(part, outcome, was_known=True)
-        if is_moved and not run.failures:
+        if is_moved and not run.tally.failures:
             target = run.mirror.target(task.shown, program.root) if run.mirror is not None else task.shown
             run.tell(f"run it with: python {shlex.quote(str(target))}")
 

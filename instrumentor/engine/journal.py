@@ -38,7 +38,6 @@ class Journal:
         self.done: dict[str, str | None] = {}
         """Where the result of each script went that an interrupted run was done with; None where none was written."""
 
-        self.failures: list[str] = []
         self._path = None if beside is None else beside.with_name(beside.name + PARTIAL)
         try:
             if self._path is None:
@@ -113,8 +112,6 @@ class Journal:
                 break
             end += len(line)
             self.done[record.path] = record.written_to
-            if record.error is not None:
-                self.failures.append(f"{record.path}: {record.error.message}")
         self._file.truncate(end)
         return True
 

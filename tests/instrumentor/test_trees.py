@@ -561,6 +561,22 @@ class TestResume:
         assert run("src", "-o", "traced", "--report", "r.json", "--no-cache", "--resume").code == 0
         assert snapshot("traced") == snapshot("whole")
 
+    @pytest.mark.parametrize("is_broken", [False, True], ids=["would change", "failed"])
+    def test_and_counts_what_was_done_before(self, is_broken: bool) -> None:
+        if is_broken:
+            write("src/broken.py", b"import torch.nn\nx = (\n")
+        whole = run("src", "--check", "--report", "r.json", "--report", "reports/r.md")
+        assert whole.code == (2 if is_broken else 1)
+        write("in_the_way/reports", b"")
+        options = ("src", "--check", "--report", "s.json", "--report", "in_the_way/reports/r.md")
+        assert run(*options).code == 2  # with all the work done
+        Path("in_the_way/reports").unlink()
+        resumed = run(*options, "--resume")
+        assert resumed.code == whole.code
+        summary = whole.err[whole.err.index("6 files: " if is_broken else "5 files: ") :]
+        assert "2 to be instrumented (2 models)" in summary
+        assert resumed.err == summary
+
     def test_but_not_over_what_is_no_journal(self) -> None:
         write("report.json.partial", b"somebody's notes\n")
         outcome = run("src", "--check", "--report", "report.json", "--resume")

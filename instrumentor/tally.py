@@ -1,0 +1,70 @@
+"""What a run has come to: how many files of which kind, how many models, what went wrong, and so the exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from instrumentor.errors import InstrumentError
+from instrumentor.messages import count
+
+if TYPE_CHECKING:
+    from instrumentor.engine.outcome import Outcome, Status
+    from instrumentor.report.record import FileRecord
+
+DONE = 0
+WOULD_CHANGE = 1
+FAILED = 2
+
+
+@dataclass
+class Tally:
+    """Counts over all files of a run, those included that the interrupted run it goes on with was done with.
+
+    Attributes:
+        files: how many, by what became of them.
+        models: how many are wrapped.
+        failures: a line for each thing that went wrong.
+    """
+
+    files: Counter[Status] = field(default_factory=Counter)
+    models: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one file; its failure is noted on its own."""
+        self._add(outcome.status, sum(decision.verdict == "wrap" for decision in outcome.decisions))
+
+    def restore(self, record: FileRecord) -> None:
+        """Count one file that an interrupted run was done with."""
+        self._add(record.status, sum(site.decision == "wrap" for site in record.sites))
+        if (error := record.error) is not None:
+            self.failures.append(
+                str(InstrumentError(error.message, path=record.path, line=error.line, column=error.column))
+            )
+
+    def _add(self, status: Status, models: int) -> None:
+        self.files[status] += 1
+        if status == "changed":
+            self.models += models
+
+    def exit_code(self, *, check: bool) -> int:
+        """The code to end with: with `check` a file that would change makes it another one."""
+        if self.failures:
+            return FAILED
+        return WOULD_CHANGE if check and self.files["changed"] else DONE
+
+    def describe(self, *, revert: bool, writes: bool) -> str:
+        """All files in one line: `5 files: 2 instrumented (2 models), 1 failed:`; the failures are to follow."""
+        changed = self.files["changed"]
+        if revert:
+            parts = [f"{changed:,} {'reverted' if writes else 'to be reverted'}"]
+        else:
+            word = "instrumented" if writes else "to be instrumented"
+            parts = [f"{changed:,} {word} ({count(self.models, 'model')})"]
+            if already := self.files["already instrumented"]:
+                parts.append(f"{already:,} already instrumented")
+        if self.failures:
+            parts.append(f"{len(self.failures):,} failed:")
+        return f"{count(self.files.total(), 'file')}: {', '.join(parts)}"
