@@ -11,6 +11,7 @@ import ast
 import hashlib
 import json
 import re
+import tokenize
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Sources
     from instrumentor.settings import Settings
 
-_MAGIC = re.compile(r"(?P<indent>[ \t]*)(?P<target>[A-Za-z_][\w., ]*=[ \t]*)?[%!?].*|[ \t]*[\w.]+\?{1,2}[ \t]*")
+_MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:(?P<target>[A-Za-z_][\w., ]*=[ \t]*)?[%!?].*|[\w.]+\?{1,2}[ \t]*)")
 # Cell magics whose cell is Python all the same.
 _PYTHON_CELLS = re.compile(r"%%(?:time|timeit|capture|prun|memit|mprun|debug|python3?)\b")
 
@@ -280,22 +281,43 @@ def _mask(cell: str) -> list[str]:
             return [_comment(line) for line in lines]
         start = next(index for index, line in enumerate(lines) if line.strip())
         lines[start] = _comment(lines[start])
+    bodies = [line.removesuffix(line_end(line)) for line in lines]
     masked: list[str] = []
-    is_continued = False
-    for line in lines:
-        body = line.removesuffix(line_end(line))
-        magic = _MAGIC.fullmatch(body)
-        if is_continued or magic is not None:
-            indent = body[: len(body) - len(body.lstrip())]
-            target = magic["target"] if magic is not None and not is_continued else None
-            if target:
-                masked.append(f"{indent}{target.strip()} None" + line_end(line))
-            else:
-                masked.append(_comment(line) if not indent or is_continued else f"{indent}pass{line_end(line)}")
-            is_continued = body.endswith("\\")
-        else:
-            masked.append(line)
+    while (start := len(masked)) < len(lines):
+        magic = _MAGIC.fullmatch(bodies[start])
+        if magic is None:
+            masked.extend(lines[start : _end_of_statement(bodies, start)])
+            continue
+        masked.append(_stand_in(magic, lines[start]))
+        while bodies[len(masked) - 1].endswith("\\") and len(masked) < len(lines):
+            masked.append(_comment(lines[len(masked)]))
     return masked
+
+
+def _end_of_statement(bodies: list[str], start: int) -> int:
+    """Where the lines end that belong together, by brackets, strings or backslashes, with the one at `start`.
+
+    Within them IPython knows no magics. They are all that are left where this is not Python.
+    """
+    # Halves of characters are no more than others in a string, and not every tokenizer takes them.
+    left = (f"{bodies[at]}\n".encode("utf-8", "replace").decode() for at in range(start, len(bodies)))
+    try:
+        has_begun = False
+        for token in tokenize.generate_tokens(left.__next__):
+            if token.type == tokenize.NEWLINE or (token.type == tokenize.NL and not has_begun):
+                return start + token.start[0]
+            has_begun = has_begun or token.type != tokenize.COMMENT
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return len(bodies)
+
+
+def _stand_in(magic: re.Match[str], line: str) -> str:
+    """What does nothing in the place of a magic: a comment, or a statement where a block or a name may need one."""
+    indent = magic["indent"]
+    if magic["target"]:
+        return f"{indent}{magic['target'].strip()} None{line_end(line)}"
+    return f"{indent}pass{line_end(line)}" if indent else _comment(line)
 
 
 def _comment(line: str) -> str:

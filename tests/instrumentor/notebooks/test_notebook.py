@@ -138,6 +138,12 @@ class TestMagics:
             pytest.param("if True:\n    %load_ext x\n    !ls\n{}", id="in a block"),
             pytest.param("?print\nprint?\nnn.Linear??\n{}", id="help"),
             pytest.param("x = ('%s'\n% 3)\n{}", id="what looks like one"),
+            pytest.param("!ls\nx = ('%s'\n% 3)\n{}", id="what looks like one beside one"),
+            pytest.param("!ls\nprint('%d %%' \\\n  % 3)\n{}", id="what looks like one behind a backslash"),
+            pytest.param("!ls\nx = '''\n!ls\n%s''' % 3\n{}", id="what looks like one in a string"),
+            pytest.param("!ls\nx = (a\n  # (\n  # '\n%b)\n{}", id="what looks like one behind comments"),
+            pytest.param("if x:\n    !ls\n    y = [a\n%b]\n\n    # c\n    %time\n{}", id="both in a block"),
+            pytest.param("!echo (\n!echo it's\n%ls ''''\n{}", id="what is open in one is closed behind it"),
         ],
     )
     def test_stay_and_are_stepped_over(self, cell: str) -> None:
