@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from instrumentor.source.source_text import SourceText
 
 _NOTHING_BUT_A_COMMENT = re.compile(r"\s*(?:#.*)?", re.DOTALL)
+_LEADS_ON = re.compile(r"[\s;]*\\[\r\n]")
 _STAR_IMPORT = re.compile(r"import[\s\\]*\*")
 # At one place in a line: what ends an expression stands before what starts one, and both before a new statement.
 _AFTER, _BEFORE = 0, 1
@@ -127,7 +128,7 @@ class _Writer:
         self.edits.append(NewLine(last, f"{self._indentation(statement)}{text}{newline}"))
 
     def _add_line_before(self, statement: ast.stmt, text: str) -> None:
-        first = _first_line(statement)
+        first = self._first_line(statement)
         newline = line_end(self._line(first)) or self._source.newline
         self.edits.append(NewLine(first - 1, f"{self._indentation(statement)}{text}{newline}"))
 
@@ -146,13 +147,13 @@ class _Writer:
         """The insertion of the import: after the imports at the top, and before whatever else runs there."""
         text = emit.render_import(self._alias)
         body = self._tree.body
-        count = _count_leading(body, min(_first_line(wrap.placement.statement) for wrap in wraps))
+        count = _count_leading(body, min(wrap.placement.statement.lineno for wrap in wraps))
         following = body[count] if count < len(body) else None
         if count == 0:
             assert following is not None
-            line = _first_line(following)
+            line = self._first_line(following)
             return NewLine(line - 1, text + (line_end(self._line(line)) or self._source.newline))
-        last = body[count - 1].end_lineno or 0
+        last = self._last_line(body[count - 1])
         if following is not None and following.lineno == last:
             line, column = self._start(following)
             return NewText(line, column, f"{text}; ", (_BEFORE, -len(self._source.lines) - 1))
@@ -168,8 +169,8 @@ class _Writer:
         if count == len(body):
             return NewLine(len(self._source.lines) if body else 0, text + self._source.newline)
         line, column = self._start(body[count])
-        line = _first_line(body[count])
-        if count and (body[count - 1].end_lineno or 0) >= line:
+        line = self._first_line(body[count])
+        if count and self._last_line(body[count - 1]) >= line:
             return NewText(line, column, f"{text}; ", (_BEFORE, -len(self._source.lines) - 2))
         return NewLine(line - 1, text + (line_end(self._line(line)) or self._source.newline))
 
@@ -182,8 +183,26 @@ class _Writer:
     def _starts_line(self, statement: ast.stmt) -> bool:
         """Whether nothing stands before a statement on its first line, nor leads over to that."""
         first, column = self._start(statement)
-        before = self._line(first - 1) if first > 1 else ""
+        head = self._first_line(statement)
+        before = self._line(head - 1) if head > 1 else ""
         return not self._line(first)[:column].strip() and not before.removesuffix(line_end(before)).endswith("\\")
+
+    def _first_line(self, statement: ast.stmt) -> int:
+        """The line that a statement starts on; for one with decorators that of the first `@`."""
+        decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+        if not decorators:
+            return statement.lineno
+        line = decorators[0].lineno
+        while not self._line(line).lstrip().startswith("@"):  # what is in brackets may start on a later line
+            line -= 1
+        return line
+
+    def _last_line(self, statement: ast.stmt) -> int:
+        """The line that a statement ends on, or the one that backslashes behind it lead to."""
+        last, column = self._end(statement)
+        while _LEADS_ON.match(self._line(last), column):
+            last, column = last + 1, 0
+        return last
 
     def _text(self, node: ast.expr) -> str:
         """A target as the script spells it, on one line."""
@@ -244,7 +263,7 @@ def _count_leading(body: Sequence[ast.stmt], before_line: int) -> int:
     count = _end_of_imports(body, count)
     if any(_imports_torch(statement) for statement in body[:count]):
         return count
-    before = [position for position in range(count, len(body)) if _first_line(body[position]) < before_line]
+    before = [position for position in range(count, len(body)) if body[position].lineno < before_line]
     later = [position for position in before if _imports_torch(body[position])]
     if not later and not any(isinstance(each, (ast.Import, ast.ImportFrom)) for each in body[:count]):
         later = [position for position in before if isinstance(body[position], (ast.Import, ast.ImportFrom))]
@@ -270,11 +289,6 @@ def _is_future_import(statement: ast.stmt) -> bool:
 def _is_docstring(statement: ast.stmt) -> bool:
     held = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(held, ast.Constant) and isinstance(held.value, str)
-
-
-def _first_line(statement: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(each.lineno for each in decorators)])
 
 
 def _check(original: bytes, instrumented: bytes, source: SourceText, *, source_name: str) -> None:

@@ -181,7 +181,8 @@ def test_looking_writes_nothing() -> None:
     assert sorted(Path().rglob("*")) == before
 
 
-def test_modules_in_a_src_folder_are_found_before_the_originals() -> None:
+@pytest.mark.parametrize("end", ["\n", " \\\n\n", " \\\n; import sys\n"])
+def test_modules_in_a_src_folder_are_found_before_the_originals(end: str) -> None:
     write(
         {
             "pyproject.toml": "",
@@ -192,6 +193,9 @@ def test_modules_in_a_src_folder_are_found_before_the_originals() -> None:
             "scripts/sizes.json": "[3]",
         }
     )
+    script = Path("scripts/train.py")
+    future = "from __future__ import annotations"
+    script.write_text(script.read_text().replace(f"{future}\n", f"{future}{end}"))
     plain = run("scripts/train.py", "src")
     outcome = instrument("scripts/train.py", "-o", "out/")
     assert outcome.exit_code == 0, outcome.stderr

@@ -52,6 +52,12 @@ ODD_BYTES = {
     "names before a wrap": "from torch import nn\nß = '𐍈'; nets = [nn.Linear(2, len('é𐍈'))]\n".encode(),
     "backslash continuation": b"from torch import nn\nmodel = \\\n    nn.Linear(2, 2)\nx = \\\n  1\n",
     "backslash before a statement": b"from torch import nn\nif nn: \\\n    model = nn.Linear(2, 2)\n",
+    "backslash behind an import": b"import torch \\\n\nfrom torch import nn \\\n\\\n\nmodel = nn.Linear(1, 1)\n",
+    "backslash behind a comment": b"from torch import nn # \\\nmodel = nn.Linear(1, 1)\n",
+    "backslash before a semicolon": b"from torch import nn \\\n; model = nn.Linear(1, 1)\n",
+    "backslash behind a semicolon": b"from torch import nn \\\r\n; \\\r\n  model = nn.Linear(1, 1)\r\n",
+    "backslash behind a docstring": b"'doc' \\\n\nmodel = __import__('torch').nn.Linear(1, 1)\n",
+    "backslash behind a wrap": b"from torch import nn\nmodel = nn.Linear(1, 1) \\\n\n",
     "triple quotes after the wrap": b"from torch import nn\nmodel = nn.Linear(2, 2); text = '''\n  a\n'''\n",
     "invalid escape": b"from torch import nn\nx = '\\d'\nmodel = nn.Linear(2, 2)\n",
     "shebang and comments only before": (
@@ -62,6 +68,14 @@ ODD_BYTES = {
     ),
     "decorated first statement": (
         b"@print\ndef f():\n    import torch\n    m = torch.nn.Linear(1, 1)\n    return m(1)\n"
+    ),
+    "decorator over lines": (
+        b"@(  # @here\n  # @\n  print\n  )\ndef f():\n"
+        b"    import torch\n    m = torch.nn.Linear(1, 1)\n    return m(1)\n"
+    ),
+    "decorator over lines in a loop": (
+        b"import torch\nfor net in torch.load('x'):\n    @(\n        print\n    )\n    def f():\n"
+        b"        return net(1)\n    net.train()\n    net.state_dict()\n"
     ),
 }
 
