@@ -10,8 +10,9 @@ import re
 import stat
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from instrumentor.errors import (
     ChangedMeanwhileError,
@@ -335,17 +336,44 @@ def write_stdout(content: bytes) -> None:
         out.write(content)
 
 
+class Output(Protocol):
+    """Takes exact bytes."""
+
+    def write(self, content: bytes, /) -> object:
+        """Add some."""
+
+
+class _GuardedOutput:
+    """Writes to a file, and tells in this tool's words what the operating system refuses: that, and no other error."""
+
+    def __init__(
+        self, file: IO[bytes], telling_refusals: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> None:
+        self._file = file
+        self._telling_refusals = telling_refusals
+
+    def write(self, content: bytes, /) -> None:
+        with self._telling_refusals():
+            self._file.write(content)
+
+
 @contextlib.contextmanager
-def open_stdout() -> Iterator[IO[bytes]]:
+def open_stdout() -> Iterator[Output]:
     """Give standard output for exact bytes, which are on their way when the block is left.
 
     Raises:
         BrokenPipeError: the reader has gone (`instrument --diff a.py | head -1`).
         UnwritableOutputError: the operating system refuses for another reason, such as a full disk.
     """
-    try:
-        yield sys.stdout.buffer
+    yield _GuardedOutput(sys.stdout.buffer, _telling_refusals_of_stdout)
+    with _telling_refusals_of_stdout():
         sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _telling_refusals_of_stdout() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -362,7 +390,7 @@ def write_file(target: Path, content: bytes, *, mode_of: Path | None = None) -> 
     Raises:
         UnwritableOutputError: the operating system refuses; `target` is as it was.
     """
-    try:
+    with _telling_refusals(target):
         status = _status(target)
         if status is not None and not stat.S_ISREG(status.st_mode):
             target.write_bytes(content)
@@ -374,34 +402,45 @@ def write_file(target: Path, content: bytes, *, mode_of: Path | None = None) -> 
         else:
             mode = None if status is None else stat.S_IMODE(status.st_mode)
         _replace(real, content, mode, status)
-    except (OSError, ValueError) as error:
-        raise unwritable(target, error) from None
 
 
 @contextlib.contextmanager
-def open_whole(target: Path) -> Iterator[IO[bytes]]:
+def open_whole(target: Path) -> Iterator[Output]:
     """Give a file to write to, which becomes `target` when all is written, and vanishes if that fails.
 
     Raises:
         UnwritableOutputError: the operating system refuses; `target` is as it was.
     """
-    try:
+    telling_refusals = partial(_telling_refusals, target)
+    with telling_refusals():
         status = _status(target)
-        if status is not None and not stat.S_ISREG(status.st_mode):
-            with target.open("wb") as file:
-                yield file
-            return
-        real = Path(os.path.realpath(target))
-        _make_directory(real.parent)
-        temporary = _temporary_name(real)
-        try:
-            with temporary.open("xb") as file:
-                yield file
-            os.replace(temporary, real)  # noqa: PTH105 - as below
-        except BaseException:
+        is_replaced = status is None or stat.S_ISREG(status.st_mode)
+        if is_replaced:
+            real = Path(os.path.realpath(target))
+            _make_directory(real.parent)
+            path = _temporary_name(real)
+        else:
+            path = target
+        file = path.open("xb" if is_replaced else "wb")
+    try:
+        yield _GuardedOutput(file, telling_refusals)
+        with telling_refusals():
+            file.close()
+            if is_replaced:
+                os.replace(path, real)  # noqa: PTH105 - as below
+    except BaseException:
+        with contextlib.suppress(OSError):
+            file.close()
+        if is_replaced:
             with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+                path.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def _telling_refusals(target: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         raise unwritable(target, error) from None
 

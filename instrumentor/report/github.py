@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from instrumentor.paths.files import Output
     from instrumentor.report.record import FileRecord, Summary
 
 
-def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: IO[bytes]) -> None:  # noqa: ARG001
+def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: Output) -> None:  # noqa: ARG001
     """Write a notice for each model that gets a proxy, and an error for each file that failed."""
     for record in records():
         if record.error is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from html import escape
 from importlib.resources import files
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from pygments.formatters import HtmlFormatter
 
@@ -20,6 +20,7 @@ from instrumentor.settings import CONFIDENCES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from instrumentor.paths.files import Output
     from instrumentor.report.highlight import Coloured
     from instrumentor.report.record import Addition, FileRecord, Site, Summary
     from instrumentor.report.side_by_side import Row
@@ -38,7 +39,7 @@ _KEYS = {
 }
 
 
-def render(records: Records, summary: Summary, out: IO[bytes]) -> None:
+def render(records: Records, summary: Summary, out: Output) -> None:
     """Write the page: the tree of files that have sites or failed, and a section for each.
 
     What nobody takes for a model is counted only: in a tree of thousands of files that is most of what is called.

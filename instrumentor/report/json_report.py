@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,10 +14,11 @@ from instrumentor.report.record import VERSION, Document, Tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from instrumentor.paths.files import Output
     from instrumentor.report.record import FileRecord, Summary
 
 
-def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: IO[bytes]) -> None:
+def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: Output) -> None:
     """Write the document, one file to a line."""
     encode = msgspec.json.encode
     out.write(b'{\n"version": %d,\n"tool": %s,\n"files": [' % (VERSION, encode(Tool())))

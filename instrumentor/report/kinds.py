@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from instrumentor.errors import OutputExistsError, ReportError
 from instrumentor.paths import files
@@ -13,6 +13,7 @@ from instrumentor.paths import files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from instrumentor.paths.files import Output
     from instrumentor.report.record import FileRecord, Summary
 
     Records = Callable[[], Iterator[FileRecord]]
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Render(Protocol):
     """Writes all records as one report; asks for them anew for each pass, so that none need be kept."""
 
-    def __call__(self, records: Records, summary: Summary, out: IO[bytes]) -> None:
+    def __call__(self, records: Records, summary: Summary, out: Output) -> None:
         """Write to `out`."""
         ...
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from instrumentor.paths.files import Output
     from instrumentor.report.record import FileRecord, Site, Summary
 
 # GitHub refuses comments of more than 65,536 characters; what is left out is said.
@@ -15,7 +16,7 @@ _MAX_CHARACTERS = 60_000
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 
 
-def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: IO[bytes]) -> None:
+def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: Output) -> None:
     """Write the summary, the failures, and for each file its models with the reason and the diff."""
     failed = summary.statuses.get("failed", 0)
     parts = [f"# Instrumented models\n\n{_headline(summary)}\n\n"]

@@ -6,7 +6,7 @@ The standard: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import hashlib
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
@@ -17,13 +17,14 @@ from instrumentor.report.statistics import MEANINGS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from instrumentor.paths.files import Output
     from instrumentor.report.record import FileRecord, Site, Summary
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _VERDICTS = {"wrap": "gets a proxy", "merged": "is covered by another proxy", "not wrapped": "gets no proxy"}
 
 
-def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: IO[bytes]) -> None:
+def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: Output) -> None:
     """Write the log: a rule for each reason, a result for each site, a notification for each failure."""
     encode = msgspec.json.encode
     rules = [

@@ -25,6 +25,8 @@ from instrumentor.errors import (
 from instrumentor.paths import files
 from instrumentor.paths.files import Script, Writing
 
+FULL = Path("/dev/full")
+
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and links as POSIX has them")
 
 
@@ -55,6 +57,11 @@ def refusal_of_null() -> str:
 
 def raise_os_error(*_: object) -> NoReturn:
     raise OSError(28, "No space left on device")
+
+
+def write_half(out: files.Output, error: Exception) -> NoReturn:
+    out.write(b"half")
+    raise error
 
 
 def always_ours(existing: bytes) -> None:
@@ -430,3 +437,32 @@ def test_standard_output_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Stdout())
     with pytest.raises(UnwritableOutputError, match=r"^standard output: cannot be written"):
         files.write_stdout(b"x")
+
+
+@pytest.mark.parametrize("error", [ValueError("invalid literal"), OSError(5, "Input/output error")])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_error_of_who_writes_a_file_is_told_as_it_is(error: Exception, is_there: bool) -> None:
+    if is_there:
+        Path("report.json").write_bytes(b"before")
+    with pytest.raises(type(error)) as caught, files.open_whole(Path("report.json")) as out:
+        write_half(out, error)
+    assert caught.value is error
+    assert listing() == (["report.json"] if is_there else [])
+    assert not is_there or Path("report.json").read_bytes() == b"before"
+
+
+def test_so_it_is_on_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    error = OSError(5, "Input/output error")
+    with pytest.raises(OSError, match="Input/output error") as caught, files.open_stdout() as out:
+        write_half(out, error)
+    assert caught.value is error
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+def test_a_file_that_cannot_be_written_on_is_told() -> None:
+    message = r"^/dev/full: cannot be written \(No space left on device\)"
+    with pytest.raises(UnwritableOutputError, match=message), files.open_whole(FULL) as out:
+        out.write(b"x" * 1_000_000)
+    with pytest.raises(UnwritableOutputError, match=message), files.open_whole(FULL) as out:
+        out.write(b"x")  # goes out when the file is closed
