@@ -1,7 +1,8 @@
 """Keeps what was read from modules between runs, by the hash of their bytes.
 
-One small file per module. What a file holds depends on nothing but the module's bytes and the versions in the
-folder's name, so nothing ever has to be invalidated, and processes that write the same file write the same bytes.
+One small file per module. What a file holds depends on nothing but the module's bytes, the code that read them and
+Python's grammar. The folder's name tells those two, so nothing ever has to be invalidated, and processes that write the
+same file write the same bytes.
 A file that is cut, damaged or from a stranger is read over and written again.
 """
 
@@ -17,12 +18,17 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
+from instrumentor import __version__
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+    from types import ModuleType
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _HASH_BYTES = 16
+_VERSION_CHARACTERS = 12
 _KINDS = ("modules", "outlines")
 
 
@@ -32,7 +38,7 @@ class FactsCache(Generic[T]):
     Args:
         folder: the folder of caches.
         kind: "modules" or "outlines".
-        version: of what is read from a module's bytes.
+        version: of what is read from a module's bytes, as `version_of` gives it.
         facts: the class that they are kept as.
     """
 
@@ -80,6 +86,23 @@ class FactsCache(Generic[T]):
     def _path(self, content: bytes) -> Path:
         key = _hash(content).hex()
         return self._folder / key[:2] / key[2:]
+
+
+def version_of(readers: Iterable[ModuleType], words: Iterable[str]) -> str:
+    """A short name for what some code reads; another one when the code changes, or the words that it goes by.
+
+    Args:
+        readers: the modules that the code is in.
+        words: what it takes from other ones.
+    """
+    # Where sources are not installed, there is at least the version of all of them.
+    parts = [__version__, *(_source_of(reader) for reader in readers), *sorted(words)]
+    return _hash("\0".join(parts).encode()).hex()[:_VERSION_CHARACTERS]
+
+
+def _source_of(module: ModuleType) -> str:
+    get_source = getattr(module.__spec__ and module.__spec__.loader, "get_source", None)
+    return "" if get_source is None else get_source(module.__name__) or ""
 
 
 def clear_facts(folder: Path) -> int:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
-from instrumentor.resolve.module_facts import FORMAT, ModuleFacts
+from instrumentor.resolve.module_facts import ModuleFacts
+from instrumentor.resolve.module_reader import facts_version
 from instrumentor.resolve.outline_cache import OutlineCache
 from instrumentor.resolve.search_path import SearchPaths
 from instrumentor.resolve.unit_cache import UnitCache
@@ -40,7 +41,7 @@ class Libraries:
         """The packages in some folders; `cache` is the folder in which what is read is kept between runs."""
         key = (folders, cache)
         if key not in self._found:
-            facts = None if cache is None else FactsCache(Path(cache), "modules", str(FORMAT), ModuleFacts)
+            facts = None if cache is None else FactsCache(Path(cache), "modules", facts_version(), ModuleFacts)
             self._found[key] = InstalledFiles([Path(folder) for folder in folders], facts)
         return self._found[key]
 

@@ -1,8 +1,7 @@
 """What a module of an installed package defines, as plain data that outlives its tree.
 
 Only what can tell what a call gives is kept: names with what they stand for, and what functions return. Facts are
-msgspec structs, so that they can be written to a file and read back; a change of their shape or meaning needs
-another `FORMAT`.
+msgspec structs, so that they can be written to a file and read back.
 """
 
 from __future__ import annotations
@@ -10,9 +9,6 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import msgspec
-
-FORMAT = 6
-"""The version of the facts' shape and meaning; facts of another one are not read."""
 
 
 class Name(msgspec.Struct, frozen=True, array_like=True, tag="name", gc=False):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import sys
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING
 
+from instrumentor.resolve import bindings, catalogue, module_facts, own_object
 from instrumentor.resolve.bindings import spelling
+from instrumentor.resolve.facts_cache import version_of
 from instrumentor.resolve.module_facts import (
     Binding,
     Call,
@@ -38,6 +42,7 @@ from instrumentor.resolve.own_object import (
     own_names,
     registers,
 )
+from instrumentor.source import nodes
 from instrumentor.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
@@ -50,6 +55,13 @@ _MAX_DEPTH = 12
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property", "cached_property": "property"}
 _TRAINING = frozenset({"forward", "parameters", "named_parameters", "state_dict", "train", "eval", "requires_grad_"})
 _OTHER = Other()
+
+
+@cache
+def facts_version() -> str:
+    """What facts depend on beside a module's bytes, as a short name: the code that reads them, and what it goes by."""
+    readers = (sys.modules[__name__], own_object, module_facts, bindings, nodes)
+    return version_of(readers, catalogue.TENSOR_METHODS)
 
 
 def read_facts(source: bytes) -> ModuleFacts:

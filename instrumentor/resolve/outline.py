@@ -6,18 +6,20 @@ An outline is a few percent of its file's tree. It depends on nothing but the fi
 from __future__ import annotations
 
 import ast
-import hashlib
+import sys
 from dataclasses import dataclass, field
+from functools import cache
 
 import msgspec
 
+from instrumentor.resolve import bindings, function_outline, mentions, module_reader, units
 from instrumentor.resolve.bindings import bound_names, spelling
+from instrumentor.resolve.facts_cache import version_of
 from instrumentor.resolve.function_outline import EVIDENCE, FunctionOutline, draw_function, is_evidence
 from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.source import nodes, source_text
 from instrumentor.source.nodes import children, walk
 
-# Of what an outline holds, and of what counts as the use of a module.
-VERSION = "4-" + hashlib.blake2b(" ".join(sorted(EVIDENCE)).encode(), digest_size=4).hexdigest()
 _NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
 _DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NEVER_CALLED = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.UnaryOp, ast.Compare, *_DISPLAYS)
@@ -92,6 +94,13 @@ class OutlinedUnit(Unit):
     def functions_within(self, outline: FunctionOutline) -> list[Function]:
         """The functions that are defined within a function, or in others of its name."""
         return self.inner.get(outline.key.rpartition("@")[0], []) if outline.key else []
+
+
+@cache
+def outlines_version() -> str:
+    """What outlines depend on beside a file's bytes, as a short name: the code that draws them, and what it goes by."""
+    readers = (sys.modules[__name__], function_outline, bindings, mentions, units, module_reader, nodes, source_text)
+    return version_of(readers, EVIDENCE)
 
 
 def outline_of(unit: Unit) -> Outline:

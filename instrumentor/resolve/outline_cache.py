@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.facts_cache import FactsCache
-from instrumentor.resolve.outline import VERSION, Outline, OutlinedUnit, outline_of, unit_of
+from instrumentor.resolve.outline import Outline, OutlinedUnit, outline_of, outlines_version, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class OutlineCache:
 
     def __init__(self, units: UnitCache, folder: Path | None, max_bytes: int = MAX_BYTES) -> None:
         self._units = units
-        self._disk = None if folder is None else FactsCache(folder, "outlines", VERSION, Outline)
+        self._disk = None if folder is None else FactsCache(folder, "outlines", outlines_version(), Outline)
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, bytes], tuple[OutlinedUnit | None, int]] = OrderedDict()
         self._held_bytes = self.dropped_bytes = 0

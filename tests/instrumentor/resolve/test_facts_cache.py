@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.resolve.facts_cache import FactsCache, clear_facts
+from instrumentor.resolve import catalogue, module_reader
+from instrumentor.resolve.facts_cache import FactsCache, clear_facts, version_of
 from instrumentor.resolve.module_facts import ModuleFacts
 from instrumentor.resolve.module_reader import read_facts
 from instrumentor.resolve.outline import Outline
@@ -15,7 +20,9 @@ from instrumentor.resolve.outline import Outline
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from types import ModuleType
 
+_PACKAGES = ("instrumentor.resolve", "instrumentor.source")
 SOURCE = b"import torch.nn as nn\nclass Net(nn.Module): ...\n"
 
 
@@ -78,6 +85,52 @@ def test_facts_of_another_kind_or_version_are_others(tmp_path: Path) -> None:
     facts_in(tmp_path).store(SOURCE, read_facts(SOURCE))
     assert FactsCache(tmp_path, "modules", "2", ModuleFacts).load(SOURCE) is None
     assert FactsCache(tmp_path, "outlines", "1", Outline).load(SOURCE) is None
+
+
+def test_facts_that_other_code_reads_are_others(tmp_path: Path) -> None:
+    path = tmp_path / "reader.py"
+    path.write_text("x = 1\n")
+    reader = load(path)
+    before = version_of([reader], ["a"])
+    assert version_of([reader], ["a"]) == before
+    assert version_of([reader], ["a", "b"]) != before
+    path.write_text("x = 2\n")
+    assert version_of([load(path)], ["a"]) != before
+
+
+def load(path: Path) -> ModuleType:
+    spec = spec_from_file_location("reader", path)
+    assert spec is not None
+    return module_from_spec(spec)
+
+
+def test_facts_that_go_by_another_catalogue_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = module_reader.facts_version()
+    monkeypatch.setattr(catalogue, "TENSOR_METHODS", catalogue.TENSOR_METHODS | {"shape_of"})
+    assert module_reader.facts_version.__wrapped__() != before
+
+
+def test_the_version_of_facts_tells_all_that_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[ModuleType] = []
+    monkeypatch.setattr(module_reader, "version_of", lambda readers, _: told.extend(readers))
+    module_reader.facts_version.__wrapped__()
+    used = set().union(*(imported_by(module) for module in told))
+    # The words of the catalogue are told by themselves; the cache keeps what it is given.
+    assert used - {"catalogue", "facts_cache"} == {module.__name__.rpartition(".")[2] for module in told} - {
+        "module_reader"
+    }
+    words = {word for module in told for word in re.findall(r"catalogue\.(\w+)", inspect.getsource(module))}
+    assert words == {"TENSOR_METHODS"}
+
+
+def imported_by(module: ModuleType) -> set[str]:
+    """The names of the modules of this package that a module imports when it is loaded."""
+    found = set()
+    for statement in ast.parse(inspect.getsource(module)).body:
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("instrumentor"):
+            modules = {each.name for each in statement.names} if statement.module in _PACKAGES else set()
+            found |= modules or {str(statement.module).rpartition(".")[2]}
+    return found
 
 
 def test_clearing_leaves_what_is_not_ours(tmp_path: Path) -> None:
