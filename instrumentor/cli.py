@@ -48,7 +48,7 @@ _EPILOG = """
 [bold]In a script[/bold]
 
   [cyan]# instrument: skip[/cyan]       on a line: no proxy for what that line makes
-  [cyan]# instrument: skip-file[/cyan]  on a line of its own: leave the whole file alone
+  [cyan]# instrument: skip-file[/cyan]  on any line: leave the whole file alone
 
 [bold]In pyproject.toml[/bold]
 

@@ -175,10 +175,13 @@ def _wrong_about_results(request: Request) -> Iterator[_Check]:
     has_tree = any(map(is_directory, request.arguments))
     strange = [each for each in request.reports if Path(each).suffix.lower() not in KINDS]
     yield output == "", "--output", "is empty; name a file, a directory, or - for standard output"
+    is_for_one = output is not None and not has_tree and not is_directory_output(output)
     yield (
-        len(set(request.arguments)) > 1 and output is not None and not has_tree and not is_directory_output(output),
+        len(set(request.arguments)) > 1 and is_for_one,
         "--output",
-        f"is one file for several scripts; give a directory, {output or ''}/ for a new one",
+        "is standard output for several scripts; name one of them, or give a directory such as instrumented/"
+        if output == STANDARD_STREAM
+        else f"is one file for several scripts; give a directory, {output or ''}/ for a new one",
     )
     yield (
         has_tree and output == STANDARD_STREAM,

@@ -1,1 +1,1 @@
-"""Tells of most library files that nothing in them is to be wrapped, without analysing what they call."""
+"""Tells of most scripts that nothing in them is to be wrapped, without analysing what they call."""

@@ -765,7 +765,11 @@ class TestMistakes:
             pytest.param(
                 ("a.py", "b.py", "-o", "c"), "is one file for several scripts; give a directory, c/", id="one"
             ),
-            pytest.param(("a.py", "b.py", "-o", "-"), "is one file for several scripts", id="one standard output"),
+            pytest.param(
+                ("a.py", "b.py", "-o", "-"),
+                "is standard output for several scripts; name one of them, or give a directory such as instrumented/",
+                id="one standard output",
+            ),
             pytest.param(
                 ("--log-level", "loud", "a.py"), "'loud' is not one of 'warning', 'info', 'debug'", id="level"
             ),
