@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from instrumentor.decision import Decision
     from instrumentor.engine.batch import Done
-    from instrumentor.engine.journal import Journal
     from instrumentor.output.mirror import Mirror
+    from instrumentor.report.journal import Journal
     from instrumentor.request import Request
 
 
@@ -321,7 +321,7 @@ def _execute(request: Request) -> int:
     with contextlib.ExitStack() as stack:
         journal = None
         if request.records:
-            from instrumentor.engine.journal import Journal
+            from instrumentor.report.journal import Journal
 
             beside = Path(request.reports[0]) if request.reports else None
             journal = stack.enter_context(Journal(beside, run=request.identity(), resume=request.resume))

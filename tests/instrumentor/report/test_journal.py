@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumentor.engine.journal import Journal
 from instrumentor.errors import ReportError
+from instrumentor.report.journal import Journal
 from instrumentor.report.record import FileRecord
 
 FULL = Path("/dev/full")
