@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from instrumentor.notebooks.cells import describe_line, describe_lines_in, place_in_cells
-from instrumentor.report.terminal import escape_unprintable
+from instrumentor.plain_text import count, escape_unprintable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +29,6 @@ _NAMED_FILES = 3
 def say(message: str) -> None:
     """Print one line on standard error; what a path or script holds does not break it up."""
     print(escape_unprintable(message), file=sys.stderr)
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun: `1 model`, `2,000 models`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def describe_models(outcome: Outcome) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from instrumentor.errors import InstrumentError
-from instrumentor.messages import count
+from instrumentor.plain_text import count
 
 if TYPE_CHECKING:
     from instrumentor.engine.outcome import Outcome, Status

@@ -7,7 +7,7 @@ import io
 import os
 import tokenize
 
-from instrumentor.report.terminal import escape_unprintable
+from instrumentor.plain_text import escape_unprintable
 
 _RESET = "\x1b[0m"
 _BOLD = "\x1b[1m"

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from instrumentor.notebooks.cells import describe_line, describe_lines_in, place_in_cells
-from instrumentor.report.terminal import encoding_of, escape_unprintable, line_width, uses_color
+from instrumentor.plain_text import escape_unprintable
+from instrumentor.report.terminal import encoding_of, line_width, uses_color
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from pygments.formatters import HtmlFormatter
 
 from instrumentor import __version__
 from instrumentor.decision import DECISION_KINDS
-from instrumentor.messages import count
+from instrumentor.plain_text import count
 from instrumentor.report.highlight import highlight_rows
 from instrumentor.report.relevance import may_pass_for_model
 from instrumentor.report.side_by_side import rows_of

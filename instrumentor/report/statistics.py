@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from instrumentor.decision import DECISION_KINDS
-from instrumentor.messages import count
+from instrumentor.plain_text import count
 from instrumentor.report.terminal import encoding_of, line_width, uses_color
 
 if TYPE_CHECKING:

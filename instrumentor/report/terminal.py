@@ -27,12 +27,3 @@ def line_width(stream: TextIO) -> int | None:
 def encoding_of(stream: TextIO) -> str:
     """Name the encoding that `stream` shows text in."""
     return stream.encoding or "utf-8"
-
-
-def escape_unprintable(text: str) -> str:
-    """Spell out what would steer a terminal or turn text around: a script's bytes are data, not commands."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode("ascii") for char in text
-    )

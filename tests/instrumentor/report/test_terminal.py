@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from instrumentor.report.terminal import escape_unprintable, line_width, uses_color
+from instrumentor.report.terminal import line_width, uses_color
 
 
 class Stream(io.StringIO):
@@ -53,15 +53,3 @@ def test_line_width_of_a_pipe(columns: str | None, expected: int | None, monkeyp
 def test_line_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "77")
     assert line_width(Stream(is_terminal=True)) == 77
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        pytest.param("modèle = Net()", "modèle = Net()", id="letters stay"),
-        pytest.param("a\tb", "a\tb", id="tabs stay"),
-        pytest.param("a\x1b[31m\nb\udcff\u202e", "a\\x1b[31m\\nb\\udcff\\u202e", id="commands are spelled out"),
-    ],
-)
-def test_escape_unprintable(text: str, shown: str) -> None:
-    assert escape_unprintable(text) == shown
