@@ -34,6 +34,7 @@ class Site:
         callee: for what an object gives that is called without being known, that object.
         is_copy: it makes a module if it is given one.
         is_read: it may give an object made elsewhere, which cannot be seen.
+        is_own: it may make an object itself, besides those that it hands on.
     """
 
     key: SiteKey
@@ -48,6 +49,7 @@ class Site:
     callee: Value = NOTHING
     is_copy: bool = False
     is_read: bool = False
+    is_own: bool = False
 
     @cached_property
     def value(self) -> Value:

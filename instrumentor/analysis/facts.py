@@ -87,7 +87,6 @@ class Facts:
         called: where objects are called, or passed to a function that calls them.
         calls: where each function is called.
         repeating: the ids of the calls that call what they are given again and again.
-        unawaited: the ids of the calls that give a coroutine which is not awaited where it is made.
         let_go: what is held by values that grew too large to tell it apart, for the visit to escape.
         escaped: the functions that unseen code gets as values.
         givings: the calls that hand classes to unseen code, by the call's id; asked for when all is found out.
@@ -143,7 +142,6 @@ class Facts:
         self.replaced: Table[Atom, dict[int, Event]] = Table(visits)
         self.called: Table[Atom, dict[int, Event]] = Table(visits)
         self.repeating: set[int] = set()
-        self.unawaited: set[int] = set()
         self.calls: Table[str, dict[int, Event]] = Table(visits)
         self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()
@@ -216,6 +214,7 @@ class Facts:
         callee: Value = NOTHING,
         is_copy: bool = False,
         is_read: bool = False,
+        is_own: bool = False,
     ) -> None:
         """Add to what is known of a site; what it makes is the most that any visit has said."""
         is_new = self.sites.peek(site.key) is not site
@@ -238,6 +237,7 @@ class Facts:
         # What follows is asked for when all is found out.
         site.callee = join((site.callee, callee))
         site.is_read |= is_read
+        site.is_own |= is_own
 
     def arguments_of(self, site: Site) -> Value:
         """The objects passed in where an object is made."""

@@ -113,7 +113,6 @@ class Invocation:
             return self.scope.box(node, replace(yielded, lambda atom: _given_for(function, atom, given)))
         is_awaited = isinstance(self.scope.unit.parents.get(node), ast.Await)
         if isinstance(function.node, ast.AsyncFunctionDef) and not is_awaited:
-            self.facts.unawaited.add(id(node))
             self.facts.captured.keep(returned)  # no proxy can stand around a coroutine
         return join([self._returned(function, atom, node, given, arguments) for atom in returned])
 
@@ -146,7 +145,7 @@ class Invocation:
         origin = self.facts.sites.get(made.site)
         if origin is None or origin.function is not function:
             return None
-        site = self.scope.site(node, origin.nature, function.name, path)
+        site = self.scope.site(node, origin.nature, function.name, path, is_own=False)
         self.facts.grow_site(
             site,
             class_keys=origin.class_keys,

@@ -82,6 +82,7 @@ def place(
     path: tuple[int, ...],
     *,
     is_fresh: Callable[[ast.expr], bool],
+    is_coroutine: bool,
 ) -> Placement | None:
     """Find where the object that `node` makes can be put under a proxy.
 
@@ -92,13 +93,14 @@ def place(
         node: the expression that makes it.
         path: for a call that gives a tuple, which of its elements.
         is_fresh: whether an expression makes an object that is wrapped with this one if they share a place.
+        is_coroutine: whether `node` gives nothing but coroutines.
 
     Returns:
         The place; None for an element of a tuple that nothing unpacks, and for what a coroutine will give.
     """
     climb = _Climb(unit, facts, hierarchy, is_fresh)
     expression = _whole_expression(climb, node)
-    if id(expression) in facts.unawaited:
+    if is_coroutine and expression is node:
         return None
     if path:
         return _place_element(climb, expression, path)

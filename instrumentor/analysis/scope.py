@@ -400,11 +400,13 @@ class Scope:
             found = self.facts.places[node] = SiteKey(self.unit.name, *place)
         return found._replace(path=path) if path else found
 
-    def site(self, node: ast.expr, nature: Nature, label: str, path: tuple[int, ...] = ()) -> Site:
-        """The site of an expression."""
+    def site(
+        self, node: ast.expr, nature: Nature, label: str, path: tuple[int, ...] = (), *, is_own: bool = True
+    ) -> Site:
+        """The site of an expression; `is_own` where that makes the object itself."""
         key = self.locate(node, path)
         found = self.facts.sites.peek(key) or Site(key, node, self.unit, self.function)
-        self.facts.grow_site(found, nature=nature, labels=[label])
+        self.facts.grow_site(found, nature=nature, labels=[label], is_own=is_own)
         return found
 
     def element_site(self, made: Made, position: int) -> Made:

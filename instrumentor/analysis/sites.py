@@ -172,7 +172,13 @@ class SiteIndex:
         """Where a site's object can be put under a proxy; None for an element of a tuple that is not unpacked."""
         if site.key not in self._placements:
             self._placements[site.key] = place(
-                site.unit, self.facts, self.hierarchy, site.node, site.key.path, is_fresh=self._is_fresh
+                site.unit,
+                self.facts,
+                self.hierarchy,
+                site.node,
+                site.key.path,
+                is_fresh=self._is_fresh,
+                is_coroutine=self.is_coroutine(site),
             )
         return self._placements[site.key]
 
@@ -184,6 +190,13 @@ class SiteIndex:
                 if not site.is_read and not site.key.path and site.nature in (Nature.MODULE, Nature.UNKNOWN)
             }
         return id(node) in self._fresh_nodes
+
+    def is_coroutine(self, site: Site) -> bool:
+        """Whether a call gives nothing but coroutines, which are not awaited there."""
+        if site.is_own or isinstance(site.unit.parents.get(site.node), ast.Await):
+            return False
+        makers = [self.facts.sites[key].function for key in site.origins]
+        return bool(makers) and all(each is not None and isinstance(each.node, ast.AsyncFunctionDef) for each in makers)
 
     def callers(self, site: Site) -> list[Site]:
         """The calls that hand on a site's object as their own."""

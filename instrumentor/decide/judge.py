@@ -184,7 +184,7 @@ class Judge:
     def _wrapped_when_made(self, site: Site, placement: Placement | None) -> Verdict | None:
         """For what a function gives that keeps hold of it: its proxy is there, whatever becomes of it here."""
         inside = tuple(key for key in sorted(site.origins) if key in self._wrapped_inside)
-        if not inside or any(map(self._is_only_known_here, site.origins)):
+        if site.is_own or not inside or any(map(self._is_only_known_here, site.origins)):
             return None
         return Verdict(Fate.ALIAS, "merged", "made and wrapped in the function called", placement, inside)
 
@@ -245,7 +245,7 @@ class Judge:
 
     def _place_at_binding(self, site: Site) -> Placement | None:
         """Behind the first statement that binds an object which stands nowhere on its own."""
-        is_coroutine = id(site.node) in self.index.facts.unawaited
+        is_coroutine = self.index.is_coroutine(site)
         for binding in self.index.facts.bindings.values():
             same_scope = binding.unit is site.unit and binding.function is site.function
             if is_coroutine and not isinstance(binding.source, ast.Await):

@@ -103,6 +103,11 @@ WRAPPED = {
     "class by name": ("cls = Net\nm = cls()\n", [(2, "m")]),
     "class as argument": ("def make(cls):\n    return cls()\nm = make(Net)\n", [(3, "m")]),
     "class from a dict": ("m = {'a': Net, 'b': nn.Linear}[x]()\n", [(1, "m")]),
+    "class or coroutine function": ("async def f():\n    return 1\nm = {'a': Net, 'b': f}[x]()\n", [(3, "m")]),
+    "class or function that keeps what it gives": (
+        "kept = []\ndef f():\n    m = Net()\n    kept.append(m)\n    return m\nm = {'a': Net, 'b': f}[x]()\n",
+        [(3, "m"), (6, "m")],
+    ),
     "partial": ("import functools\nf = functools.partial(Net, 1)\nm = f()\n", [(3, "m")]),
     "subclass of a subclass": ("class A(Net):\n    pass\nclass B(A):\n    pass\nm = B()\n", [(5, "m")]),
     "class in a function": ("def f():\n    class In(nn.Module):\n        pass\n    m = In()\n    m(1)\n", [(4, "m")]),

@@ -910,6 +910,16 @@ first = give()
 give.__code__ = (lambda: two).__code__
 second = give()
 """,
+    "what is called may be a class or a function that keeps what it gives": """
+kept = []
+def build():
+    net = Net()
+    kept.append(net)
+    return net
+for make in (Net, build):
+    model = make()
+    last = model
+""",
     "a function that is passed on before its name changes": """
 kept = Net()
 def read():
