@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.bindings import function_around
-from instrumentor.resolve.units import Function
-from instrumentor.source.nodes import TRIES
+from instrumentor.resolve.units import Function, FunctionContents
+from instrumentor.source.nodes import TRIES, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def function_returning(unit: Unit, node: ast.AST, resolve: Callable[[ast.expr], 
         above = unit.parents[above]
         if isinstance(above, _REPEATED):
             return None
-    if any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(function)):
+    if _contents(unit, function).has_yield:
         return None
     statement = unit.parents[node]
     is_returned = isinstance(statement, ast.Return) or _is_named_and_returned(unit, statement, function)
@@ -54,12 +54,7 @@ def _is_named_and_returned(unit: Unit, statement: ast.AST, function: ast.Functio
     target = statement.targets[0]
     if not isinstance(target, ast.Name):
         return False
-    uses = [
-        node
-        for node in ast.walk(function)
-        if (isinstance(node, ast.Name) and node.id == target.id and node is not target)
-        or (isinstance(node, (ast.arg, ast.Global, ast.Nonlocal)) and _mentions(node, target.id))
-    ]
+    uses = [node for node in _contents(unit, function).uses[target.id] if node is not target]
     is_only_returned = all(
         isinstance(node, ast.Name)
         and isinstance(unit.parents[node], ast.Return)
@@ -81,5 +76,27 @@ def _is_reached(unit: Unit, statement: ast.AST, returns: set[ast.AST]) -> bool:
     return False
 
 
-def _mentions(node: ast.arg | ast.Global | ast.Nonlocal, name: str) -> bool:
-    return node.arg == name if isinstance(node, ast.arg) else name in node.names
+def _contents(unit: Unit, function: ast.FunctionDef) -> FunctionContents:
+    """What lies in a function: looked for once, as each of many returns asks for it."""
+    found = unit.contents.get(function)
+    if found is None:
+        found = unit.contents[function] = _find_contents(function)
+    return found
+
+
+def _find_contents(function: ast.FunctionDef) -> FunctionContents:
+    uses: dict[str, list[ast.AST]] = {}
+    has_yield = False
+    for node in walk(function):
+        has_yield |= isinstance(node, (ast.Yield, ast.YieldFrom))
+        for name in _names_used(node):
+            uses.setdefault(name, []).append(node)
+    return FunctionContents(has_yield, uses)
+
+
+def _names_used(node: ast.AST) -> list[str]:
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
+        return node.names
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    return [node.id] if isinstance(node, ast.Name) else []

@@ -7,7 +7,7 @@ import builtins
 import posixpath
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from instrumentor.errors import InstrumentError
 from instrumentor.resolve import catalogue
@@ -76,6 +76,18 @@ class Class:
         return self.node.name
 
 
+class FunctionContents(NamedTuple):
+    """What lies in a function, and in those within it.
+
+    Attributes:
+        has_yield: whether something there makes a generator of it, or of one within it.
+        uses: what mentions each name.
+    """
+
+    has_yield: bool
+    uses: dict[str, list[ast.AST]]
+
+
 @dataclass(frozen=True, eq=False)
 class Unit:
     """One parsed file.
@@ -92,6 +104,7 @@ class Unit:
         around: the innermost function around nodes that was asked for.
         exits: the statements from within which `return`, `break` or `continue` may skip what follows them.
         left_early: what has such statements in its blocks.
+        contents: what lies in its functions, as far as that was asked for.
         texts: what the texts of its functions show, by their keys, as far as that was asked for.
     """
 
@@ -113,6 +126,7 @@ class Unit:
     around: dict[ast.AST, FunctionNode | None] = field(default_factory=dict)
     exits: set[ast.AST] = field(default_factory=set)
     left_early: set[ast.AST] = field(default_factory=set)
+    contents: dict[FunctionNode, FunctionContents] = field(default_factory=dict)
     texts: dict[str, FunctionText] = field(default_factory=dict)
 
     @cached_property
