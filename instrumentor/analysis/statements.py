@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 # Loops settle after two or three rounds; where they do not, it is left open which paths hold one object.
 _MAX_NUMBERED_ROUNDS = 8
+# Of final blocks that lie one in the other, in how many the ways to them are told apart.
+_MAX_FINAL_BLOCKS = 2
 # What is decorated with these may call other functions in place of the one decorated.
 _DISPATCHERS = value(Named("functools.singledispatch"))
 # Statements in which no others lie.
@@ -97,6 +99,8 @@ class Pass:
         self._breaks: list[list[Environment]] = []
         self._continues: list[list[Environment]] = []
         self._raises: list[list[Environment]] = []
+        # How many final blocks, one in the other, are being visited.
+        self._final_blocks = 0
 
     def run(self) -> None:
         """Visit the whole scope."""
@@ -237,25 +241,37 @@ class Pass:
     def _try(self, node: ast.Try) -> Environment | None:
         if not node.finalbody:
             return self._try_body(node)[0]
-        outer = [stack[-1] if stack else [] for stack in (self._breaks, self._continues)]
-        for stack in (self._breaks, self._continues):
-            if stack:
-                stack[-1] = []
+        stacks = [stack for stack in (self._breaks, self._continues) if stack]
+        outer = [stack[-1] for stack in stacks]
+        for stack in stacks:
+            stack[-1] = []
         left_normally, left_anyhow = self._try_body(node)
-        # The final block runs on every way out: it is no other code for each, but holds other objects. What is noted of
-        # it last, which stays, has to be true of all ways.
-        for stack, kept in zip((self._breaks, self._continues), outer, strict=True):
-            if stack:
-                left = self._block(node.finalbody, join_environments(stack[-1]))
-                stack[-1] = kept
-                if left is not None:
-                    kept.append(left)
-        after = self._block(node.finalbody, left_normally)
-        failed = self._block(node.finalbody, left_anyhow)
+        left_early = [join_environments(stack[-1]) for stack in stacks]
+        for stack, kept in zip(stacks, outer, strict=True):
+            stack[-1] = kept
+        *early, after, failed = self._final_block(node, [*left_early, left_normally, left_anyhow])
+        for kept, end in zip(outer, early, strict=True):
+            if end is not None:
+                kept.append(end)
         if failed is not None:
             for way in self._raises:
                 way.append(failed.copy())
         return after
+
+    def _final_block(self, node: ast.Try, ways: list[Environment | None]) -> list[Environment | None]:
+        """What holds behind the final block for what holds before it on each way, the last of which is any of them.
+
+        It is no other code for each way, but holds other objects. What is noted of it last, which stays, has to be true
+        of all ways. In final blocks of final blocks, which would be visited again and again, the ways are one.
+        """
+        self._final_blocks += 1
+        if self._final_blocks <= _MAX_FINAL_BLOCKS:
+            ends = [self._block(node.finalbody, way) for way in ways]
+        else:
+            end = self._block(node.finalbody, ways[-1])
+            ends = [None if end is None or way is None else end.copy() for way in ways]
+        self._final_blocks -= 1
+        return ends
 
     def _try_body(self, node: ast.Try) -> tuple[Environment | None, Environment | None]:
         """What holds after all but the final block, and what may hold where that begins, on whichever way."""
