@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import (
     always_follows,
-    conditions_of,
     function_of,
     is_in_loop,
     outermost_loop,
@@ -331,7 +330,7 @@ class SiteIndex:
         )
 
     def _certain(self, site: Site, events: dict[int, Event]) -> list[Event]:
-        conditions = conditions_of(site.unit, site.node)
+        conditions = self.facts.conditions_of(site.unit, site.node)
         return [
             event
             for event in events.values()

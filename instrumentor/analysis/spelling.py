@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # How many names are told one by one.
 _MAX_NAMES = 4
+# Of how many calls, attributes and elements a chain is told as a whole.
+_MAX_LINKS = 100
 
 
 def text_of(node: ast.AST) -> str:
@@ -28,9 +30,23 @@ def text_of(node: ast.AST) -> str:
 
 
 def one_line(node: ast.AST) -> str:
-    """An expression as Python writes it, on one line."""
+    """An expression as Python writes it, on one line; of a chain of very many links the last one."""
     spelled = spelling(node) if isinstance(node, ast.expr) else ""
+    if _has_many_links(node):  # each of which may be asked for
+        return f"(...).{node.attr}" if isinstance(node, ast.Attribute) else "(...)"
     return spelled if spelled[:1] not in ("", ".") else " ".join(ast.unparse(node).split())
+
+
+def _has_many_links(node: ast.AST) -> bool:
+    """Whether an expression is a long chain of calls, attributes and elements."""
+    for _ in range(_MAX_LINKS):
+        if isinstance(node, ast.Call):
+            node = node.func
+        elif isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        else:
+            return False
+    return True
 
 
 def receiver_text(node: ast.expr) -> str:
