@@ -47,6 +47,7 @@ class Placement:
         name: what it is called in the trace.
         can_inline: whether a proxy around `expression` would do as well as a line.
         is_each: whether `expression` gives the objects one by one, as `map(Net, sizes)` does.
+        is_argument: whether `expression` is passed to a call that is not known to hand it on, or to put it somewhere.
         part: what of `target` it is, as a text that follows: `.policy`.
     """
 
@@ -58,6 +59,7 @@ class Placement:
     name: str
     can_inline: bool = True
     is_each: bool = False
+    is_argument: bool = False
     part: str = ""
 
     @property
@@ -303,6 +305,7 @@ def _place_argument(climb: _Climb, inline: Placement, parent: ast.Call | ast.key
     if _is_storing(call):
         assert isinstance(call.func, ast.Attribute)
         return _named(inline, f"{ast.unparse(call.func.value)}[*]", name_of(call.func.value))
+    inline = replace(inline, is_argument=True)
     if isinstance(parent, ast.keyword):
         return _named(inline, f"arg:{parent.arg or '**'}", parent.arg or "")
     position = next(i for i, each in enumerate(call.args) if each is inline.expression)

@@ -210,7 +210,7 @@ class SiteIndex:
         if is_in_loop(site.unit, site.node):
             return False  # of several objects one is returned
         placement = self.placement(site)
-        if placement is not None and placement.place is Place.INLINE and placement.text.startswith("arg"):
+        if placement is not None and placement.place is Place.INLINE and placement.is_argument:
             return False  # what it is passed to may keep it to itself
         if function.key in self.facts.escaped:
             return False

@@ -417,7 +417,7 @@ class Report:
         verdict = self._judge.verdict(site)
         placement = verdict.placement
         if verdict.fate is Fate.WRAP and placement is not None:
-            if placement.place is Place.INLINE and placement.text.startswith("arg"):
+            if placement.place is Place.INLINE and placement.is_argument:
                 return False  # what the call gives back is another name of its argument
             original = self._index.placement(site)
             places = [placement, original or placement]

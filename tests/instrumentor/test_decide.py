@@ -112,6 +112,7 @@ WRAPPED = {
     "subclass of a subclass": ("class A(Net):\n    pass\nclass B(A):\n    pass\nm = B()\n", [(5, "m")]),
     "class in a function": ("def f():\n    class In(nn.Module):\n        pass\n    m = In()\n    m(1)\n", [(4, "m")]),
     "recursive factory": ("def f(n):\n    if n:\n        return f(n - 1)\n    return Net()\nm = f(2)\n", [(5, "m")]),
+    "named like an argument": ("def f():\n    return (argnet := Net())\nm = f()\n", [(3, "m")]),
     "callback": ("import lib\ndef make():\n    return Net()\nlib.run(make)\n", [(3, "return")]),
     "method of a framework's class": (
         "import lib\nclass T(lib.T):\n    def build(self):\n        return Net()\n",
