@@ -21,7 +21,7 @@ _LEFT_OUT = {
     "deselected": "left out by --select or --skip",
     "suppressed": "suppressed by a comment",
     "unsure": "below --min-confidence",
-    "out-of-sight": "made by a library where no proxy can be put",
+    "out-of-sight": "made where no proxy can be put",
 }
 _NAMED_FILES = 3
 

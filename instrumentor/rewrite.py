@@ -207,7 +207,10 @@ class _Writer:
     def _text(self, node: ast.expr) -> str:
         """A target as the script spells it, on one line."""
         (first, start), (last, end) = self._start(node), self._end(node)
-        return self._line(first)[start:end] if first == last else ast.unparse(node)
+        text = self._line(first)[start:end] if first == last else ast.unparse(node)
+        # Of what stands in an f-string, Python before 3.12 may give another column.
+        is_other = isinstance(node, ast.Name) and unicodedata.normalize("NFKC", text) != node.id
+        return ast.unparse(node) if is_other else text
 
     def _start(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
         return node.lineno, self._source.column(node.lineno, node.col_offset)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.second_stores import may_notice_second_store
 from instrumentor.analysis.spelling import text_of
-from instrumentor.resolve.catalogue import IDENTITY_METHODS, Effect
+from instrumentor.resolve.catalogue import HARMLESS_METHODS, IDENTITY_METHODS, Effect
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.source.nodes import FORMATTED
+from instrumentor.source.nodes import FORMATTED, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 # What cannot stand in what a generator expression goes over, or makes it another kind of generator.
 _NOT_IN_GENERATORS = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+# What is over when the next statement begins.
+_SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
+# What evaluates all that it is made of, once.
+_EVALUATING = (
+    *FORMATTED, ast.FormattedValue, ast.Call, ast.keyword, ast.Attribute, ast.Tuple, ast.List, ast.Dict, ast.BinOp,
+)  # fmt: skip
 
 
 class Place(Enum):
@@ -168,7 +174,7 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
     statement = statement_of(climb.unit, expression)
     inline = Placement(Place.INLINE, statement, expression, None, "", "")
     if _is_in_fstring(climb.unit, expression):
-        return replace(_discarded(inline), can_inline=False)
+        return _place_in_fstring(climb, replace(inline, can_inline=False), parent)
     if id(expression) in climb.facts.repeating:
         return _place_each(climb, inline)
     if isinstance(parent, (ast.Assign, ast.AnnAssign)):
@@ -213,6 +219,41 @@ def _is_in_fstring(unit: Unit, node: ast.AST) -> bool:
             return True
         node = unit.parents[node]
     return False
+
+
+def _place_in_fstring(climb: _Climb, inline: Placement, parent: ast.AST) -> Placement:
+    """A line after the statement for what an f-string gives a name by `:=`, if it is not called or passed on there."""
+    if not isinstance(parent, ast.NamedExpr) or not isinstance(inline.statement, _SIMPLE_STATEMENTS):
+        return _discarded(inline)
+    target = parent.target
+    mentions = [node for node in walk(inline.statement) if isinstance(node, ast.Name) and node.id == target.id]
+    if mentions != [target] or not _is_only_read(climb.unit, parent) or not _can_store_again(climb, target):
+        return _discarded(inline)
+    return replace(inline, place=Place.LINE, target=target, text=target.id, name=target.id)
+
+
+def _is_only_read(unit: Unit, node: ast.expr) -> bool:
+    """Whether a statement always evaluates an expression, and does no more with it than to tell of what it is."""
+    above = unit.parents[node]
+    is_called = isinstance(unit.parents[above], ast.Call)
+    if isinstance(above, ast.Attribute) and (above.attr in HARMLESS_METHODS or not is_called):
+        node, above = above, unit.parents[above]
+    elif not isinstance(above, ast.FormattedValue):
+        return False
+    while isinstance(above, _EVALUATING) or _is_gone_over(unit, node):
+        node = above if isinstance(above, _EVALUATING) else unit.parents[above]  # type: ignore[assignment]
+        above = unit.parents[node]
+    return isinstance(above, ast.stmt)
+
+
+def _is_gone_over(unit: Unit, node: ast.AST) -> bool:
+    """Whether it is what a comprehension goes over first, which is evaluated outside of it."""
+    generator = unit.parents[node]
+    return (
+        isinstance(generator, ast.comprehension)
+        and node is generator.iter
+        and generator is unit.parents[generator].generators[0]  # type: ignore[attr-defined]
+    )
 
 
 def _place_elsewhere(climb: _Climb, inline: Placement, parent: ast.AST) -> Placement:

@@ -109,6 +109,8 @@ class Judge:
             return _not_wrapped("temporary", "a copy that is only saved, never trained", placement)
         placement = self._final_placement(site, placement)
         if placement is None or not is_usable(placement):
+            if placement is not None and self._is_kept(site):
+                return _not_wrapped("out-of-sight", "made within a text, where no proxy can stand", placement)
             return _not_wrapped("temporary", "used once in its expression and dropped, never trained", placement)
         refused = self._deselected(site, placement) or self._unsure(site, placement)
         return refused or Verdict(Fate.WRAP, *self._why(site), placement)
@@ -256,8 +258,11 @@ class Judge:
 
     def _place_if_kept(self, site: Site, placement: Placement) -> Placement | None:
         """Around the expression, if something holds the object although the expression does not show it."""
-        kept = any(Made(site.key) in map(strip, binding.value) for binding in self.index.facts.bindings.values())
-        return replace(placement, place=Place.INLINE) if kept and placement.can_inline else placement
+        return replace(placement, place=Place.INLINE) if placement.can_inline and self._is_kept(site) else placement
+
+    def _is_kept(self, site: Site) -> bool:
+        """Whether something that a statement stores is what a site makes."""
+        return any(Made(site.key) in map(strip, binding.value) for binding in self.index.facts.bindings.values())
 
     def _place_behind(self, event: Event, made: Made, placement: Placement) -> Placement:
         statement = statement_of(event.unit, event.node)

@@ -30,7 +30,7 @@ MEANINGS = {
     "absorbed": "models that a wrapper around them stands for",
     "returned": "models that their caller gets, and wraps",
     "proxied": "models that the script itself puts under a proxy",
-    "out-of-sight": "models that a library makes where no proxy can be put",
+    "out-of-sight": "models made where no proxy can be put",
     "deselected": "models left out by --select or --skip",
     "suppressed": "models that a comment excludes",
     "unsure": "what may be a model, below --min-confidence",

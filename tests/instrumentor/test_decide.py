@@ -113,6 +113,11 @@ WRAPPED = {
     "class in a function": ("def f():\n    class In(nn.Module):\n        pass\n    m = In()\n    m(1)\n", [(4, "m")]),
     "recursive factory": ("def f(n):\n    if n:\n        return f(n - 1)\n    return Net()\nm = f(2)\n", [(5, "m")]),
     "named like an argument": ("def f():\n    return (argnet := Net())\nm = f()\n", [(3, "m")]),
+    "named in a text": ("x = f'{print} {(m := Net())}'\nm(1)\n", [(1, "m")]),
+    "counted in a text": (
+        'print(f"{sum(p.numel() for p in (m := Net()).parameters())} parameters")\nm(1)\n',
+        [(1, "m")],
+    ),
     "callback": ("import lib\ndef make():\n    return Net()\nlib.run(make)\n", [(3, "return")]),
     "method of a framework's class": (
         "import lib\nclass T(lib.T):\n    def build(self):\n        return Net()\n",
@@ -241,10 +246,6 @@ TOLD = {
         [(3, "A.__call__", "not-module")],
     ),
     "in an f-string": ("x = f'{print} {f(Net())}'\n", [(1, "Net()", "temporary")]),
-    "named in an f-string": (
-        "x = f'{print} {(m := Net())}'\nm(1)\n",
-        [(1, "Net()", "temporary"), (1, "m", "temporary")],
-    ),
     "key of a dict": ("d = {Net(): 1}\n", []),
     "words that others use too": ("import lib\nn = lib.f()\nn.children\nn.parameters\nn.modules()\n", []),
     "loss by its use": (
@@ -944,6 +945,21 @@ def test_an_inline_proxy_and_the_name_beside_it_are_of_one_object() -> None:
         """
     found = identities(body)
     assert found[4, "one"] == found[4, "other"] is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("print(f'{(m := Net())(1)}')", id="called there"),
+        pytest.param("print(f'{keep(m := Net())}')", id="passed on there"),
+        pytest.param("print(f'{(m := Net())}', m(1))", id="called behind it"),
+        pytest.param("print(f'{x or (m := Net())}')", id="not always made"),
+        pytest.param("print([f'{(m := Net())}' for _ in x])", id="made again and again"),
+        pytest.param("if f'{(m := Net())}':\n    print()", id="in the head of a block"),
+    ],
+)
+def test_where_no_proxy_can_stand_in_a_text_that_is_said(text: str) -> None:
+    assert {each[1:] for each in others(f"{text}\nm.parameters()\n")} >= {("m", "out-of-sight")}
 
 
 def test_copies_that_are_only_saved_get_no_proxy() -> None:
