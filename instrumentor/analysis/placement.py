@@ -396,6 +396,21 @@ def _trace_name(holder: str) -> str:
     return name if all(part.isidentifier() for part in name.split(".")) else ""
 
 
+def place_decorated(unit: Unit, placement: Placement) -> Placement | None:
+    """Behind the definition of the class or function whose name gets what the expression, a decorator, makes of it.
+
+    None where it decorates nothing, where another decorator gets that, and in classes.
+    """
+    above = unit.parents[placement.expression]
+    if not isinstance(above, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    if placement.expression not in above.decorator_list[:1] or isinstance(unit.parents[above], ast.ClassDef):
+        return None
+    target = ast.copy_location(ast.Name(above.name, ast.Load()), above)
+    found = replace(placement, place=Place.LINE, statement=above, target=target, can_inline=False)
+    return _named(found, above.name, above.name)
+
+
 def name_of(target: ast.AST) -> str:
     """What an object is called in the trace that is bound to `target`: `self.net` is `net`, `nets["g"]` is `nets.g`."""
     if isinstance(target, ast.Attribute):

@@ -229,8 +229,10 @@ class SiteIndex:
             return False
         node: ast.AST = site.node
         while node in site.unit.parents:
-            node = site.unit.parents[node]
-            if isinstance(node, ast.ClassDef) and self.hierarchy.is_module(site.unit.class_of[node]):
+            inner, node = node, site.unit.parents[node]
+            if not isinstance(node, ast.ClassDef) or not isinstance(inner, ast.stmt):
+                continue  # what decorates a class stands around it
+            if self.hierarchy.is_module(site.unit.class_of[node]):
                 return not self._stays_in_method(site)
         return False
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.analysis.blocks import statement_of
-from instrumentor.analysis.placement import Place, Placement, name_of
+from instrumentor.analysis.placement import Place, Placement, name_of, place_decorated
 from instrumentor.analysis.sites import is_usable
 from instrumentor.analysis.values import (
     NOTHING,
@@ -257,7 +257,10 @@ class Judge:
         return None
 
     def _place_if_kept(self, site: Site, placement: Placement) -> Placement | None:
-        """Around the expression, if something holds the object although the expression does not show it."""
+        """Behind the definition that it decorates; around the expression, if something holds the object."""
+        decorated = place_decorated(site.unit, placement)
+        if decorated is not None:
+            return decorated
         return replace(placement, place=Place.INLINE) if placement.can_inline and self._is_kept(site) else placement
 
     def _is_kept(self, site: Site) -> bool:

@@ -118,6 +118,14 @@ WRAPPED = {
         'print(f"{sum(p.numel() for p in (m := Net()).parameters())} parameters")\nm(1)\n',
         [(1, "m")],
     ),
+    "class that its decorator makes an instance of": (
+        "def new(cls):\n    return cls()\n@new\nclass m(Net):\n    pass\nm(1)\n",
+        [(2, "return")],
+    ),
+    "class that is decorated and stays one": (
+        "known = []\ndef keep(cls):\n    known.append(cls)\n    return cls\n@keep\nclass A(Net):\n    pass\nm = A()\n",
+        [(8, "m")],
+    ),
     "callback": ("import lib\ndef make():\n    return Net()\nlib.run(make)\n", [(3, "return")]),
     "method of a framework's class": (
         "import lib\nclass T(lib.T):\n    def build(self):\n        return Net()\n",
@@ -960,6 +968,18 @@ def test_an_inline_proxy_and_the_name_beside_it_are_of_one_object() -> None:
 )
 def test_where_no_proxy_can_stand_in_a_text_that_is_said(text: str) -> None:
     assert {each[1:] for each in others(f"{text}\nm.parameters()\n")} >= {("m", "out-of-sight")}
+
+
+@pytest.mark.parametrize(
+    ("decorator", "text"),
+    [
+        pytest.param("new", "def new(cls):\n    return cls()\n", id="as it stands"),
+        pytest.param("new(1)", "def new(_):\n    def make(cls):\n        return cls()\n    return make\n", id="called"),
+        pytest.param("new(1)", "def new(_):\n    return lambda cls: cls()\n", id="called for a lambda"),
+    ],
+)
+def test_what_another_files_decorator_makes_of_a_class_has_a_line_behind_the_class(decorator: str, text: str) -> None:
+    assert wraps(f"from own import new\n@{decorator}\nclass m(Net):\n    pass\nm(1)\n", own=text) == [(3, "m")]
 
 
 def test_copies_that_are_only_saved_get_no_proxy() -> None:
