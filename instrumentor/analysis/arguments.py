@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
+from instrumentor.source.nodes import named_parameters, parameters_with_defaults, positional_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +94,7 @@ def written_arguments(node: ast.expr) -> list[ast.expr]:
 def parameter_names(function: Function) -> list[str]:
     """The parameters of a function that take one argument each."""
     declared = function.node.args
-    return [each.arg for each in (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)]
+    return [each.arg for each in named_parameters(declared)]
 
 
 def returned_attribute(method: Function) -> str | None:
@@ -109,12 +110,7 @@ def returned_attribute(method: Function) -> str | None:
 
 def default_of(function: Function, name: str) -> ast.expr | None:
     """The default of a parameter as it is written; None where it has none."""
-    declared = function.node.args
-    positional = [each.arg for each in (*declared.posonlyargs, *declared.args)]
-    found = dict(zip(reversed(positional), reversed(declared.defaults), strict=False))
-    for each, default in zip(declared.kwonlyargs, declared.kw_defaults, strict=True):
-        if default is not None:
-            found[each.arg] = default
+    found = {parameter.arg: default for parameter, default in parameters_with_defaults(function.node.args)}
     return found.get(name)
 
 
@@ -130,7 +126,7 @@ def decorator_names(function: Function) -> set[str]:
 def match_parameters(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Value]:
     """What each parameter of a function gets, by name; defaults aside."""
     declared = function.node.args
-    names = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+    names = [each.arg for each in positional_parameters(declared)]
     given: dict[str, Value] = {}
     if receiver is not None and names and _gets_receiver(function, receiver):
         given[names.pop(0)] = receiver
@@ -155,7 +151,7 @@ def match_parameters(function: Function, receiver: Value | None, arguments: Argu
 def match_numbers(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Number]:
     """Which object each parameter of a function gets, by name, where that is known."""
     declared = function.node.args
-    names = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+    names = [each.arg for each in positional_parameters(declared)]
     if receiver is not None and names and _gets_receiver(function, receiver):
         names.pop(0)
     known = {*names, *(each.arg for each in declared.kwonlyargs)}

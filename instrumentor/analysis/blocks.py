@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from instrumentor.source.nodes import TRIES
+from instrumentor.source.nodes import LOOPS, TRIES
 
 if TYPE_CHECKING:
     from instrumentor.resolve.units import Function, Unit
@@ -38,7 +38,6 @@ Conditions = tuple[Condition, ...]
 # The contexts that end exceptions, by the last part of their names.
 _SUPPRESSING = frozenset({"suppress", "raises", "assertRaises"})
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # What runs its block once, unless that is left early.
 _PLAIN = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPOUND = (ast.If, *LOOPS, ast.With, ast.AsyncWith, *TRIES, ast.Match)

@@ -50,6 +50,7 @@ from instrumentor.analysis.values import (
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
+from instrumentor.source.nodes import positional_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -310,7 +311,7 @@ class Calls:
         function = self.scope.function
         while function is not None and function.owner is None:
             function = function.parent
-        first = [] if function is None else [*function.node.args.posonlyargs, *function.node.args.args]
+        first = [] if function is None else positional_parameters(function.node.args)
         return self.scope.lookup(first[0].arg) if first else OPAQUE
 
     def _object_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:

@@ -30,7 +30,7 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve import catalogue
-from instrumentor.source.nodes import children, walk
+from instrumentor.source.nodes import children, parameters_with_defaults, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -361,15 +361,7 @@ class Evaluator:
 
     def bind_defaults(self, function: Function) -> None:
         """Let parameters hold their defaults, which are evaluated where the function is defined."""
-        declared = function.node.args
-        positional = [*declared.posonlyargs, *declared.args]
-        with_default = [
-            *zip(positional[len(positional) - len(declared.defaults) :], declared.defaults, strict=True),
-            *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
-        ]
-        for parameter, default in with_default:
-            if default is None:
-                continue
+        for parameter, default in parameters_with_defaults(function.node.args):
             held = self.evaluate(default)
             key = (function.key, parameter.arg)
             # Kept like what a name holds, so that it is known which object it is until the function is defined anew.

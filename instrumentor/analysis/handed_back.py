@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import default_of, match_parameters
+from instrumentor.source.nodes import positional_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ class _Reader:
         self._function = function
         self._is_object = is_object
         self._given = match_parameters(function, None, arguments)
-        self._positional = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+        self._positional = [each.arg for each in positional_parameters(declared)]
         self._known = {*self._positional, *(each.arg for each in declared.kwonlyargs)}
         self._arguments = arguments
 

@@ -22,6 +22,7 @@ from instrumentor.analysis.values import (
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import annotated_names, declared_parameter
 from instrumentor.resolve.nature import Nature
+from instrumentor.source.nodes import positional_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,7 @@ class Kinds:
         function = self.facts.demanded_functions.get(base.function)
         if function is None or function.owner is None or isinstance(function.node, ast.Lambda):
             return False
-        arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+        arguments = positional_parameters(function.node.args)
         return bool(arguments) and arguments[0].arg == base.name and function.node.name in function.owner.methods
 
     def takes_in(self, base: Atom, name: str, *, is_sure: bool = False) -> bool:

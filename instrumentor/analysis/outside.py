@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.units import SCRIPT
-from instrumentor.source.nodes import children, walk
+from instrumentor.source.nodes import children, named_parameters, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,7 +128,7 @@ class _Names:
     @cached_property
     def _found(self) -> tuple[frozenset[str], frozenset[str]]:
         declared = self._node.args
-        own = {each.arg for each in (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)}
+        own = {each.arg for each in named_parameters(declared)}
         own |= {each.arg for each in (declared.vararg, declared.kwarg) if each is not None}
         read: set[str] = set()
         shared: set[str] = set()

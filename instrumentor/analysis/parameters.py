@@ -9,7 +9,7 @@ from instrumentor.analysis.arguments import decorator_names, parameter_names
 from instrumentor.analysis.environment import is_parameter
 from instrumentor.analysis.values import ClassRef, Instance, Parameter, Value, value
 from instrumentor.resolve.nature import Nature
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import positional_parameters, walk
 
 if TYPE_CHECKING:
     from instrumentor.analysis.environment import Environment
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def parameters_of(scope: Scope, function: Function) -> dict[str, Value]:
     """What the parameters of a function hold when it begins."""
     declared = function.node.args
-    positional = [each.arg for each in (*declared.posonlyargs, *declared.args)]
+    positional = [each.arg for each in positional_parameters(declared)]
     names = [*positional, *(each.arg for each in declared.kwonlyargs)]
     held: dict[str, Value] = {name: value(Parameter(function.key, name)) for name in names}
     for several in (declared.vararg, declared.kwarg):

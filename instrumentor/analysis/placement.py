@@ -12,7 +12,7 @@ from instrumentor.analysis.second_stores import may_notice_second_store
 from instrumentor.analysis.spelling import text_of
 from instrumentor.resolve.catalogue import HARMLESS_METHODS, IDENTITY_METHODS, Effect
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.source.nodes import FORMATTED, walk
+from instrumentor.source.nodes import FORMATTED, parameters_with_defaults, positional_parameters, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -365,17 +365,12 @@ def _parameter_name(climb: _Climb, call: ast.Call, position: int) -> str:
         found, skipped = climb.hierarchy.method(found, "__init__"), 1
     if not isinstance(found, Function):
         return ""
-    declared = [each.arg for each in (*found.node.args.posonlyargs, *found.node.args.args)]
+    declared = [each.arg for each in positional_parameters(found.node.args)]
     return declared[position + skipped] if position + skipped < len(declared) else ""
 
 
 def _parameter_with_default(arguments: ast.arguments, default: ast.expr) -> str:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    return next(parameter.arg for parameter, each in pairs if each is default)
+    return next(parameter.arg for parameter, each in parameters_with_defaults(arguments) if each is default)
 
 
 def _named(placement: Placement, text: str, name: str) -> Placement:

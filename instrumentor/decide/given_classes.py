@@ -11,7 +11,7 @@ from instrumentor.decide.held_models import held_by
 from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import positional_parameters, walk
 
 if TYPE_CHECKING:
     from instrumentor.analysis.entries import Giving, Site
@@ -110,7 +110,7 @@ def _place_in_initialiser(cls: Class) -> Placement | None:
     node = None if initialiser is None else initialiser.node
     if not isinstance(node, ast.FunctionDef) or node.decorator_list:
         return None
-    parameters = [*node.args.posonlyargs, *node.args.args]
+    parameters = positional_parameters(node.args)
     own_nodes = [each for each in walk(node) if function_around(cls.unit, each) is node]
     if not parameters or any(_ends_or_rebinds(each, parameters[0].arg) for each in own_nodes):
         return None

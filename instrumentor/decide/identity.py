@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.blocks import COMPREHENSIONS, LOOPS, is_in_loop
+from instrumentor.analysis.blocks import COMPREHENSIONS, is_in_loop
 from instrumentor.analysis.entries import scope_key
 from instrumentor.analysis.environment import BEHIND_LOOPS, is_parameter
 from instrumentor.analysis.values import (
@@ -19,6 +19,7 @@ from instrumentor.analysis.values import (
     Plain,
     Unwrapped,
 )
+from instrumentor.source.nodes import LOOPS
 
 if TYPE_CHECKING:
     import ast

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from instrumentor.source.nodes import all_parameters
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -59,9 +61,7 @@ def parameter_around(unit: Unit, name: ast.Name) -> ast.arg | None:
 
 def declared_parameter(function: FunctionNode, name: str) -> ast.arg | None:
     """The parameter of a name as a function declares it."""
-    declared = function.args
-    named = (*declared.posonlyargs, *declared.args, *declared.kwonlyargs, declared.vararg, declared.kwarg)
-    return next((each for each in named if each is not None and each.arg == name), None)
+    return next((each for each in all_parameters(function.args) if each.arg == name), None)
 
 
 def annotated_names(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:

@@ -21,15 +21,12 @@ from instrumentor.resolve.own_object import (
     registers,
 )
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import DISPLAYS, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from instrumentor.resolve.units import Project
-
-
-_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def _merge(orders: Sequence[Sequence[Class]]) -> list[Class]:
@@ -194,7 +191,7 @@ class Hierarchy:
             return True
         # What a plain list or dictionary holds is no part of the module.
         is_used = attribute in uses.whole or (
-            attribute in uses.with_called_elements and not isinstance(value, _DISPLAYS)
+            attribute in uses.with_called_elements and not isinstance(value, DISPLAYS)
         )
         return is_used and not self._is_parameter_free(cls.unit, value)
 

@@ -10,7 +10,7 @@ import msgspec
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import function_around, is_bound, spelled_where_read, spelling, stores
 from instrumentor.resolve.mentions import value_names
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import DISPLAYS, walk
 
 if TYPE_CHECKING:
     from instrumentor.resolve.units import FunctionNode, Unit
@@ -20,7 +20,6 @@ EVIDENCE = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {catalogue.BAC
 
 _READING = frozenset({"dict", "len", "list", "set", "sorted", "tuple"})
 
-_DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -294,7 +293,7 @@ def _is_plain_copy(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, 
         if isinstance(copied.args[1], ast.Constant):
             return False
         copied = copied.args[0]  # an attribute whose name is not written, of which nobody knows what it holds
-    if isinstance(copied, _DISPLAYS):
+    if isinstance(copied, DISPLAYS):
         return True  # what is called in it is among the calls
     root = spelling(copied).partition(".")[0]
     return bool(root) and root not in bound[None] and is_bound(unit, node, root, bound)

@@ -43,7 +43,7 @@ from instrumentor.resolve.own_object import (
     registers,
 )
 from instrumentor.source import nodes
-from instrumentor.source.nodes import last_name, walk
+from instrumentor.source.nodes import last_name, named_parameters, positional_parameters, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
@@ -180,8 +180,8 @@ def _strings(statement: ast.stmt) -> list[str] | None:
 
 def _function_facts(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: bool) -> FunctionFacts:
     declared = node.args
-    positional = [each.arg for each in (*declared.posonlyargs, *declared.args)]
-    everything = (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)
+    positional = [each.arg for each in positional_parameters(declared)]
+    everything = named_parameters(declared)
     returns: list[Expression] = []
     variables: dict[str, list[Expression]] = {}
     generates = False

@@ -18,11 +18,10 @@ from instrumentor.resolve.facts_cache import version_of
 from instrumentor.resolve.function_outline import EVIDENCE, FunctionOutline, draw_function, is_evidence
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.source import nodes, source_text
-from instrumentor.source.nodes import children, walk
+from instrumentor.source.nodes import DISPLAYS, children, walk
 
 _NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-_DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_NEVER_CALLED = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.UnaryOp, ast.Compare, *_DISPLAYS)
+_NEVER_CALLED = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.UnaryOp, ast.Compare, *DISPLAYS)
 
 
 class ClassOutline(msgspec.Struct, frozen=True, array_like=True):

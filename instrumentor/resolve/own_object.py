@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import named_parameters, positional_parameters, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -30,7 +30,7 @@ def own_names(cls: ast.ClassDef) -> frozenset[str]:
     names = {"self"}
     for method in cls.body:
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and not _is_without_object(method):
-            names.update(each.arg for each in (*method.args.posonlyargs, *method.args.args)[:1])
+            names.update(each.arg for each in positional_parameters(method.args)[:1])
             for statement in method.body:
                 if isinstance(statement, ast.Assign) and is_own(statement.value, names):
                     names.update(each.id for each in statement.targets if isinstance(each, ast.Name))
@@ -129,7 +129,7 @@ def helper_of(node: ast.AST, names: Set[str]) -> ast.expr | None:
 def registers(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
     """Whether a function may put something into an object that it is passed; so it may if it passes that on."""
     declared = function.args
-    given = (*declared.posonlyargs, *declared.args, *declared.kwonlyargs)
+    given = named_parameters(declared)
     names = {each.arg for each in given}
     if declared.vararg is not None or declared.kwarg is not None:
         return True

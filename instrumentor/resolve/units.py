@@ -15,7 +15,7 @@ from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
-from instrumentor.source.nodes import children, last_name
+from instrumentor.source.nodes import LOOPS, children, last_name
 from instrumentor.source.source_text import decode, parse
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SCRIPT = ""
 # The nodes that are told of.
 _TOLD = frozenset(
@@ -236,7 +235,7 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def _index_exit(unit: Unit, node: ast.Return | ast.Break | ast.Continue) -> None:
-    ends = _FUNCTIONS if isinstance(node, ast.Return) else (*_FUNCTIONS, *_LOOPS)
+    ends = _FUNCTIONS if isinstance(node, ast.Return) else (*_FUNCTIONS, *LOOPS)
     left: ast.AST = node
     while left in unit.parents and not isinstance(left, ends):
         unit.exits.add(left)

@@ -18,7 +18,8 @@ from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.handed_out import HandedOut
 from instrumentor.screening.names import PUTTING_METHODS, TEXT_METHODS, Gives
-from instrumentor.source.nodes import children
+from instrumentor.screening.variables import arguments_of, choices_of, elements_of
+from instrumentor.source.nodes import all_parameters, children, positional_parameters
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
@@ -164,7 +165,7 @@ class OuterCode:
         owner = None if method is None else self._unit.parents[method]
         if not isinstance(owner, ast.ClassDef) or isinstance(method, (ast.Lambda, type(None))):
             return False
-        arguments = [*method.args.posonlyargs, *method.args.args]
+        arguments = positional_parameters(method.args)
         is_first = bool(arguments) and arguments[0].arg == name.id and not any(self._held[name.id])
         cls = self._unit.class_of[owner]
         return (
@@ -185,7 +186,7 @@ class OuterCode:
             and isinstance(meaning := self._names.meaning(value.func), str)
             and not meaning.startswith("builtins.")
             and self._callables.of_library(meaning) is Gives.NO_MODULE
-            and not any(self._names.meaning(each) for each in _arguments(value))  # such as `partial(Net)`
+            and not any(self._names.meaning(each) for each in arguments_of(value))  # such as `partial(Net)`
             for value in held
         )
 
@@ -264,7 +265,7 @@ class OuterCode:
             called = [meaning] if isinstance(meaning, str) else []
         if not any(each is not None and self._hierarchy.knowledge.makes_objects(each) for each in called):
             return False
-        return any(map(self._may_be_class, _arguments(node)))
+        return any(map(self._may_be_class, arguments_of(node)))
 
     def _may_be_class(self, value: ast.AST) -> bool:
         """Whether a class of modules may be in a value, by the names in it; what a lambda calls is looked at itself."""
@@ -290,7 +291,7 @@ class OuterCode:
             for target, value in held:
                 if self._is_unexplained(value) or self._is_fetched(target, value):
                     self._unexplained.update(_names_in(target))
-            passing = [node for node in self._calls if any(map(self._is_unexplained, _arguments(node)))]
+            passing = [node for node in self._calls if any(map(self._is_unexplained, arguments_of(node)))]
             self._unexplained.update(
                 holder for node in passing if (holder := self._holder(node)) in self._held and holder != "self"
             )
@@ -298,7 +299,7 @@ class OuterCode:
             makes_own = not called.isdisjoint(("__init__", "cls", *self._unit.classes))
             for function in functions:
                 if function.name in called or (function.name == "__init__" and makes_own):
-                    self._unexplained.update(_parameters(function.args))
+                    self._unexplained.update(each.arg for each in all_parameters(function.args))
             is_settled = len(self._unexplained) == before
 
     def _is_unexplained(self, value: ast.expr | ast.AST) -> bool:
@@ -307,7 +308,7 @@ class OuterCode:
         if isinstance(value, ast.Call):
             if self._names.meaning(value.func) in _COUNTING_BUILTINS or _gives_text(value):
                 return False
-            return self._gives.get(value) is not Gives.NO_MODULE or any(map(self._is_unexplained, _arguments(value)))
+            return self._gives.get(value) is not Gives.NO_MODULE or any(map(self._is_unexplained, arguments_of(value)))
         if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await)):
             return self._is_unexplained(value.value)
         return any(map(self._is_unexplained, _parts(value)))
@@ -350,12 +351,12 @@ class OuterCode:
         """Whether a call passes such a thing to a module class of this file, which may use it in ways not looked at."""
         meaning = self._names.meaning(node.func)
         is_own = isinstance(meaning, (Function, Class)) and meaning.unit is self._unit
-        return is_own and any(map(self._is_unexplained, _arguments(node)))
+        return is_own and any(map(self._is_unexplained, arguments_of(node)))
 
     def _goes_out_of_sight(self, node: ast.Call) -> bool:
         """Whether a call passes such a thing to a function that is not looked into here."""
         meaning = self._names.meaning(node.func)
-        is_passed = any(map(self._is_unexplained, _arguments(node)))
+        is_passed = any(map(self._is_unexplained, arguments_of(node)))
         if isinstance(meaning, str):
             return meaning == "builtins.setattr" and any(map(self._is_unexplained, node.args[2:]))
         if isinstance(meaning, (Function, Class)):
@@ -374,7 +375,7 @@ class OuterCode:
             each
             for node in self._calls
             if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Attribute)
-            for each in _arguments(node)
+            for each in arguments_of(node)
         ]
         return any(map(self._is_unexplained, (*stored, *put)))
 
@@ -402,32 +403,16 @@ class OuterCode:
         return not isinstance(self._names.meaning(target), str) or self._has_attribute(target.value)
 
 
-def _arguments(node: ast.Call) -> list[ast.expr]:
-    return [*node.args, *(each.value for each in node.keywords)]
-
-
 def _gives_text(node: ast.Call) -> bool:
     """Whether a method of strings is called which gives a string, a number or a list of strings."""
     return isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
 
 
-def _parts(value: ast.expr | ast.AST) -> list[ast.expr]:
+def _parts(value: ast.AST) -> list[ast.expr]:
     """The expressions that an expression's value is one of, or holds; loop variables stand for what they go over."""
-    if isinstance(value, (ast.Tuple, ast.List, ast.Set)):
-        return value.elts
-    if isinstance(value, ast.Dict):
-        return value.values
-    if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-        return [value.elt]
-    if isinstance(value, ast.DictComp):
-        return [value.value]
-    if isinstance(value, ast.IfExp):
-        return [value.body, value.orelse]
-    if isinstance(value, ast.BoolOp):
-        return value.values
     if isinstance(value, ast.BinOp):
         return [value.left, value.right] if isinstance(value.op, _JOINING) else []
-    return [value.value] if isinstance(value, (ast.Starred, ast.NamedExpr)) else []
+    return [*choices_of(value), *elements_of(value)]
 
 
 def _called_name(node: ast.Call) -> str:
@@ -436,8 +421,3 @@ def _called_name(node: ast.Call) -> str:
 
 def _names_in(target: ast.expr) -> list[str]:
     return [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
-
-
-def _parameters(arguments: ast.arguments) -> list[str]:
-    each = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    return [one.arg for one in each if one is not None]

@@ -16,13 +16,13 @@ from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.maker_values import MakerValues
 from instrumentor.screening.names import PUTTING_METHODS, Gives
 from instrumentor.screening.variables import Variables, arguments_of, choices_of, elements_of
+from instrumentor.source.nodes import DISPLAYS
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.screening.names import Callables, Names
     from instrumentor.screening.variables import Definition, Variable
 
-_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _COPYING = frozenset(
     {"list", "tuple", "set", "dict", "OrderedDict", "sorted", "reversed", "deque", "zip", "enumerate", "chain"}
 )
@@ -162,7 +162,7 @@ class PlainContainers:
         """Whether an expression may be a plain container of such modules."""
         if isinstance(value, ast.Name):
             return self._variables.of(value) in self._containers
-        if isinstance(value, _DISPLAYS):
+        if isinstance(value, DISPLAYS):
             return any(map(self._is_hot, elements_of(value)))
         if isinstance(value, ast.Call):
             is_copy = spelling(value.func).rpartition(".")[2] in _COPYING

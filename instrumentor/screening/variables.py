@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve.bindings import bound_names, function_around, spelling, stores
 from instrumentor.resolve.mentions import value_names
 from instrumentor.resolve.units import Class, Function
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import parameters_with_defaults, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +126,7 @@ def arguments_of(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(each.value for each in node.keywords)]
 
 
-def choices_of(value: ast.expr) -> list[ast.expr]:
+def choices_of(value: ast.AST) -> list[ast.expr]:
     """The expressions one of which an expression's value is."""
     if isinstance(value, ast.IfExp):
         return [value.body, value.orelse]
@@ -135,7 +135,7 @@ def choices_of(value: ast.expr) -> list[ast.expr]:
     return [value.value] if isinstance(value, (ast.NamedExpr, ast.Starred, ast.Await)) else []
 
 
-def elements_of(display: ast.expr) -> list[ast.expr]:
+def elements_of(display: ast.AST) -> list[ast.expr]:
     """What the container that is written down has in it."""
     if isinstance(display, ast.Dict):
         return display.values
@@ -147,13 +147,8 @@ def elements_of(display: ast.expr) -> list[ast.expr]:
 
 
 def _defaults(function: Definition) -> Iterator[tuple[Variable, ast.expr]]:
-    positional = [*function.args.posonlyargs, *function.args.args]
-    defaults = function.args.defaults
-    for argument, default in zip(positional[len(positional) - len(defaults) :], defaults, strict=True):
-        yield (function, argument.arg), default
-    for argument, keyword_default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-        if keyword_default is not None:
-            yield (function, argument.arg), keyword_default
+    for parameter, default in parameters_with_defaults(function.args):
+        yield (function, parameter.arg), default
 
 
 def _may_be_callable(value: ast.expr) -> bool:

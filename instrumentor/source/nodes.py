@@ -34,6 +34,36 @@ TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 # With template strings, which Python has from 3.14 on, and which know how their expressions are written.
 FORMATTED: tuple[type[ast.AST], ...] = (ast.JoinedStr, getattr(ast, "TemplateStr", ast.JoinedStr))
 
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+# What makes a container of what is written in it.
+DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def positional_parameters(declared: ast.arguments) -> list[ast.arg]:
+    """The parameters of a function that have positions, in their order; `*args` aside."""
+    return [*declared.posonlyargs, *declared.args]
+
+
+def named_parameters(declared: ast.arguments) -> list[ast.arg]:
+    """The parameters of a function but for `*args` and `**kwargs`, in their order."""
+    return [*positional_parameters(declared), *declared.kwonlyargs]
+
+
+def all_parameters(declared: ast.arguments) -> list[ast.arg]:
+    """All parameters of a function, `*args` and `**kwargs` last."""
+    return [*named_parameters(declared), *filter(None, (declared.vararg, declared.kwarg))]
+
+
+def parameters_with_defaults(declared: ast.arguments) -> list[tuple[ast.arg, ast.expr]]:
+    """The parameters of a function that have a default, each with that."""
+    positional = positional_parameters(declared)
+    by_name = zip(declared.kwonlyargs, declared.kw_defaults, strict=True)
+    return [
+        *zip(positional[len(positional) - len(declared.defaults) :], declared.defaults, strict=True),
+        *((parameter, default) for parameter, default in by_name if default is not None),
+    ]
+
 
 def children(node: ast.AST) -> list[ast.AST]:
     """What lies directly in a node, in the order of its fields; operators and contexts aside."""

@@ -1,4 +1,4 @@
-"""The nodes of a tree are those that `ast` tells, in its order."""
+"""The nodes of a tree are those that `ast` tells, in its order; parameters are told by what they take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from instrumentor.source.nodes import children, walk
+from instrumentor.source.nodes import (
+    all_parameters,
+    children,
+    parameters_with_defaults,
+    positional_parameters,
+    walk,
+)
 
 HERE = Path(__file__)
 # The parser makes one object of each of these for all trees.
@@ -48,3 +54,22 @@ if (n := 1): a if b else c
 """
     tree = ast.parse(source)
     assert set(walk(tree)) == {each for each in ast.walk(tree) if not isinstance(each, SHARED)}
+
+
+@pytest.mark.parametrize(
+    ("declared", "positional", "everything", "with_defaults"),
+    [
+        pytest.param("", "", "", "", id="none"),
+        pytest.param("a, /, b, *c, d, **e", "ab", "abdce", "", id="of each kind"),
+        pytest.param("a, /, b=1, *, c, d=2", "ab", "abcd", "bd", id="with defaults"),
+        pytest.param("a=0, /, b=1", "ab", "ab", "ab", id="with defaults for positions alone"),
+    ],
+)
+def test_parameters_are_told_by_what_they_take(
+    declared: str, positional: str, everything: str, with_defaults: str
+) -> None:
+    function = ast.parse(f"lambda {declared}: 0", mode="eval").body
+    assert isinstance(function, ast.Lambda)
+    assert "".join(each.arg for each in positional_parameters(function.args)) == positional
+    assert "".join(each.arg for each in all_parameters(function.args)) == everything
+    assert "".join(each.arg for each, _ in parameters_with_defaults(function.args)) == with_defaults
