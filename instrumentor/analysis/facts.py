@@ -38,7 +38,7 @@ from instrumentor.resolve.units import SCRIPT
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.entries import Binding, Event, Giving, Site
@@ -134,6 +134,7 @@ class Facts:
         self.remembering: set[str] = set()
         self.yields: Table[str, Value] = Table(visits)
         self.evidence: dict[Atom, set[str]] = {}
+        self.declared: Table[SiteKey, tuple[str, ...]] = Table(visits)
         self.captured = Captured()
         self.dropped: dict[str, set[Atom]] = {}
         self.proxied: set[Atom] = set()
@@ -250,6 +251,15 @@ class Facts:
             key = strip(atom)
             if isinstance(key, (Made, Parameter)):
                 self.evidence.setdefault(key, set()).add(word)
+
+    def note_declared(self, atoms: Value, names: Sequence[str]) -> None:
+        """Remember the library's classes that an annotation names of which objects are."""
+        for key in map(strip, atoms):
+            if isinstance(key, Made):
+                old = self.declared.peek(key.site) or ()
+                new = tuple(dict.fromkeys((*old, *names)))
+                if new != old:
+                    self.declared[key.site] = new
 
     def note_event(self, table: Table[Atom, dict[int, Event]], atoms: Iterable[Atom], event: Event) -> None:
         """Remember that something happens to objects."""

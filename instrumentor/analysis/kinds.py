@@ -20,7 +20,7 @@ from instrumentor.analysis.values import (
     strip,
 )
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import annotated_names, declared_parameter
+from instrumentor.resolve.bindings import declared_parameter
 from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import positional_parameters
 
@@ -121,30 +121,24 @@ class Kinds:
         return self.method_of(atom, name) is None and self.takes_in(atom, name)
 
     def library_names(self, base: Atom) -> list[str]:
-        """The names in libraries of what gave an object; of a parameter, of the classes that its annotation names.
-
-        Those of torch and of the standard library aside there: `Any`, `object` and `Tensor` tell nothing.
-        """
+        """The names in libraries of what gave an object, and of the classes that an annotation of it names."""
         if isinstance(base, Made):
-            site = self.facts.sites.get(base.site)
-            return [] if site is None else site.labels
+            return sorted(self._labels(base.site))
         if not isinstance(base, Parameter) or (function := self.function_at(base.function)) is None:
             return []
         declared = declared_parameter(function.node, base.name)
         if declared is None or declared.annotation is None:
             return []
-        named = annotated_names(declared.annotation)
-        found = [self.hierarchy.resolve(function.unit, each) for each in named]
-        return [each for each in found if isinstance(each, str) and not catalogue.is_complete(each)]
+        return [*self.hierarchy.declaration(function.unit, declared.annotation).names]
 
     def _labels(self, key: SiteKey) -> set[str]:
-        """What the calls are named that make a site's object, in the functions called too."""
+        """What the calls are named that make a site's object, in the functions called too, and its declared classes."""
         found: set[str] = set()
         pending, seen = [key], {key}
         while pending:
             site = self.facts.sites.get(pending.pop())
             if site is not None:
-                found.update(site.labels)
+                found.update(site.labels, self.facts.declared.get(site.key, ()))
                 pending.extend(site.origins - seen)
                 seen |= site.origins
         return found

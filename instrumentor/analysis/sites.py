@@ -68,8 +68,13 @@ class SiteIndex:
     def _evidence(self) -> dict[SiteKey, set[str]]:
         """How each site's object is used, under its own names and as a parameter of the functions it is passed to."""
         found: dict[SiteKey, set[str]] = {}
-        for atom, words in self.facts.evidence.items():
-            for source in self.facts.passed.sources(value(atom)):
+        for atom, said in self.facts.evidence.items():
+            sources = self.facts.passed.sources(value(atom))
+            is_declared = catalogue.DECLARED in said
+            if is_declared and isinstance(atom, Parameter) and self._may_get_others(atom, sources):
+                is_declared = False
+            words = said if is_declared else said - {catalogue.DECLARED}
+            for source in sources:
                 made = root(source) if isinstance(atom, Parameter) and strip(source) == root(source) else source
                 if isinstance(made, Made):
                     found.setdefault(made.site, set()).update(words)
@@ -85,6 +90,31 @@ class SiteIndex:
             for atom in self.facts.passed.sources(site.callee):
                 if isinstance(atom, Made):
                     found.setdefault(atom.site, set()).add(catalogue.AS_LOSS if is_loss else catalogue.TRAINED)
+
+    def _may_get_others(self, parameter: Parameter, sources: Value) -> bool:
+        """Whether a parameter may get what is meant for others, so that its annotation says nothing of what it gets.
+
+        That is so where some of it is no module although the parameter is declared as one, and of what functions pass
+        on by `*args`.
+        """
+        if any(isinstance(each, Made) and self.facts.sites[each.site].nature is Nature.NOT_MODULE for each in sources):
+            return True
+        seen, pending = {parameter}, [parameter]
+        while pending:
+            asked = pending.pop()
+            passed = self.facts.contents.reach(self.facts.passed.get((asked.function, asked.name), NOTHING))
+            above = {each for each in map(root, passed) if isinstance(each, Parameter)} - seen
+            if any(map(self._is_of_several, above)):
+                return True
+            seen |= above
+            pending.extend(above)
+        return False
+
+    def _is_of_several(self, parameter: Parameter) -> bool:
+        """Whether a parameter is `*args` or `**kwargs`."""
+        function = self.facts.demanded_functions.get(parameter.function)
+        several = () if function is None else (function.node.args.vararg, function.node.args.kwarg)
+        return any(each is not None and each.arg == parameter.name for each in several)
 
     def _is_output(self, atom: Atom) -> bool:
         return isinstance(atom, Made) and bool(self.facts.sites[atom.site].callee)
@@ -150,7 +180,7 @@ class SiteIndex:
     def _evidence_of(self, site: Site) -> Confidence | None:
         """How sure the use of an object says that it is a module; None where it does not say so."""
         words = self._words.get(site.key, set())
-        if words & {catalogue.WRAPPED, catalogue.TRAINED} or words & catalogue.MODULE_EVIDENCE:
+        if words & {catalogue.WRAPPED, catalogue.TRAINED, catalogue.DECLARED} or words & catalogue.MODULE_EVIDENCE:
             return "likely"
         placement = self.placement(site)
         if catalogue.CALLED not in words or (placement is not None and _NO_MODEL_NAME.search(placement.text)):
@@ -158,6 +188,14 @@ class SiteIndex:
         if words & catalogue.WEAK_EVIDENCE - catalogue.MOVES:
             return "likely"
         return "possible" if words & catalogue.MOVES else None
+
+    def is_only_declared(self, site: Site) -> bool:
+        """Whether nothing but an annotation tells that an object is a module."""
+        words = set(self._words.get(site.key, ()))
+        for origin in site.origins:
+            words |= self._words.get(origin, set())
+        used = {catalogue.WRAPPED, catalogue.TRAINED, *catalogue.MODULE_EVIDENCE, *catalogue.WEAK_EVIDENCE}
+        return catalogue.DECLARED in words and not words & used
 
     def is_module(self, atom: Atom) -> bool:
         """Whether an object is a module, with parameters or without."""

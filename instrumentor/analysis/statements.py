@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from instrumentor.analysis.arguments import Arguments, decorator_names
 from instrumentor.analysis.contexts import Contexts
+from instrumentor.analysis.declarations import note_declared, note_declared_parameters
 from instrumentor.analysis.dropped import note_left_behind
 from instrumentor.analysis.environment import (
     BEHIND,
@@ -117,6 +118,7 @@ class Pass:
         env = self.scope.env
         for name, held in parameters_of(self.scope, function).items():
             self.scope.assign((name,), held, (PARAMETER, name))
+        note_declared_parameters(self.scope, function)
         self.scope.enter(function)
         node = function.node
         if isinstance(node, ast.Lambda):
@@ -338,6 +340,7 @@ class Pass:
         held = self.evaluator.evaluate(node)
         if self.function is not None:
             held = held if node is None else self.stores.returned(node, held)
+            note_declared(self.scope, self.unit, getattr(self.function.node, "returns", None), held)
             parts = node.elts if isinstance(node, ast.Tuple) else [node]
             numbers = [self.evaluator.numbering.of(part) for part in parts if part is not None]
             note_left_behind(self.facts, self.scope.key, self.scope.env, held, numbers)

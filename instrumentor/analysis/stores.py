@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.contents import ANY_KEY
+from instrumentor.analysis.declarations import note_declared_target
 from instrumentor.analysis.environment import LAST_ELEMENT, constant_key, join_environments, path_of
 from instrumentor.analysis.spelling import starred_position, text_of
 from instrumentor.analysis.touched import ELEMENTS
@@ -49,7 +50,12 @@ class Stores:
 
     # ---- what is stored ----
 
-    def _read(self, targets: Sequence[ast.expr], node: ast.expr) -> Value:
+    def _declares_module(self, statement: ast.stmt) -> bool:
+        if not isinstance(statement, ast.AnnAssign):
+            return False
+        return self.scope.hierarchy.declaration(self.scope.unit, statement.annotation).is_module
+
+    def _read(self, targets: Sequence[ast.expr], node: ast.expr, *, is_declared: bool) -> Value:
         """What an assignment stores; an object fetched from where nobody sees is a site of its own."""
         held = self.evaluator.evaluate(node)
         target = targets[0]
@@ -57,7 +63,7 @@ class Stores:
             return held
         fetched = self._fetched_by(node)
         # What is moved is mostly a tensor.
-        is_model = fetched is node or last_name(target) in self.scope.unit.used_as_modules
+        is_model = is_declared or fetched is node or last_name(target) in self.scope.unit.used_as_modules
         return self._with_site(fetched, held) if is_model else held
 
     def returned(self, node: ast.expr, held: Value) -> Value:
@@ -119,7 +125,7 @@ class Stores:
 
     def assign(self, targets: Sequence[ast.expr], node: ast.expr, statement: ast.stmt) -> None:
         """Store what `node` gives in each of several targets."""
-        held = self._read(targets, node)
+        held = self._read(targets, node, is_declared=self._declares_module(statement))
         # All is read before anything is stored: `a, b = b, a`.
         numbers: dict[int, Number] = {}
         for target in targets:
@@ -183,6 +189,7 @@ class Stores:
             return
         number = numbers.get(id(target), ("stored", self.scope.locate(target)))
         receiver, is_kept = self.evaluator.store(target, held, number)
+        note_declared_target(self.scope, target, statement, held, receiver)
         given, number = (held, number) if is_kept else (held | OPAQUE, None)
         self.scope.bind(statement, target, text_of(target), given, receiver=receiver, source=source, number=number)
 

@@ -296,9 +296,10 @@ class Judge:
         confidence, wanted = self.index.confidence(site), self._settings.min_confidence
         if CONFIDENCES.index(confidence) <= CONFIDENCES.index(wanted):
             return None
+        how = "an annotation" if self.index.is_only_declared(site) else "its use"
         return _not_wrapped(
             "unsure",
-            f"its class cannot be seen, and its use makes it only {confidence} that it is a module"
+            f"its class cannot be seen, and {how} makes it only {confidence} that it is a module"
             f" (--min-confidence {confidence} wraps it)",
             placement,
         )
@@ -306,6 +307,8 @@ class Judge:
     def _why(self, site: Site) -> tuple[str, str]:
         if site.is_copy:
             return "copied", "a copy with parameters of its own"
+        if site.nature is Nature.UNKNOWN and self.index.is_only_declared(site):
+            return "declared", "its class cannot be seen, but it is declared as a module"
         if site.nature is Nature.UNKNOWN:
             return "used-as-module", "its class cannot be seen, but it is used as a module"
         if site.origins:

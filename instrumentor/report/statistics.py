@@ -21,6 +21,7 @@ MEANINGS = {
     "constructed": "models made by a class or function that is known to make them",
     "copied": "copies of models, with parameters of their own",
     "used-as-module": "objects that are used as only models are",
+    "declared": "objects that are declared as models",
     "merged": "names of a model that has its proxy elsewhere",
     "submodule": "parts of a model, which its proxy reaches",
     "no-params": "modules without parameters",

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.units import FunctionNode, Unit
 
-# What says of alternatives that something is one of them.
-_ALTERNATIVES = frozenset({"Optional", "Union"})
+# What says of alternatives that something is one of them, or more of what something is.
+_ALTERNATIVES = frozenset({"Optional", "Union", "Final", "ClassVar"})
 
 
 def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
@@ -65,7 +65,7 @@ def declared_parameter(function: FunctionNode, name: str) -> ast.arg | None:
 
 
 def annotated_names(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
-    """The names of the classes of which an annotation says that something is: those in `Optional["A"]` or `A | B`."""
+    """The names of the classes of which an annotation says that something is: those in `Optional["A"]`, `A | B[C]`."""
     if isinstance(annotation, (ast.Name, ast.Attribute)):
         return [annotation]
     parts: list[ast.expr] = []
@@ -76,9 +76,33 @@ def annotated_names(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
             return []
     elif isinstance(annotation, ast.BinOp):
         parts = [annotation.left, annotation.right]
-    elif isinstance(annotation, ast.Subscript) and spelling(annotation.value).rpartition(".")[2] in _ALTERNATIVES:
-        parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+    elif isinstance(annotation, ast.Subscript):
+        inside = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        is_choice = spelling(annotation.value).rpartition(".")[2] in _ALTERNATIVES
+        parts = inside if is_choice else [annotation.value]
     return [name for part in parts for name in annotated_names(part)]
+
+
+def annotations_of(node: ast.AST) -> list[ast.expr]:
+    """The annotations of a node: of a parameter, of what a function returns, of what is assigned or declared."""
+    annotation: ast.expr | None = None
+    if isinstance(node, (ast.arg, ast.AnnAssign)):
+        annotation = node.annotation
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        annotation = node.returns
+    return [] if annotation is None else [annotation]
+
+
+def annotated_items(annotation: ast.expr) -> list[ast.expr]:
+    """The annotations of a tuple's items: of `tuple[A, B]`; empty for other annotations."""
+    if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.slice, ast.Tuple):
+        return []
+    return annotation.slice.elts if spelling(annotation.value).rpartition(".")[2] in ("tuple", "Tuple") else []
+
+
+def names_within(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
+    """The names of the classes that an annotation names, those of a tuple's items included."""
+    return [name for each in (annotation, *annotated_items(annotation)) for name in annotated_names(each)]
 
 
 def is_bound(unit: Unit, node: ast.AST, name: str, bound: dict[FunctionNode | None, set[str]]) -> bool:

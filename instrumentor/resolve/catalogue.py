@@ -476,6 +476,7 @@ WEAK_EVIDENCE = frozenset(
 )
 CALLED = "()"
 WRAPPED = "a wrapper for modules"
+DECLARED = "an annotation with a class of modules"
 BACKWARD = "backward"
 TRAINED = "a backward pass starts from what it gives"
 AS_LOSS = "a backward pass starts from what it makes of outputs"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import parameter_around
+from instrumentor.resolve.bindings import annotated_names, parameter_around, spelling
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.own_object import (
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from instrumentor.resolve.units import Project
+
+
+class Declaration(NamedTuple):
+    """What an annotation says of what it stands at.
+
+    Attributes:
+        is_module: it is a module.
+        names: of which library's class it is, torch and the standard library aside: these tell nothing.
+    """
+
+    is_module: bool
+    names: tuple[str, ...]
 
 
 def _merge(orders: Sequence[Sequence[Class]]) -> list[Class]:
@@ -56,6 +68,8 @@ class Hierarchy:
         self._bases: dict[str, tuple[Class | str | None, ...]] = {}
         self._below: dict[Class, list[Class]] = {}
         self._units_below = 0
+        self._declarations: dict[ast.expr, Declaration] = {}
+        self._declared: dict[str, dict[tuple[ast.AST, str], ast.expr]] = {}
 
     def resolve(self, unit: Unit, expression: ast.expr) -> Class | Function | Unit | str | None:
         """What a name or a dotted name stands for, by the unit's imports and definitions alone."""
@@ -81,6 +95,34 @@ class Hierarchy:
         if found is None and isinstance(expression, ast.Name) and expression.id not in unit.stored:
             return [f"{star}.{expression.id}" for star in unit.stars]
         return [found] if isinstance(found, str) else []
+
+    def declaration(self, unit: Unit, annotation: ast.expr) -> Declaration:
+        """What an annotation says; that something is a module only where it leaves no choice but None."""
+        known = self._declarations.get(annotation)
+        if known is None:
+            found = [self.resolve(unit, each) for each in annotated_names(annotation)]
+            names = tuple(each for each in found if isinstance(each, str) and not catalogue.is_complete(each))
+            is_module = bool(found) and all(
+                self.is_module(each)
+                if isinstance(each, Class)
+                else isinstance(each, str) and self.knowledge.is_module_class(each)
+                for each in found
+            )
+            known = self._declarations[annotation] = Declaration(is_module, names)
+        return known
+
+    def declared(self, unit: Unit) -> dict[tuple[ast.AST, str], ast.expr]:
+        """The annotations of a file's variables that say something, by what these belong to with their names.
+
+        That is a function, a class for attributes of its instances, or the file's tree.
+        """
+        if unit.name not in self._declared:
+            found = self._declared[unit.name] = {}
+            for node in unit.parents:
+                if isinstance(node, ast.AnnAssign) and any(self.declaration(unit, node.annotation)):
+                    owner, name = _declared_variable(unit, node)
+                    found[owner, name] = node.annotation
+        return self._declared[unit.name]
 
     def _resolve_name(self, unit: Unit, name: str) -> Class | Function | Unit | str | None:
         found = self.project.member(unit, name)
@@ -306,6 +348,19 @@ class _Uses:
         self.whole |= attributes_called_by_other_names(nodes, own)
         self.with_called_elements |= _attributes_with_called_elements(nodes, own)
         self.with_called_parts |= attributes_with_called_parts(nodes, own)
+
+
+def _declared_variable(unit: Unit, node: ast.AnnAssign) -> tuple[ast.AST, str]:
+    """What a declared variable belongs to, with its name: of `self.net` the class around; no name for other targets."""
+    target = node.target
+    is_own = isinstance(target, ast.Attribute) and spelling(target.value) == "self"
+    ends = (ast.ClassDef,) if is_own else (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    above: ast.AST = node
+    while above in unit.parents and (above is node or not isinstance(above, ends)):
+        above = unit.parents[above]
+    if isinstance(target, ast.Attribute):
+        return above, target.attr if is_own else ""
+    return above, target.id if isinstance(target, ast.Name) else ""
 
 
 def dotted_name(of: Class | Function) -> str:

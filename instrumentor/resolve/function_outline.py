@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import function_around, is_bound, spelled_where_read, spelling, stores
+from instrumentor.resolve.bindings import (
+    annotations_of,
+    function_around,
+    is_bound,
+    names_within,
+    spelled_where_read,
+    spelling,
+    stores,
+)
 from instrumentor.resolve.mentions import value_names
 from instrumentor.source.nodes import DISPLAYS, walk
 
@@ -59,6 +68,7 @@ class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
         calls: all that is called in it, as far as it has a spelling.
         values: the names that are read for their value in it, but for its own, as they are spelled.
         uses_modules: something in it is used as only modules are.
+        annotations: what annotations in it name, its parameters' and its own included, each as it is spelled.
     """
 
     key: str
@@ -67,6 +77,7 @@ class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
     calls: list[str]
     values: list[str]
     uses_modules: bool
+    annotations: list[str]
 
 
 def draw_function(
@@ -112,7 +123,9 @@ def draw_function(
         if isinstance(each, _FUNCTIONS) and is_handed_to_decorator(each):
             values[f".{each.name}" if isinstance(unit.parents[each], ast.ClassDef) else each.name] = None
     values.pop("", None)
-    return FunctionOutline(key, name, makers, list(names), list(values), uses_modules)
+    declared = [each for node in nodes for annotation in annotations_of(node) for each in names_within(annotation)]
+    annotations = dict.fromkeys(name for name in map(spelling, declared) if not hasattr(builtins, name))
+    return FunctionOutline(key, name, makers, list(names), list(values), uses_modules, list(annotations))
 
 
 def is_evidence(node: ast.AST, unit: Unit) -> bool:

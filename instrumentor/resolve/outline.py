@@ -70,7 +70,7 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     uses_modules: bool
 
 
-_NO_FUNCTION = FunctionOutline("", "", [], [], [], uses_modules=True)
+_NO_FUNCTION = FunctionOutline("", "", [], [], [], uses_modules=True, annotations=[])
 _EMPTY = Outline({}, {}, [], [], {}, [], _NO_FUNCTION, {}, set(), {}, set(), uses_modules=True)
 
 

@@ -275,7 +275,7 @@ class Callables:
 
     def _find_given(self, function: Function, depth: int) -> Gives:
         outline = _outline(function)
-        if outline is None or outline.uses_modules or depth == 0:
+        if outline is None or outline.uses_modules or depth == 0 or self.declares_modules(function.unit, outline):
             return Gives.ANYTHING
         found = {self._given_by(function, spelled, depth) for spelled in outline.makers}
         return next((each for each in (Gives.ANYTHING, Gives.UNKNOWN) if each in found), Gives.NO_MODULE)
@@ -295,6 +295,18 @@ class Callables:
             is_instance = instance_of(self._hierarchy, function.unit, spelled[:-2]) is not None
             return Gives.UNKNOWN if is_instance else self.unnamed
         return self.of_method(spelled.rpartition(".")[2]) if "." in spelled else self.unnamed
+
+    def declares_modules(self, unit: Unit, outline: FunctionOutline) -> bool:
+        """Whether an annotation in a function names a class of modules, or one that has a method which takes them."""
+        return any(self._is_of_modules(resolve_spelled(self._hierarchy, unit, each)) for each in outline.annotations)
+
+    def _is_of_modules(self, meaning: Meaning) -> bool:
+        if isinstance(meaning, Class):
+            return self._hierarchy.is_module(meaning)
+        knowledge = self._hierarchy.knowledge
+        return isinstance(meaning, str) and (
+            knowledge.is_module_class(meaning) or knowledge.takes_module(f"{meaning}.fit")
+        )
 
     @property
     def unnamed(self) -> Gives:
@@ -316,6 +328,8 @@ class Callables:
             elif isinstance(each, Function):
                 outline = _outline(each)
                 if outline is None or outline.uses_modules or len(seen) > _MAX_FOLLOWED:
+                    return True
+                if self.declares_modules(each.unit, outline):
                     return True
                 pending.extend(self.meaning(each, spelled) for spelled in outline.calls)
         return False

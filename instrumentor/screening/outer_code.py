@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import function_around, spelling, stores
+from instrumentor.resolve.bindings import annotated_items, annotations_of, function_around, spelling, stores
 from instrumentor.resolve.function_outline import EVIDENCE, is_copy_of_attributes
 from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
 from instrumentor.resolve.units import Class, Function, Unit
@@ -239,7 +239,12 @@ class OuterCode:
         return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
 
     def _deals_in_modules(self, node: ast.AST) -> bool:
-        """Whether a name stands for what takes or makes a module, or has a method that does; or renames a maker."""
+        """Whether a name stands for what takes or makes a module, or has a method that does; or renames a maker.
+
+        So does an annotation that says that something is a module.
+        """
+        if any(self._hierarchy.declaration(self._unit, each).is_module for each in _declared_by(node)):
+            return True
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             return False
         knowledge = self._hierarchy.knowledge
@@ -386,7 +391,8 @@ class OuterCode:
             above = self._unit.parents.get(above)
         owner = None if above is None else self._unit.class_of[above]
         if owner is not None and not any(
-            isinstance(each.unit, OutlinedUnit) and each.unit.outline.uses_modules
+            isinstance(each.unit, OutlinedUnit)
+            and (each.unit.outline.uses_modules or self._callables.declares_modules(each.unit, each.unit.outline.top))
             for each in self._hierarchy.ancestors(owner)
         ):
             return False
@@ -401,6 +407,11 @@ class OuterCode:
         if not isinstance(target, ast.Attribute):
             return False
         return not isinstance(self._names.meaning(target), str) or self._has_attribute(target.value)
+
+
+def _declared_by(node: ast.AST) -> list[ast.expr]:
+    """The annotations of a node, those of a tuple's items one by one."""
+    return [each for annotation in annotations_of(node) for each in (annotation, *annotated_items(annotation))]
 
 
 def _gives_text(node: ast.Call) -> bool:
