@@ -52,6 +52,7 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
             files.read_siblings(script),
             libraries.search.roots(str(files.project_directory(script))),
             libraries.at(task.packages.folders, task.modules_cache),
+            is_script=lambda path: (Path(task.path).parent / path).samefile(task.path),
         )
         found = instrument_program(
             script.content, task.settings, source_name=task.name, sources=sources, is_moved=is_moved

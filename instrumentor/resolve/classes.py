@@ -155,7 +155,7 @@ class Hierarchy:
         if len(self.project.units) != self._units_below:
             self._units_below = len(self.project.units)
             self._below = {}
-            units = [unit for unit in self.project.units.values() if unit is not None]
+            units = dict.fromkeys(unit for unit in self.project.units.values() if unit is not None)
             for each in [each for unit in units for each in unit.class_of.values()]:
                 for above in self.ancestors(each)[1:]:
                     self._below.setdefault(above, []).append(each)

@@ -270,12 +270,15 @@ class Sources:
         roots: the folders that absolute imports are looked up in, relative to the script's directory and in order.
         installed: the modules of the packages installed.
         parsed: keeps what was read for other scripts; without it all is parsed for this one.
+        is_script: whether a path leads to the script itself, which another file may import: Python runs it once more
+            then, as a module of its own, but what is written for it has to do for both.
     """
 
     read: Callable[[str], bytes | None] | None = None
     roots: tuple[str, ...] = ("",)
     installed: ModuleFinder | None = None
     parsed: UnitFinder | None = None
+    is_script: Callable[[str], bool] = lambda _path: False
 
 
 class Project:
@@ -486,6 +489,8 @@ class Project:
         content = self._sources.read(name)
         if content is None:
             return None
+        if self._sources.is_script(name):
+            return self.script
         parsed = self._sources.parsed
         return _parsed(name, content) if parsed is None else parsed.find(name, content, lambda: _parsed(name, content))
 

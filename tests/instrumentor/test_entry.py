@@ -251,6 +251,42 @@ def test_what_a_caller_wraps_is_not_wrapped_where_it_is_made() -> None:
     assert Path("instrumented_train/factory.py").read_text() == Path("factory.py").read_text()
 
 
+def test_a_script_that_another_file_imports_back_is_one_file() -> None:
+    write(
+        {
+            "pkg/__init__.py": "from .train import main\n",
+            "pkg/net.py": NET,
+            "pkg/use.py": """
+                import torch
+                def use(model):
+                    from pkg.train import SIZE, make
+                    other = make()
+                    return model(torch.ones(1, SIZE)).shape, other(torch.ones(2, SIZE)).shape
+                """,
+            "pkg/train.py": """
+                from pkg.net import Net
+                from pkg.use import use
+                SIZE = 3
+                def make():
+                    return Net()
+                def main():
+                    model = Net()
+                    print(*use(model))
+                if __name__ == "__main__":
+                    main()
+                """,
+        }
+    )
+    plain = run("pkg/train.py", os.getcwd())  # noqa: PTH109
+    assert instrument("pkg/train.py", "--diff").stdout.count("+++ ") == 2
+    table = json.loads(instrument("pkg/train.py", "--explain", "--format", "json").stdout)
+    assert [each["path"] for each in table["files"]] == ["pkg/train.py", "pkg/use.py"]
+    outcome = instrument("pkg/train.py", "-o", "out/")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert run("out/pkg/train.py", os.getcwd()) == plain  # noqa: PTH109
+    assert traced_models() == ["model", "other"]
+
+
 def test_what_a_library_makes_of_a_class_gets_its_proxy_in_the_file_of_the_class() -> None:
     write(
         {
