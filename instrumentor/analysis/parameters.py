@@ -14,7 +14,7 @@ from instrumentor.source.nodes import positional_parameters, walk
 if TYPE_CHECKING:
     from instrumentor.analysis.environment import Environment
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.units import Class, Function
 
 
 def parameters_of(scope: Scope, function: Function) -> dict[str, Value]:
@@ -42,7 +42,17 @@ def _receiver(scope: Scope, function: Function) -> Value | None:
         return None
     if "classmethod" in decorators:
         return value(ClassRef(owner.key))
-    return value(Instance(owner.key)) if scope.hierarchy.nature(owner) is Nature.NOT_MODULE else None
+    return value(Instance(owner.key)) if _is_no_module(scope, owner) else None
+
+
+def _is_no_module(scope: Scope, owner: Class) -> bool:
+    """Whether a class makes no modules, as far as it and those above and below it show where a base cannot be seen."""
+    nature = scope.hierarchy.nature(owner)
+    if nature is not Nature.UNKNOWN:
+        return nature is Nature.NOT_MODULE
+    return not any(
+        map(scope.hierarchy.looks_like_module, (*scope.hierarchy.ancestors(owner), *scope.kinds.descendants(owner)))
+    )
 
 
 def note_initial(scope: Scope, after: Environment) -> None:

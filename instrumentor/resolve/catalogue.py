@@ -474,6 +474,8 @@ WEAK_EVIDENCE = frozenset(
         "apply",
     ]
 )
+# Classes that define such methods are of modules.
+MODULE_METHODS = frozenset({"forward", "training_step", "configure_optimizers"})
 CALLED = "()"
 WRAPPED = "a wrapper for modules"
 DECLARED = "an annotation with a class of modules"

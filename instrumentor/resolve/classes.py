@@ -68,6 +68,7 @@ class Hierarchy:
         self._bases: dict[str, tuple[Class | str | None, ...]] = {}
         self._below: dict[Class, list[Class]] = {}
         self._units_below = 0
+        self._looks: dict[str, bool] = {}
         self._declarations: dict[ast.expr, Declaration] = {}
         self._declared: dict[str, dict[tuple[ast.AST, str], ast.expr]] = {}
 
@@ -164,6 +165,21 @@ class Hierarchy:
     def method(self, cls: Class, name: str) -> Function | None:
         """The method that an instance of exactly this class has."""
         return next((each.methods[name] for each in self.ancestors(cls) if name in each.methods), None)
+
+    def looks_like_module(self, cls: Class) -> bool:
+        """Whether a class defines what only modules have, or uses its own object as a module."""
+        if cls.key not in self._looks:
+            own, methods = own_names(cls.node), _names_defined(self, cls)
+            self._looks[cls.key] = not catalogue.MODULE_METHODS.isdisjoint(cls.methods) or any(
+                (isinstance(node, ast.Call) and is_own(node.func, own))
+                or (
+                    isinstance(node, ast.Attribute)
+                    and node.attr in catalogue.MODULE_EVIDENCE - methods
+                    and is_own(node.value, own)
+                )
+                for node in walk(cls.node)
+            )
+        return self._looks[cls.key]
 
     def is_module(self, cls: Class) -> bool:
         """Whether instances are modules, with parameters or without."""

@@ -1427,3 +1427,36 @@ def test_an_annotation_that_tells_nothing_leaves_the_use_to_tell(annotation: str
         L.Fabric().launch(main)
     """
     assert wraps(body) == [(4, "net")]
+
+
+RECIPE = """
+    from lib import Base, make
+    class Recipe(Base):
+        def setup(self):
+            self.model = make()
+        def step(self, x):
+            optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+            self.model(x).sum().backward()
+            optimizer.step(){more}
+    recipe = Recipe()
+    recipe.setup()
+    recipe.step(torch.zeros(2, 2))
+"""
+
+
+def test_methods_tell_each_other_what_they_keep_where_a_base_cannot_be_seen() -> None:
+    assert wraps(RECIPE.format(more="")) == [(4, "self.model")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "def forward(self, x):\n            return self.model(x)",
+        "def training_step(self, batch):\n            return self.model(batch)",
+        "def all(self):\n            return list(self.parameters())",
+        "def again(self, x):\n            return self(x)",
+    ],
+)
+def test_what_looks_like_a_module_is_left_to_its_use_where_a_base_cannot_be_seen(more: str) -> None:
+    body = RECIPE.format(more=f"\n        {more}") + "    torch.optim.SGD(recipe.parameters())\n"
+    assert wraps(body) == [(11, "recipe")]
