@@ -111,6 +111,39 @@ _MODULE_FACTORIES = (
     "torch_geometric.nn.[A-Z]*",
 )
 
+# What is in `timm.models` besides the functions and classes named after the models that they make.
+_TIMM_HELPERS = (
+    "*Cfg",
+    "*_",
+    "*_cfgs",
+    "*checkpoint",
+    "*state_dict*",
+    "FeatureInfo",
+    "FeatureHooks",
+    "adapt_input_conv",
+    "checkpoint_seq",
+    "drop_block_*",
+    "drop_path",
+    "filter_*",
+    "get_*",
+    "group_*",
+    "is_*",
+    "list_*",
+    "load_model_config_*",
+    "load_*pretrained",
+    "make_divisible",
+    "model_parameters",
+    "named_modules*",
+    "parse_model_name",
+    "push_to_hf_hub",
+    "register_*",
+    "resolve_*",
+    "safe_model_name",
+    "save_for_hf",
+    "set_*",
+    "split_model_name_tag",
+    "to_*tuple",
+)
 # What the names above cover besides.
 _NO_FACTORIES = (
     "diffusers.*EMAModel*",
@@ -127,9 +160,8 @@ _NO_FACTORIES = (
     "torchvision.models.get_weight",
     "torchvision.models.get_model_weights",
     "torchvision.models.list_models",
-    "timm.models.*_cfgs",
-    "timm.models.*list_*",
-    "timm.models.*is_model*",
+    *(f"timm.models.{name}" for name in _TIMM_HELPERS),
+    *(f"timm.models.*.{name}" for name in _TIMM_HELPERS),
 )
 
 # Names of torch.nn that make tensors which modules keep.
@@ -203,7 +235,7 @@ _NOT_MODULES = (
 
 # What these give may be anything, mostly no module: its use tells.
 _ANYTHING = frozenset({"torch.load", "pickle.load", "pickle.loads", "joblib.load", "builtins.eval", "functools.reduce"})
-# Methods of the standard library's that give back what somebody gave, or what a function of the script did.
+# What gives back what somebody gave, a function or class too, or what a function of the script did.
 _HANDING_BACK = (
     "asyncio.*.get*",
     "asyncio.*.result",
@@ -217,6 +249,8 @@ _HANDING_BACK = (
     "operator.*",
     "queue.*.get*",
     "random.choice*",
+    "timm.models.*model_entrypoint",
+    "timm.models.*named_apply",
 )
 
 # Packages in which no module is made, so that nobody needs to read them.
@@ -282,6 +316,8 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.distributed.tensor.parallel.parallelize_module", Effect.REPLACES),
     ("torch.nn.SyncBatchNorm.convert_sync_batchnorm", Effect.IDENTITY),
     ("apex.parallel.convert_syncbn_model", Effect.IDENTITY),
+    ("timm.*.convert_sync_batchnorm", Effect.IDENTITY),
+    ("timm.*.convert_splitbn_model", Effect.IDENTITY),
     ("torch.nn.utils.spectral_norm", Effect.IDENTITY),
     ("torch.nn.utils.weight_norm", Effect.IDENTITY),
     ("torch.nn.utils.remove_*_norm", Effect.IDENTITY),
@@ -625,10 +661,10 @@ def nature_of_call(name: str) -> Nature:
         return Nature.NO_PARAMS
     if _matches(name, _NO_FACTORIES):
         return Nature.NOT_MODULE
-    if _matches(name, _MODULE_FACTORIES):
-        return Nature.MODULE
     if name in _ANYTHING or _matches(name, _HANDING_BACK):
         return Nature.UNKNOWN
+    if _matches(name, _MODULE_FACTORIES):
+        return Nature.MODULE
     if _matches(name, _MODULE_BASES):
         return Nature.MODULE
     if "*" in name and (name.startswith(_NAMED_AT_RUN_TIME) or (is_of_modules(name) and not name.startswith("torch."))):
