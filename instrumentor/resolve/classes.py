@@ -7,7 +7,14 @@ import builtins
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import annotated_names, parameter_around, spelling
+from instrumentor.resolve.bindings import (
+    annotated_names,
+    bound_by,
+    function_around,
+    parameter_around,
+    spelling,
+    stores,
+)
 from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.own_object import (
@@ -21,7 +28,7 @@ from instrumentor.resolve.own_object import (
     registers,
 )
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.source.nodes import DISPLAYS, walk
+from instrumentor.source.nodes import DISPLAYS, children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -327,7 +334,12 @@ class Hierarchy:
         return isinstance(found, str) and not self._is_parameter_free(unit, value)
 
     def _is_parameter_free(self, unit: Unit, value: ast.expr) -> bool:
-        """Whether a value that the class calls is known to hold no parameter."""
+        """Whether a value that the class calls, or goes over, is known to hold no parameter."""
+        if isinstance(value, ast.Subscript):
+            return self._is_parameter_free(unit, value.value)
+        if isinstance(value, ast.Name):
+            held = _local_values(unit, value)
+            return bool(held) and all(self._is_tensor(unit, each) for each in held)
         if not isinstance(value, ast.Call):
             return isinstance(value, (ast.Lambda, ast.Constant))
         found = self.resolve(unit, value.func)
@@ -340,6 +352,17 @@ class Hierarchy:
         if self.knowledge.effect_of(found) not in (None, Effect.READS):
             return False  # `copy.deepcopy(model)` has what the model has
         return self.knowledge.nature_of_call(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
+
+    def _is_tensor(self, unit: Unit, value: ast.expr) -> bool:
+        """Whether a value is what a function of torch's gives that makes tensors, and nothing in it is a parameter."""
+        found = self.resolve(unit, value.func) if isinstance(value, ast.Call) else None
+        return (
+            isinstance(found, str)
+            and found.startswith("torch.")
+            and self.knowledge.effect_of(found) is None
+            and self.knowledge.nature_of_call(found) is Nature.NOT_MODULE
+            and not any(self._is_parameter_maker(unit, call) for call in _calls(value))
+        )
 
 
 class _Uses:
@@ -383,6 +406,20 @@ def dotted_name(of: Class | Function) -> str:
     """The name that a project's class or function is imported by from the folder of the script."""
     path = of.unit.name.removesuffix(".py").removesuffix("/__init__").strip("./")
     return f"{path.replace('/', '.')}.{of.name}" if path else of.name
+
+
+def _local_values(unit: Unit, name: ast.Name) -> list[ast.expr]:
+    """What a function's own variable is assigned, or taken from; empty for a name that is bound otherwise."""
+    function = function_around(unit, name)
+    nodes = [] if function is None else walk(function)
+    if any(name.id in bound_by(node) for node in nodes if not isinstance(node, ast.Name)):
+        return []
+    return [
+        value
+        for node in nodes
+        for target, value in stores(node)
+        if any(isinstance(each, ast.Name) and each.id == name.id for each in walk(target))
+    ]
 
 
 def _names_defined(hierarchy: Hierarchy, cls: Class) -> set[str]:
@@ -433,10 +470,15 @@ def _attributes_with_called_elements(nodes: Sequence[ast.AST], own: frozenset[st
 
 
 def _attributes_iterated(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
-    iterables = [node.iter for node in nodes if isinstance(node, (ast.For, ast.comprehension))]
-    return {
-        node.attr
-        for iterable in iterables
-        for node in walk(iterable)
-        if isinstance(node, ast.Attribute) and is_own(node.value, own)
-    }
+    """The attributes that loops go over, or by whose length; not those that are the numbers of a `range`."""
+    pending: list[ast.AST] = [node.iter for node in nodes if isinstance(node, (ast.For, ast.comprehension))]
+    found: set[str] = set()
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Attribute) and is_own(node.value, own):
+            found.add(node.attr)
+        elif isinstance(node, ast.Call) and spelling(node.func) == "range":
+            pending.extend(each for each in walk(node) if isinstance(each, ast.Call) and spelling(each.func) == "len")
+        else:
+            pending.extend(children(node))
+    return found

@@ -8,7 +8,7 @@ from instrumentor.resolve.classes import Hierarchy
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT, Project, index_unit
 
-HEAD = "import copy\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\nimport lib\n"
+HEAD = "import collections, copy\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\nimport lib\n"
 FORWARD = "    def forward(self, x):\n        return x\n"
 
 
@@ -225,6 +225,42 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
             id="with a container of functions",
         ),
         pytest.param(initialised("self.l = nn.ModuleList()"), Nature.MODULE, id="with a container to be filled"),
+        pytest.param(
+            initialised("self.n = a") + "    def f(self, x):\n        return [x * i for i in range(1, self.n + 1)]\n",
+            Nature.NO_PARAMS,
+            id="with a number that it counts to",
+        ),
+        pytest.param(
+            initialised("self.l = a")
+            + "    def f(self, x):\n        for i in range(len(self.l)):\n            net = self.l[i]\n            net(x)\n",
+            Nature.MODULE,
+            id="with modules passed in that it counts",
+        ),
+        pytest.param(
+            initialised("ends = torch.linspace(0, 1, a)", "self.low = ends[:-1]", "self.high = ends[1:]")
+            + "    def f(self, x):\n        return [x * (b - a) for a, b in zip(self.low, self.high)]\n",
+            Nature.NO_PARAMS,
+            id="with slices of a tensor that it goes over",
+        ),
+        pytest.param(
+            initialised("w = nn.Parameter(torch.ones(a))", "self.w = w")
+            + "    def f(self):\n        return [*map(len, [w for w in self.w])]\n",
+            Nature.MODULE,
+            id="with a parameter of another name that it goes over",
+        ),
+        *(
+            pytest.param(
+                initialised(f"nets = {made}", f"nets{put}", f"self.nets = {kept}")
+                + "    def f(self, x):\n        return [net(x) for net in self.nets]\n",
+                Nature.MODULE,
+                id=f"with modules put into {made}",
+            )
+            for made, put, kept in (
+                ("nn.ModuleList()", ".append(nn.Linear(1, 1))", "nets"),
+                ("[]", ".append(nn.Linear(1, 1))", "nn.ModuleList(nets)"),
+                ("collections.defaultdict(list)", "['a'].append(nn.Linear(1, 1))", "nn.ModuleList(nets['a'])"),
+            )
+        ),
         pytest.param(initialised("for m in self.l: m(1)", "self.l = a"), Nature.MODULE, id="with modules passed in"),
     ],
 )
