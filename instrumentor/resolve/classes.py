@@ -246,7 +246,10 @@ class Hierarchy:
         self, cls: Class, own: frozenset[str], attribute: str, value: ast.expr, uses: _Uses
     ) -> bool:
         """Whether what a class stores in an attribute may be a parameter, or a module that has some."""
-        if any(is_computed(call.func) or self._is_parameter_maker(cls.unit, call) for call in _calls(value)):
+        values = [value, *(_local_values(cls.unit, value) if isinstance(value, ast.Name) else ())]
+        if any(self._is_parameter_maker(cls.unit, call) for each in values for call in _calls(each)):
+            return True
+        if any(is_computed(call.func) for call in _calls(value)):
             return True
         if any(self._makes_parameters(method) for method in self._own_methods_called(cls, own, value)):
             return True

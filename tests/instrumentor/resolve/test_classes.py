@@ -45,6 +45,12 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
         pytest.param(initialised("self.fc = nn.Linear(1, 1)"), Nature.MODULE, id="with a layer"),
         pytest.param(initialised("self.w = nn.Parameter(a)"), Nature.MODULE, id="with a parameter"),
         pytest.param(
+            initialised("w = nn.Parameter(a)", "self.w = w"),
+            Nature.MODULE,
+            id="with a parameter that a name held before",
+        ),
+        pytest.param(initialised("w = torch.ones(a)", "self.w = w"), Nature.NO_PARAMS, id="with a tensor by a name"),
+        pytest.param(
             "from torch.nn.parameter import Parameter\n" + initialised("self.w = Parameter(a)"),
             Nature.MODULE,
             id="with a parameter by the name of its file",
@@ -232,7 +238,7 @@ def initialised(*statements: str, base: str = "nn.Module") -> str:
         ),
         pytest.param(
             initialised("self.l = a")
-            + "    def f(self, x):\n        for i in range(len(self.l)):\n            net = self.l[i]\n            net(x)\n",
+            + "    def f(self, x):\n        for i in range(len(self.l)):\n            n = self.l[i]\n            n(x)",
             Nature.MODULE,
             id="with modules passed in that it counts",
         ),
