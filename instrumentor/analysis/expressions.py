@@ -23,6 +23,7 @@ from instrumentor.analysis.values import (
     Box,
     FunctionRef,
     Instance,
+    Pack,
     Value,
     derive,
     in_order,
@@ -177,7 +178,12 @@ class Evaluator:
         numbers: dict[int | str, Number] = {}
         for argument in node.args:
             held = self._operand(argument)
-            if isinstance(argument, ast.Starred):
+            items = self._items(held) if isinstance(argument, ast.Starred) and not starred else None
+            if isinstance(argument, ast.Starred) and items is not None:
+                for position, number in self._item_numbers(argument.value, len(items)).items():
+                    numbers[len(positional) + position] = number
+                positional.extend(items)
+            elif isinstance(argument, ast.Starred):
                 if not starred and self.numbering.is_sequence(argument.value):
                     numbers[len(positional)] = self.numbering.elements_of(argument.value).get(0)
                 starred.append(held)
@@ -198,6 +204,21 @@ class Evaluator:
                 numbers[keyword.arg] = self.numbering.of_operand(keyword.value)
         known = {key: number for key, number in numbers.items() if number is not None}
         return Arguments(tuple(positional), keywords, join(rest), tuple(starred), known)
+
+    @staticmethod
+    def _items(held: Value) -> Sequence[Value] | None:
+        """What a tuple holds, by position; None for what is not sure to be a tuple of a known length."""
+        packs = [atom for atom in held if isinstance(atom, Pack)]
+        if not packs or len(packs) < len(held) or len({len(pack.items) for pack in packs}) > 1:
+            return None
+        return [join(items) for items in zip(*(pack.items for pack in packs), strict=True)]
+
+    def _item_numbers(self, node: ast.expr, count: int) -> dict[int, Number]:
+        """Which objects the items of a tuple are that a name holds, by position."""
+        if not isinstance(node, ast.Name):
+            return {0: self.numbering.elements_of(node).get(0)} if count else {}
+        paths = {position: (node.id, f"[{position}]") for position in range(count)}
+        return {position: self.scope.env.number(path) for position, path in paths.items() if self.scope.env.get(path)}
 
     # ---- displays ----
 

@@ -1460,3 +1460,40 @@ def test_methods_tell_each_other_what_they_keep_where_a_base_cannot_be_seen() ->
 def test_what_looks_like_a_module_is_left_to_its_use_where_a_base_cannot_be_seen(more: str) -> None:
     body = RECIPE.format(more=f"\n        {more}") + "    torch.optim.SGD(recipe.parameters())\n"
     assert wraps(body) == [(11, "recipe")]
+
+
+def test_a_starred_tuple_gives_each_parameter_its_own_item() -> None:
+    body = """
+        from lib import make
+        def run(loader, model, number):
+            torch.optim.SGD(model.parameters(), number)
+        loader, model = make(), make()
+        for epoch in range(3):
+            given = loader, model
+            run(*given, epoch)
+    """
+    assert wraps(body) == [(4, "model")]
+
+
+def test_what_a_starred_tuple_passes_is_known_as_the_object_it_is() -> None:
+    body = """
+        def train(size, model):
+            kept = model
+        net = Net()
+        given = 3, net
+        train(*given)
+    """
+    assert wraps(body) == [(3, "net")]
+    assert (2, "kept", "same") in others(body)
+
+
+def test_a_starred_tuple_of_either_length_may_give_any_parameter_any_item() -> None:
+    body = """
+        from lib import make
+        def run(one, two, *more):
+            torch.optim.SGD(two.parameters(), 1)
+        first, second, third = make(), make(), make()
+        given = (first, second) if third else (first, second, third)
+        run(*given)
+    """
+    assert [target for _, target in wraps(body)] == ["first", "second", "third"]
