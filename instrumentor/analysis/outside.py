@@ -23,6 +23,7 @@ _SCOPES = (*_FUNCTIONS, ast.ClassDef)
 _BINDING = (
     *_SCOPES, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping
 )  # fmt: skip
+_TABLES = (ast.Dict, ast.List, ast.Tuple)
 _DEFERRING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
@@ -34,6 +35,7 @@ class OutsideNames:
         self._owners: dict[str, dict[str, str]] = {}
         self._plain: dict[str, bool] | None = None
         self._at_top: dict[str, frozenset[str]] = {}
+        self._tables: dict[str, frozenset[str]] = {}
 
     def of(self, function: Function) -> Mapping[str, str]:
         """The names that a function reads, or declares to be, of the scopes around it, with the keys of these.
@@ -76,6 +78,14 @@ class OutsideNames:
             stored = (node for node in _own_nodes(unit.tree) if isinstance(node, ast.Name))
             found = frozenset(node.id for node in stored if isinstance(node.ctx, ast.Store))
             self._at_top[unit.name] = found
+        return name in found
+
+    def is_table_at_top(self, unit: Unit, name: str) -> bool:
+        """Whether the top of a file lets a name hold a display in which functions or classes may be, by their names."""
+        found = self._tables.get(unit.name)
+        if found is None:
+            found = frozenset(target.id for node in unit.tree.body for target in _table_targets(node))
+            self._tables[unit.name] = found
         return name in found
 
     def is_plain(self, function: Function) -> bool:
@@ -163,6 +173,17 @@ def _own_nodes(
         if not isinstance(node, _SCOPES):
             found += children(node)
     return found
+
+
+def _table_targets(node: ast.stmt) -> list[ast.Name]:
+    """The names that a statement lets hold a list, tuple or dict with names in it."""
+    if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, _TABLES):
+        return []
+    held = node.value.values if isinstance(node.value, ast.Dict) else node.value.elts
+    if not any(isinstance(each, (ast.Name, ast.Attribute, ast.Lambda)) for each in held):
+        return []
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [each for each in targets if isinstance(each, ast.Name)]
 
 
 def _bound_by(node: ast.AST) -> list[str]:

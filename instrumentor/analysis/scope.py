@@ -120,8 +120,13 @@ class Scope:
         return self._held_in(self.unit.name, name) or outside or self._unbound(name)
 
     def _unbound(self, name: str) -> Value:
-        """What a name holds that no visit has seen bound: of the script's own a later visit finds what it holds."""
+        """What a name holds that no visit has seen bound: of the script's own a later visit finds what it holds.
+
+        A table of another file's, from which its functions pick what they call, has the top of that file analysed.
+        """
         is_seen = self.unit.name in self.facts.whole_units
+        if not is_seen and self.function is not None and self.facts.outside.is_table_at_top(self.unit, name):
+            return self.unit_variable(self.unit, name) or OPAQUE
         return NOTHING if is_seen and self.facts.outside.is_stored_at_top(self.unit, name) else OPAQUE
 
     # ---- names of the scopes around ----

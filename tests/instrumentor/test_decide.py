@@ -1497,3 +1497,27 @@ def test_a_starred_tuple_of_either_length_may_give_any_parameter_any_item() -> N
         run(*given)
     """
     assert [target for _, target in wraps(body)] == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize(
+    ("table", "use"),
+    [
+        ("TABLE = {'a': A, 'b': B}", "TABLE[name]()"),
+        ("TABLE: dict = {'a': A}", "TABLE.get(name, B)()"),
+        ("TABLE = [A, B]", "TABLE[0]()"),
+        ("TABLE = (A, lambda: B())", "TABLE[name]()"),
+    ],
+)
+def test_a_function_of_another_file_makes_what_a_table_there_has(table: str, use: str) -> None:
+    zoo = f"""
+        from torch import nn
+        class A(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(2, 2)
+        class B(A): pass
+        {table}
+        def build(name):
+            return {use}
+    """
+    assert wraps("from zoo import build\nmodel = build('a')", zoo=zoo) == [(2, "model")]
