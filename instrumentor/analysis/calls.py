@@ -323,7 +323,7 @@ class Calls:
         self.effects.escape_callables(arguments.each())  # hooks, callbacks, `model.apply(initialise)`
         nature = scope.kinds.nature_of_object(base)
         if isinstance(base, Parameter) or nature is not Nature.MODULE:
-            for label in scope.kinds.library_names(base):
+            for label in scope.kinds.library_names(base) or scope.kinds.library_names_passed(base, name):
                 effect = scope.hierarchy.knowledge.effect_of(f"{label}.{name}")
                 if effect is not None:
                     return self._library.apply(effect, node, arguments, f"{label}.{name}")

@@ -131,6 +131,17 @@ class Kinds:
             return []
         return [*self.hierarchy.declaration(function.unit, declared.annotation).names]
 
+    def library_names_passed(self, base: Atom, method: str) -> list[str]:
+        """The names in libraries that everything has which callers pass for a parameter, of which a method is called.
+
+        None where no library's object is known for what such a method does.
+        """
+        if not isinstance(base, Parameter) or not catalogue.is_method_with_effect(method):
+            return []
+        passed = [atom for atom in self.facts.passed.to(base) if not isinstance(atom, Plain)]
+        names = [set(self.library_names(atom)) if isinstance(atom, Made) else set() for atom in passed]
+        return sorted(set.intersection(*names)) if names else []
+
     def _labels(self, key: SiteKey) -> set[str]:
         """What the calls are named that make a site's object, in the functions called too, and its declared classes."""
         found: set[str] = set()

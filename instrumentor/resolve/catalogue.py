@@ -357,6 +357,8 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     *((f"builtins.{name}", Effect.READS) for name in ("sum", "any", "all", "max", "min", "bool", "vars", "dir")),
 )
 
+_LAST_PARTS = frozenset(pattern.rpartition(".")[2] for pattern, _ in _EFFECTS)
+
 # What in torch itself makes, holds or changes modules: each way to it has one of these words in it.
 TORCH_WORDS = (
     "AveragedModel",
@@ -646,6 +648,11 @@ def effect_of(name: str) -> Effect | None:
     """What the function `name` does with modules passed to it; None where that is not known."""
     name = canonical_name(name)
     return next((effect for pattern, effect in _EFFECTS if fnmatchcase(name, pattern)), None)
+
+
+def is_method_with_effect(name: str) -> bool:
+    """Whether some library's object has a method `name` of which it is known what it does with modules."""
+    return name in _LAST_PARTS
 
 
 @lru_cache(maxsize=4096)

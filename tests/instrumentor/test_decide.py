@@ -1521,3 +1521,42 @@ def test_a_function_of_another_file_makes_what_a_table_there_has(table: str, use
             return {use}
     """
     assert wraps("from zoo import build\nmodel = build('a')", zoo=zoo) == [(2, "model")]
+
+
+@pytest.mark.parametrize(
+    ("before", "call"),
+    [
+        pytest.param("def main(accelerator: Accelerator):", "main(make())", id="declared"),
+        pytest.param("def main(accelerator):", "main(Accelerator())", id="passed"),
+        pytest.param(
+            "def main(accelerator=None):", "accelerator = build()\nmain(accelerator)", id="made by a function"
+        ),
+    ],
+)
+def test_what_an_accelerator_unwraps_is_the_model(before: str, call: str) -> None:
+    body = f"""
+        from accelerate import Accelerator
+        from lib import make
+        def build():
+            return Accelerator()
+        {before}
+            model = Net()
+            model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+            plain = accelerator.unwrap_model(model)
+            plain.eval()
+    """
+    assert wraps(dedent(body) + call + "\n") == [(6, "model")]
+
+
+def test_what_one_caller_makes_of_a_model_another_need_not() -> None:
+    body = """
+        from accelerate import Accelerator
+        from lib import make
+        def main(accelerator):
+            model = Net()
+            plain = accelerator.unwrap_model(model)
+            plain.eval()
+        main(Accelerator())
+        main(make())
+    """
+    assert wraps(body) == [(4, "model"), (5, "plain")]
