@@ -123,13 +123,21 @@ class Kinds:
     def library_names(self, base: Atom) -> list[str]:
         """The names in libraries of what gave an object, and of the classes that an annotation of it names."""
         if isinstance(base, Made):
-            return sorted(self._labels(base.site))
+            return sorted(self._library_names_at(base.site, frozenset()))
         if not isinstance(base, Parameter) or (function := self.function_at(base.function)) is None:
             return []
         declared = declared_parameter(function.node, base.name)
         if declared is None or declared.annotation is None:
             return []
         return [*self.hierarchy.declaration(function.unit, declared.annotation).names]
+
+    def _library_names_at(self, key: SiteKey, seen: frozenset[SiteKey]) -> set[str]:
+        """The names of what makes a site's object and of what it is declared as; where functions do, what all have."""
+        site = self.facts.sites.get(key)
+        if site is None or key in seen:
+            return set()
+        made = [self._library_names_at(each, seen | {key}) for each in site.origins]
+        return {*site.labels, *self.facts.declared.get(key, ()), *(set.intersection(*made) if made else ())}
 
     def library_names_passed(self, base: Atom, method: str) -> list[str]:
         """The names in libraries that everything has which callers pass for a parameter, of which a method is called.
@@ -143,13 +151,13 @@ class Kinds:
         return sorted(set.intersection(*names)) if names else []
 
     def _labels(self, key: SiteKey) -> set[str]:
-        """What the calls are named that make a site's object, in the functions called too, and its declared classes."""
+        """What the calls are named that make a site's object, in the functions called too."""
         found: set[str] = set()
         pending, seen = [key], {key}
         while pending:
             site = self.facts.sites.get(pending.pop())
             if site is not None:
-                found.update(site.labels, self.facts.declared.get(site.key, ()))
+                found.update(site.labels)
                 pending.extend(site.origins - seen)
                 seen |= site.origins
         return found

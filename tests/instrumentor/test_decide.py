@@ -1560,3 +1560,19 @@ def test_what_one_caller_makes_of_a_model_another_need_not() -> None:
         main(make())
     """
     assert wraps(body) == [(4, "model"), (5, "plain")]
+
+
+def test_what_a_function_may_give_besides_an_accelerator_may_unwrap_other_things() -> None:
+    body = """
+        from accelerate import Accelerator
+        from lib import make
+        def build(wanted):
+            if wanted:
+                return Accelerator()
+            return make()
+        accelerator = build(True)
+        model = Net()
+        plain = accelerator.unwrap_model(model)
+        plain.eval()
+    """
+    assert wraps(body) == [(8, "model"), (9, "plain")]
