@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def note_declared(scope: Scope, unit: Unit, annotation: ast.expr | None, held: Value) -> None:
     """Take the annotation of what holds a value as evidence of what that is."""
-    if annotation is None:
-        return
+    if annotation is None or not any(atom.is_object or isinstance(atom, Pack) for atom in held):
+        return  # the annotation may lead to files that nothing else leads to
     said = scope.hierarchy.declaration(unit, annotation)
     if said.is_module:
         scope.facts.note_evidence(held, catalogue.DECLARED)

@@ -120,14 +120,14 @@ class Hierarchy:
         return known
 
     def declared(self, unit: Unit) -> dict[tuple[ast.AST, str], ast.expr]:
-        """The annotations of a file's variables that say something, by what these belong to with their names.
+        """The annotations of a file's variables, by what these belong to with their names.
 
         That is a function, a class for attributes of its instances, or the file's tree.
         """
         if unit.name not in self._declared:
             found = self._declared[unit.name] = {}
             for node in unit.parents:
-                if isinstance(node, ast.AnnAssign) and any(self.declaration(unit, node.annotation)):
+                if isinstance(node, ast.AnnAssign):
                     owner, name = _declared_variable(unit, node)
                     found[owner, name] = node.annotation
         return self._declared[unit.name]
