@@ -106,7 +106,8 @@ class StateChanges:
             return []
         turn = self._glances
         self._glances += has_trained
-        compares_all = has_trained and (turn < _FIRST_LOOKS or turn % _EVERY == 0)
+        # Once there are steps, all are compared again at those: evaluation costs nothing but its first calls.
+        compares_all = has_trained and (turn < _FIRST_LOOKS or (not tracer.step and turn % _EVERY == 0))
         changes, suspects = Changes(), StateTensors()
         for state in list(tracer.registry.state.values()):
             if state.is_buffer or not state.watched or state.holder.is_paused:
