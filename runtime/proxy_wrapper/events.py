@@ -56,13 +56,17 @@ class Statistics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     `minimum` and `maximum` are those of the elements as torch orders them (a NaN anywhere gives "nan"), over
     real and imaginary parts for complex tensors; both are None for a tensor without elements. `norm` is the
-    L2 norm, accumulated in at least float32. `nonfinite` counts elements that are NaN or infinite.
+    L2 norm, accumulated in at least float32. `nonfinite` counts elements that are NaN or infinite. `bits` is a
+    fingerprint of the bytes of all elements, 16 hexadecimal digits: the same on any machine and device and for any
+    number of threads, so that it alone says whether values are the same. It is None where it is not known: in older
+    traces, and for values that could not be read.
     """
 
     minimum: Number | None = None
     maximum: Number | None = None
     norm: Number | None = None
     nonfinite: int = 0
+    bits: str | None = None
 
 
 class Event(
@@ -238,19 +242,28 @@ class OptimizerStepEnd(Happening, frozen=True, gc=False):
 
 
 class Gradient(Happening, frozen=True, gc=False):
-    """The gradient of parameter `tensor` as the optimizer's step found it; no statistics if it had none."""
+    """The gradient of parameter `tensor` as the optimizer's step found it; no statistics if it had none.
+
+    `has_optimizer` is false for a parameter that no optimizer has; its gradient is that which a backward pass left.
+    `cleared` says that the step found no gradient, or nothing but zeros, although a backward pass since the last step
+    had left one that was not zero: something such as `zero_grad` came between them.
+    """
 
     tensor: int = 0
     statistics: Statistics | None = None
+    has_optimizer: bool = True
+    cleared: bool = False
 
 
 class Update(Happening, frozen=True, gc=False):
     """The tensor of state `tensor` has changed. `version` is torch's count of in-place changes to it.
 
     `cause` is "step" for an optimizer's step, "in-place" for any other in-place change, "data" for one that
-    went around the version count (`p.data.clamp_()`), "replaced" where another tensor took the name, and
-    "unchanged" for an optimizer's step that left both version and statistics as they were. `type` is the description
-    of the tensor where it was replaced, or has another dtype or shape than before (`model.half()`, a lazy layer).
+    went around the version count (`p.data.clamp_()`), "replaced" where another tensor took the name, "converted" where
+    the values stayed and the dtype or the device changed (`model.half()`, `model.to(device)`), and "unchanged" for an
+    optimizer's step that left both version and values as they were. Neither of the last two is a change of values.
+    `type` is the description of the tensor where it was replaced or converted, or has another shape than before (a lazy
+    layer).
     """
 
     tensor: int = 0
@@ -263,8 +276,9 @@ class Update(Happening, frozen=True, gc=False):
 class NonFinite(Happening, frozen=True, gc=False):
     """The first NaN or infinity seen in one place.
 
-    `where` is "output" (of `module`), "parameter", "buffer" or "gradient" (of `tensor`). `count` is the
-    number of such elements in the first tensor that had any, `type` the description of that tensor.
+    `where` is "output" (of `module`), "parameter", "buffer" or "gradient" (of `tensor`), or "loss": what a backward
+    pass began with. `count` is the number of such elements in the first tensor that had any, `type` the description of
+    that tensor.
     """
 
     where: str = "output"

@@ -138,7 +138,7 @@ def test_ids_become_names_in_records(small_trace: Path) -> None:
     }
     update: dict[str, Any] = records[-1]
     assert (update["module"], update["tensor"], update["step"]) == ("model.fc", "model.fc.bias", 1)
-    assert update["statistics"] == {"minimum": -1.0, "maximum": 0.5, "norm": 2.0, "nonfinite": 0}
+    assert update["statistics"] == {"minimum": -1.0, "maximum": 0.5, "norm": 2.0, "nonfinite": 0, "bits": None}
     assert records[2]["parent"] is None
 
 

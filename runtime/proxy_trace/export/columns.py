@@ -6,7 +6,7 @@ does not have is null in its row, and a field at its default is written out. The
 
 - the header's `version` stands in `run_version`, as updates have a `version` that is a number;
 - the header's `run` and `rank` are columns of every row (in a Parquet dataset: those of the partition);
-- `statistics` stands as its numbers: `minimum`, `maximum`, `norm`, `nonfinite`, all null where there are none;
+- `statistics` stands as its fields: `minimum`, `maximum`, `norm`, `nonfinite`, `bits`, all null where there are none;
 - a value read by the program (kind `read_value`) stands in `value` as JSON;
 - three columns are there for convenience: `module_name`, `tensor_name` and `place` ("file:line") say what the ids
   in `module`, `tensor` and `location` stand for.
@@ -82,10 +82,7 @@ def _type_of(annotation: Any) -> Type:
     return _TYPES.get(annotation, Type.JSON)
 
 
-_STATISTICS: Final = {
-    name: Type.INT if annotation is int else Type.NUMBER
-    for name, annotation in typing.get_type_hints(Statistics).items()
-}
+_STATISTICS: Final = {name: _type_of(annotation) for name, annotation in typing.get_type_hints(Statistics).items()}
 _RENAMED: Final = {("version", Type.TEXT): "run_version"}
 _NAMES_OF_IDS: Final = {"module": "module_name", "tensor": "tensor_name", "location": "place"}
 
