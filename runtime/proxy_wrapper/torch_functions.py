@@ -20,11 +20,14 @@ aminmax: Final = _functions.aminmax
 foreach_norm: Final = _functions._foreach_norm
 isfinite: Final = _functions.isfinite
 concatenate: Final = _functions.cat
+split: Final = _functions.split  # type: ignore[attr-defined]
 stack: Final = _functions.stack
 vector_norm: Final = torch._C._linalg.linalg_vector_norm  # type: ignore[attr-defined]
 flatten: Final = torch._C._nn.flatten_dense_tensors
 
+contiguous: Final = _methods.contiguous
 convert: Final = _methods.to
+copy_into: Final = _methods.copy_
 data_ptr: Final = _methods.data_ptr
 is_complex: Final = _methods.is_complex
 is_contiguous: Final = _methods.is_contiguous
