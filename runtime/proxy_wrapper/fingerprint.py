@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from proxy_wrapper.torch_functions import (
     concatenate,
     convert,
+    copy_into,
     data_ptr,
     dot,
     frombuffer,
@@ -119,7 +120,7 @@ def _halves(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     flat = reshape(resolve_conj(tensor), (-1,))
     if size_bytes % _HALF_BYTES:
         padded = zeros((size_bytes + _HALF_BYTES - size_bytes % _HALF_BYTES,), dtype=torch.uint8, device=tensor.device)
-        narrow(padded, 0, 0, size_bytes).copy_(view(flat, torch.uint8))
+        copy_into(narrow(padded, 0, 0, size_bytes), view(flat, torch.uint8))
         flat = padded
     elif flat.storage_offset() * flat.dtype.itemsize % _HALF_BYTES:
         flat = flat.clone()

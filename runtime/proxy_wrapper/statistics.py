@@ -19,17 +19,20 @@ from proxy_wrapper.describe import PLAIN, is_plain
 from proxy_wrapper.distributed_tensors import local_part
 from proxy_wrapper.events import Statistics, as_number
 from proxy_wrapper.extents import extents, l2_norms
-from proxy_wrapper.pending import HostCopy, PendingCount, PendingStatistics
+from proxy_wrapper.pending import HostCopy, PendingCount, PendingStatistics, Table
 from proxy_wrapper.torch_functions import (
     aminmax,
     concatenate,
     convert,
     foreach_norm,
+    is_contiguous,
     isfinite,
     item,
     numel,
+    split,
     stack,
     total,
+    view,
 )
 
 if TYPE_CHECKING:
@@ -151,9 +154,7 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
             remote.setdefault(values.device, []).append((index, values))
     _summarize_hosted(places, hosted, results)
     for members in remote.values():
-        copy = HostCopy(_table([values for _, values in members]))
-        for row, (index, _) in enumerate(members):
-            results[index] = PendingStatistics(copy, row)
+        _summarize_remote(members, results)
     return results
 
 
@@ -171,12 +172,8 @@ def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
     A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
     """
     if not is_hosted(tensor):
-        return PendingCount(tensor)
-    # The kinds of float8 have no sum, nor have complex numbers of half precision.
-    if tensor.dtype.itemsize == 1:
-        tensor = convert(tensor, torch.float32)
-    elif tensor.dtype is torch.complex32:
-        tensor = torch.view_as_complex(torch.view_as_real(tensor.resolve_conj()).to(torch.float32))
+        return PendingCount(HostCopy(lambda: _table_of_count(tensor)))
+    tensor = _countable(tensor)
     found = item(total(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else total(tensor))
     if found - found == 0:  # Neither NaN nor infinite, in both parts of a complex number.
         return 0
@@ -213,6 +210,25 @@ def is_certainly_finite(tensor: torch.Tensor) -> bool:
 
 _NARROW: Final = (torch.float16, torch.bfloat16)
 
+_PIECE: Final = 1 << 24
+"""How many elements an accelerator is asked about at once, if that takes memory for each: 64 MB for `float32`."""
+
+
+def _countable(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with as many non-finite elements, of a dtype that torch computes with.
+
+    The kinds of float8 have no sum, nor have complex numbers of half precision.
+    """
+    if tensor.dtype.itemsize == 1:
+        return convert(tensor, torch.float32)
+    if tensor.dtype is torch.complex32:
+        return torch.view_as_complex(torch.view_as_real(tensor.resolve_conj()).to(torch.float32))
+    return tensor
+
+
+def _table_of_count(tensor: torch.Tensor) -> Table:
+    return Table(None, view(_nonfinite(_countable(tensor)), (1, 1)))
+
 
 def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """A strided tensor of a real dtype that torch reduces, with the values of `tensor`; None if it has none to read."""
@@ -231,7 +247,7 @@ def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
         return torch.view_as_real(tensor.resolve_conj())
     if dtype.is_floating_point:
         return tensor if dtype in _NARROW else convert(tensor, torch.float32)
-    return tensor if is_hosted(tensor) else tensor.to(torch.float64)
+    return tensor if is_hosted(tensor) else convert(tensor, _widest_floating(tensor.device))
 
 
 def _summarize_hosted(places: list[int], tensors: list[torch.Tensor], results: list[PendingOr]) -> None:
@@ -250,24 +266,48 @@ def _summarize_hosted(places: list[int], tensors: list[torch.Tensor], results: l
             results[index] = Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite)
 
 
+def _summarize_remote(members: list[tuple[int, torch.Tensor]], results: list[PendingOr]) -> None:
+    """Put the pending statistics of tensors on one accelerator into `results`, at the place that is beside each."""
+    copy = HostCopy(lambda: _table([values for _, values in members]))
+    if copy.has_failed and len(members) > 1:  # One of them may be too large for the memory that is left.
+        for member in members:
+            _summarize_remote([member], results)
+        return
+    for row, (index, _) in enumerate(members):
+        results[index] = PendingStatistics(copy, row)
+
+
 def _norms(tensors: list[torch.Tensor], dtype: torch.dtype) -> Sequence[torch.Tensor]:
     """The L2 norms, by one fused call; in float32 for the narrow dtypes, whose squares overflow."""
     return foreach_norm(tensors, 2, torch.float32 if dtype in _NARROW else None)
 
 
-def _table(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Minimum, maximum, norm, non-finite count of each tensor: (n, 4) float64 on the tensors' device."""
-    columns = []
-    for tensor in tensors:
-        low, high = aminmax(tensor)
-        columns.append(stack((convert(low, torch.float64), convert(high, torch.float64))))
-    extremes = stack(columns)
+def _table(tensors: list[torch.Tensor]) -> Table:
+    """Minimum, maximum and norm of each tensor, and its non-finite count, on the tensors' device."""
+    wide = _widest_floating(tensors[0].device)
+    extremes = stack([convert(stack(aminmax(tensor)), wide) for tensor in tensors])
     by_dtype: dict[torch.dtype, list[int]] = {}
     for index, tensor in enumerate(tensors):
         by_dtype.setdefault(tensor.dtype, []).append(index)
-    norms: list[torch.Tensor] = [extremes.new_zeros(())] * len(tensors)
+    norms: list[torch.Tensor] = [extremes] * len(tensors)
     for dtype, indices in by_dtype.items():
         for index, norm in zip(indices, _norms([tensors[i] for i in indices], dtype), strict=True):
-            norms[index] = convert(norm, torch.float64)
-    counts = convert(stack([total(~isfinite(tensor)) for tensor in tensors]), torch.float64)
-    return concatenate((extremes, stack(norms)[:, None], counts[:, None]), dim=1)
+            norms[index] = convert(norm, wide)
+    floats = concatenate((extremes, stack(norms)[:, None]), dim=1)
+    return Table(floats, stack([_nonfinite(tensor) for tensor in tensors])[:, None])
+
+
+def _nonfinite(tensor: torch.Tensor) -> torch.Tensor:
+    """How many elements of `tensor` are NaN or infinite: int64, on the device, where nothing is waited for."""
+    if numel(tensor) <= _PIECE or not is_contiguous(tensor):
+        return total(~isfinite(tensor))
+    # What is computed on the way is as large as what is looked at, and the device may have little memory left.
+    pieces = split(view(tensor, (-1,)), _PIECE)
+    return total(stack([total(~isfinite(piece)) for piece in pieces]))
+
+
+def _widest_floating(device: torch.device) -> torch.dtype:
+    """The floating-point numbers of `device` that hold most: where that is float32, integers only up to 2**24."""
+    if device.type == "mps" or (device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64):
+        return torch.float32
+    return torch.float64

@@ -16,7 +16,7 @@ from torch import nn
 from proxy_wrapper.channel import Channel
 from proxy_wrapper.definitions import Definitions
 from proxy_wrapper.describe import Describer
-from proxy_wrapper.events import EVAL, TRAIN, Problem, RunEnd
+from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunEnd, StateTensor
 from proxy_wrapper.launch import Launch, RankFinder, is_data_worker
 from proxy_wrapper.levels import DEBUG, WARNING
 from proxy_wrapper.location import Locator
@@ -104,7 +104,10 @@ class Tracer:
             channel = self.channels[logdir] = Channel(logdir, self._locations, self.report)
             path = str(Path(logdir).absolute())  # Now: the program may change its folder before the first write.
             writer = TraceWriter(
-                lambda: self._open_sink(path), lambda message: self._report_loss(logdir, message), self._may_begin
+                lambda: self._open_sink(path),
+                lambda message: self._report_loss(logdir, message),
+                self._may_begin,
+                self._name_tensor,
             )
             self._writers.append(writer)
             channel.add(writer)
@@ -340,5 +343,19 @@ class Tracer:
     def _open_sink(self, logdir: str) -> Sink:
         return open_sink(logdir, Launch.of_this_process().announce(), self._started, self._parent_pid, self.ranks)
 
+    def _name_tensor(self, event: AnyEvent) -> str:
+        """What the numbers in `event` are of, in words."""
+        if isinstance(event, StateTensor):
+            return event.name
+        state = self.registry.state.get(getattr(event, "tensor", 0))
+        if state is None:
+            entry = next((entry for entry in self.registry if entry.id == getattr(event, "module", 0)), None)
+            return f"the output of {entry.name}" if entry is not None else "a tensor that is gone"
+        return f"the gradient of {state.name}" if _is_of_gradient(event) else state.name
+
     def _report_loss(self, logdir: str, message: str) -> None:
         self.report(f"{logdir}: {message}")
+
+
+def _is_of_gradient(event: AnyEvent) -> bool:
+    return isinstance(event, Gradient) or (isinstance(event, NonFinite) and event.where == "gradient")

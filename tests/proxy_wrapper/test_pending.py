@@ -17,7 +17,8 @@ from torch import nn
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper import statistics
 from proxy_wrapper.events import Statistics
-from proxy_wrapper.pending import HostCopy, Pending, PendingCount, PendingNonFinite, PendingStatistics
+from proxy_wrapper.pending import HostCopy, Pending, PendingCount, PendingNonFinite, PendingStatistics, Rows, Table
+from proxy_wrapper.statistics import count_nonfinite
 from tests.proxy_wrapper.programs import Branching, Plain, images, state_of, train
 
 if TYPE_CHECKING:
@@ -44,15 +45,23 @@ def numbers(folder: Path, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_a_row_of_the_copy_becomes_statistics() -> None:
-    copy = HostCopy(torch.tensor([[-1.0, 2.0, 3.0, 0.0], [float("nan"), float("nan"), float("inf"), 2.0]]))
+def copy_of(floats: list[list[float]], integers: list[list[int]], dtype: torch.dtype = torch.float64) -> HostCopy:
+    return HostCopy(lambda: Table(torch.tensor(floats, dtype=dtype), torch.tensor(integers)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_row_of_the_copy_becomes_statistics(dtype: torch.dtype) -> None:
+    copy = copy_of([[-1.0, 2.0, 3.0], [float("nan"), float("nan"), float("inf")]], [[0], [2]], dtype)
     assert PendingStatistics(copy, 0).resolve() == Statistics(-1.0, 2.0, 3.0)
     assert PendingStatistics(copy, 1).resolve() == Statistics("nan", "nan", "inf", 2)
     assert PendingNonFinite(PendingStatistics(copy, 1)).resolve() == 2
 
 
-def test_a_count_is_of_all_elements() -> None:
-    assert PendingCount(torch.tensor([1.0, float("nan"), float("-inf")])).resolve() == 2
+def test_a_count_is_of_all_elements(remote: Callable[[], None]) -> None:
+    remote()
+    count = count_nonfinite(torch.tensor([1.0, float("nan"), float("-inf")]))
+    assert isinstance(count, PendingCount)
+    assert count.resolve() == 2
 
 
 def test_nothing_is_read_on_the_training_thread(
@@ -61,7 +70,7 @@ def test_nothing_is_read_on_the_training_thread(
     readers: set[str] = set()
     rows = HostCopy.rows
 
-    def read(copy: HostCopy) -> list[list[float]]:
+    def read(copy: HostCopy) -> Rows:
         readers.add(threading.current_thread().name)
         return rows(copy)
 
@@ -125,6 +134,33 @@ def test_results_are_the_same(remote: Callable[[], None], logdir: str, level: st
 
 
 def test_what_is_pending_can_be_told_from_what_is_known() -> None:
-    copy = HostCopy(torch.zeros(1, 4))
+    copy = copy_of([[0.0, 0.0, 0.0]], [[0]])
     assert isinstance(PendingStatistics(copy, 0), Pending)
     assert not isinstance(Statistics(), Pending)
+
+
+def test_a_device_that_fails_takes_the_numbers_and_nothing_else(
+    remote: Callable[[], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(tensor: torch.Tensor) -> Any:
+        raise torch.OutOfMemoryError("late:0 has no memory left.\nA traceback.")
+
+    def run(trace: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = Plain()
+        if trace:
+            Proxy.Proxy(model, recurse=True, logdir=tmp_path)
+            monkeypatch.setattr(statistics, "aminmax", fail)
+        train(model, steps=3)
+        return [*state_of(model), torch.get_rng_state()]
+
+    plain = run(trace=False)
+    remote()
+    assert all(torch.equal(a, b) for a, b in zip(run(trace=True), plain, strict=True))
+    Proxy._installed.take_down()
+    (problem,) = [record["message"] for record in records(tmp_path) if record["kind"] == "problem"]
+    assert "(OutOfMemoryError: late:0 has no memory left.)" in problem
+    assert capsys.readouterr().err.count("\n") == 1
+    updates = [record for record in records(tmp_path) if record["kind"] == "update"]
+    assert len(updates) == 3 * len(list(Plain().parameters()))
+    assert not any("statistics" in record for record in updates)

@@ -57,7 +57,7 @@ def test_non_finite_values_are_counted_and_named(values: list[float]) -> None:
 def test_what_a_device_would_compute_is_what_the_cpu_computes(rows: list[list[float]]) -> None:
     tensors = [torch.tensor(row) for row in rows]
     with unobserved():
-        copy = HostCopy(_table(tensors))
+        copy = HostCopy(lambda: _table(tensors))
         pending = [PendingStatistics(copy, row).resolve() for row in range(len(rows))]
         hosted = summarize(tensors)
     for there, here in zip(pending, hosted, strict=True):

@@ -24,7 +24,7 @@ from proxy_wrapper.events import (
     Update,
 )
 from proxy_wrapper.launch import is_multiprocessing_child
-from proxy_wrapper.pending import Pending
+from proxy_wrapper.pending import NumbersLostError, Pending
 from proxy_wrapper.signal_handlers import comes_from_signal_handler
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ class TraceWriter:
     """
 
     def __init__(
-        self, open_sink: Callable[[], Sink], report: Callable[[str], None], may_begin: Callable[[], bool] = lambda: True
+        self,
+        open_sink: Callable[[], Sink],
+        report: Callable[[str], None],
+        may_begin: Callable[[], bool] = lambda: True,
+        name: Callable[[AnyEvent], str] = lambda event: type(event).__name__,
     ) -> None:
         """Start without a thread and without a file.
 
@@ -72,8 +76,11 @@ class TraceWriter:
             open_sink: makes the sink.
             report: called with a sentence when something was lost.
             may_begin: asked when the first event happens; False keeps this process from writing at all.
+            name: says in words what the numbers of an event are of; called on the writer's thread.
         """
         self._may_begin = may_begin
+        self._name = name
+        self._has_lost_numbers = False
         self._open_sink = open_sink
         self._report = report
         self._queue: deque[AnyEvent] = deque()
@@ -127,7 +134,7 @@ class TraceWriter:
         if self._sink is not None:
             with contextlib.suppress(OSError):  # Nothing is buffered: this closes the child's copy of the file.
                 self._sink.close()
-        self.__init__(self._open_sink, self._report, self._may_begin)  # type: ignore[misc]
+        self.__init__(self._open_sink, self._report, self._may_begin, self._name)  # type: ignore[misc]
 
     def pause(self) -> None:
         """Write everything and end the thread, until the next event: around a fork, which copies no thread."""
@@ -279,13 +286,19 @@ class TraceWriter:
             if type(event) not in _MAY_BE_PENDING or type(getattr(event, "statistics", None)) is Statistics:
                 resolved.append(event)
                 continue
-            was_pending = False
+            was_pending = is_lost = False
             for field in _PENDING_FIELDS:
                 value: Any = getattr(event, field, None)
                 if isinstance(value, Pending):
-                    event = msgspec.structs.replace(event, **{field: value.resolve()})  # noqa: PLW2901
                     was_pending = True
-            if was_pending and isinstance(event, (Update, StateTensor)) and not self._is_news(event):
+                    try:
+                        numbers: Any = value.resolve()
+                    except NumbersLostError as error:
+                        is_lost = True
+                        self._report_lost_numbers(event, error)
+                        numbers = None if field == "statistics" else 0
+                    event = msgspec.structs.replace(event, **{field: numbers})  # noqa: PLW2901
+            if was_pending and isinstance(event, (Update, StateTensor)) and not self._is_news(event, is_lost=is_lost):
                 continue
             if isinstance(event, NonFinite):
                 place = _place_of(event)
@@ -295,8 +308,19 @@ class TraceWriter:
             resolved.append(event)
         return resolved
 
-    def _is_news(self, event: Update | StateTensor) -> bool:
-        """Whether numbers that have now arrived tell of a change, where nothing else did."""
+    def _report_lost_numbers(self, event: AnyEvent, error: NumbersLostError) -> None:
+        """Say so the first time: what a device has failed at once it may fail at in each step."""
+        if not self._has_lost_numbers:
+            self._has_lost_numbers = True
+            self._report(
+                f"the numbers of {self._name(event)} could not be read off its device ({error}); these, and others "
+                "that it fails to give from here on, are missing in the trace. Training goes on."
+            )
+
+    def _is_news(self, event: Update | StateTensor, *, is_lost: bool) -> bool:
+        """Whether numbers that have now arrived, or are lost, tell of a change, where nothing else did."""
+        if is_lost:
+            return not (isinstance(event, Update) and event.cause == "data")
         tensor = event.tensor if isinstance(event, Update) else event.id
         before, self._arrived[tensor] = self._arrived.get(tensor), event.statistics
         return not (isinstance(event, Update) and event.cause == "data" and event.statistics == before)
