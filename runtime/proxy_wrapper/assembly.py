@@ -40,13 +40,12 @@ def assemble(
     updates = Updates(tracer)
     tracer.before_flush = updates.before_flush
     tracer.before_root_call = updates.before_root_call
-    tracer.after_backward = updates.after_backward
     tracer.interceptors = [
         Processes(tracer, take_down),
         SentModules(tracer, restore),
         module_calls,
         updates,
-        BackwardPasses(tracer, torch_calls),
+        BackwardPasses(tracer, torch_calls, updates),
         TensorSwaps(tracer),
         CompiledCode(tracer, module_calls, CompiledCalls(tracer, module_calls, updates)),
     ]

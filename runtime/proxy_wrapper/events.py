@@ -69,6 +69,16 @@ class Statistics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     bits: str | None = None
 
 
+def have_same_values(first: object, second: object) -> bool:
+    """Whether both are `Statistics` that are known to be of the same values."""
+    return (
+        type(first) is Statistics
+        and type(second) is Statistics
+        and first.bits is not None
+        and first.bits == second.bits
+    )
+
+
 class Event(
     msgspec.Struct,
     frozen=True,

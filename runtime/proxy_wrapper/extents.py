@@ -1,4 +1,7 @@
-"""Minimum, maximum and norm of tensors on the CPU, small ones of one size together: there the calls cost most."""
+"""Minimum, maximum, norm and fingerprint of tensors on the CPU, small ones of one size together.
+
+There the calls cost most.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
+from proxy_wrapper.fingerprint import fingerprint, fingerprints_of_rows
 from proxy_wrapper.torch_functions import (
     amax,
     amin,
@@ -46,14 +50,15 @@ _NARROW: Final = (torch.float16, torch.bfloat16)
 
 
 class Extents(NamedTuple):
-    """Of several tensors, each one's least and greatest element, and its L2 norm.
+    """Of several tensors, each one's least and greatest element, its L2 norm and its fingerprint.
 
-    Lists of numbers, which the garbage collector does not count, as it would count a tuple for each tensor.
+    Lists of numbers and words, which the garbage collector does not count, as it would count a tuple for each tensor.
     """
 
     lowest: list[float]
     highest: list[float]
     norms: list[float]
+    bits: list[str]
 
 
 def extents(tensors: Sequence[torch.Tensor]) -> Extents:
@@ -65,28 +70,38 @@ def extents(tensors: Sequence[torch.Tensor]) -> Extents:
         tensors: on the CPU, strided, with elements, of floating dtypes, integers or truth values.
     """
     lowest, highest, norms = [0.0] * len(tensors), [0.0] * len(tensors), [0.0] * len(tensors)
+    bits = [""] * len(tensors)
     for indices, members in _groups(tensors):
-        group_norms = _norms(members)
         if isinstance(members, torch.Tensor):
-            rows = zip(indices, tolist(amin(members, 1)), tolist(amax(members, 1)), group_norms, strict=True)
-            for index, low, high, norm in rows:
-                lowest[index], highest[index], norms[index] = low, high, norm
+            values = _floating(members)
+            group_norms: list[float] = tolist(vector_norm(values, dim=1))
+            group_bits = fingerprints_of_rows(members)
+            lows, highs = tolist(amin(values, 1)), tolist(amax(values, 1))
+            for index, low, high, norm, text in zip(indices, lows, highs, group_norms, group_bits, strict=True):
+                lowest[index], highest[index], norms[index], bits[index] = low, high, norm, text
             continue
+        group_norms = _norms(members)
         for index, member, norm in zip(indices, members, group_norms, strict=True):
+            values = _floating(member)
             if numel(member) >= _LARGE:
-                lowest[index], highest[index], norms[index] = item(amin(member)), item(amax(member)), norm
+                lowest[index], highest[index], norms[index] = item(amin(values)), item(amax(values)), norm
             else:
-                low, high = aminmax(member)
+                low, high = aminmax(values)
                 lowest[index], highest[index], norms[index] = item(low), item(high), norm
-    return Extents(lowest, highest, norms)
+            bits[index] = fingerprint((member,))
+    return Extents(lowest, highest, norms, bits)
 
 
-def l2_norms(tensors: Sequence[torch.Tensor]) -> list[float]:
-    """The L2 norm of each tensor, to the bit as `extents` finds it."""
-    found = [0.0] * len(tensors)
+def fingerprints(tensors: Sequence[torch.Tensor]) -> list[str]:
+    """The fingerprint of each tensor, as `extents` gives it."""
+    found = [""] * len(tensors)
     for indices, members in _groups(tensors):
-        for index, norm in zip(indices, _norms(members), strict=True):
-            found[index] = norm
+        if isinstance(members, torch.Tensor):
+            group_bits = fingerprints_of_rows(members)
+        else:
+            group_bits = [fingerprint((member,)) for member in members]
+        for index, text in zip(indices, group_bits, strict=True):
+            found[index] = text
     return found
 
 
@@ -97,7 +112,7 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
     for index, tensor in enumerate(tensors):
         dtype, size = tensor.dtype, numel(tensor)
         if size >= _LARGE:
-            yield [index], [_floating(tensor)]
+            yield [index], [tensor]
         elif size <= _SMALL and dtype not in _NARROW and is_contiguous(tensor):
             small.setdefault((dtype, size), []).append(index)
         else:
@@ -110,9 +125,9 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
                 others.setdefault(dtype, []).extend(indices)
             else:
                 rows = view(_join([tensors[index] for index in indices]), (len(indices), size))
-                yield indices, _floating(rows)
+                yield indices, rows
     for indices in others.values():
-        yield indices, [_floating(tensors[index]) for index in indices]
+        yield indices, [tensors[index] for index in indices]
 
 
 def _floating(tensor: torch.Tensor) -> torch.Tensor:
@@ -128,10 +143,7 @@ def _join(tensors: list[torch.Tensor]) -> torch.Tensor:
     return flatten(tensors)
 
 
-def _norms(members: torch.Tensor | list[torch.Tensor]) -> list[float]:
-    if isinstance(members, torch.Tensor):
-        norms: list[float] = tolist(vector_norm(members, dim=1))
-        return norms
+def _norms(members: list[torch.Tensor]) -> list[float]:
     # The squares of the narrow dtypes overflow.
     dtype = torch.float32 if members[0].dtype in _NARROW else None
-    return [item(norm) for norm in foreach_norm(members, 2, dtype)]
+    return [item(norm) for norm in foreach_norm([_floating(member) for member in members], 2, dtype)]

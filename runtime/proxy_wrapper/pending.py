@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from proxy_wrapper.events import Statistics, as_number
+from proxy_wrapper.fingerprint import as_text
 from proxy_wrapper.signal_handlers import comes_from_signal_handler
 from proxy_wrapper.torch_functions import concatenate, contiguous, convert, copy_into, tolist, view
 
@@ -30,7 +31,7 @@ class Pending:
 
     __slots__ = ()
 
-    def resolve(self) -> Statistics | int:
+    def resolve(self) -> Statistics | int | bool:
         """Wait until the numbers have arrived. To be called on any thread but the training's.
 
         Raises:
@@ -42,18 +43,26 @@ class Pending:
 class PendingStatistics(Pending):
     """Statistics still on their way from an accelerator. `resolve` waits for them; no tensor of the program is held."""
 
-    __slots__ = ("_copy", "_row")
+    __slots__ = ("_copy", "_row", "_size_bytes")
 
-    def __init__(self, copy: HostCopy, row: int) -> None:
+    def __init__(self, copy: HostCopy, row: int, size_bytes: int) -> None:
+        """Wait for a row of `copy`, which tells of a tensor of this size (see `WeightedSum.size_bytes`)."""
         self._copy = copy
         self._row = row
+        self._size_bytes = size_bytes
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether somebody has waited for the numbers already."""
+        return self._copy.is_there
 
     def resolve(self) -> Statistics:
         """Wait until the numbers have arrived."""
         rows = self._copy.rows()
         minimum, maximum, norm = rows.floats[self._row]
-        (nonfinite,) = rows.integers[self._row]
-        return Statistics(as_number(minimum), as_number(maximum), as_number(norm), nonfinite)
+        nonfinite, weighted_sum = rows.integers[self._row]
+        bits = as_text(weighted_sum, self._size_bytes)
+        return Statistics(as_number(minimum), as_number(maximum), as_number(norm), nonfinite, bits)
 
 
 class PendingNonFinite(Pending):
@@ -67,6 +76,42 @@ class PendingNonFinite(Pending):
     def resolve(self) -> int:
         """Wait until the number has arrived."""
         return self._statistics.resolve().nonfinite
+
+
+class PendingClearing(Pending):
+    """Whether a gradient was cleared before a step, where an accelerator has yet to tell what it was."""
+
+    __slots__ = ("_left", "_now")
+
+    def __init__(
+        self, left: Sequence[Statistics | PendingStatistics | None], now: Statistics | PendingStatistics | None
+    ):
+        self._left = left
+        self._now = now
+
+    def resolve(self) -> bool:
+        """Wait until the numbers have arrived."""
+        left = [each.resolve() if isinstance(each, PendingStatistics) else each for each in self._left]
+        now = self._now.resolve() if isinstance(self._now, PendingStatistics) else self._now
+        return is_nothing(now) and not all(map(is_nothing, left))
+
+
+def was_cleared(
+    left: Sequence[Statistics | PendingStatistics | None], now: Statistics | PendingStatistics | None
+) -> bool | PendingClearing:
+    """Whether a gradient was cleared before a step.
+
+    Args:
+        left: what backward passes left since the last step.
+        now: what the step found.
+    """
+    clearing = PendingClearing(left, now)
+    return clearing if any(isinstance(each, PendingStatistics) for each in (*left, now)) else clearing.resolve()
+
+
+def is_nothing(statistics: Statistics | None) -> bool:
+    """Whether a gradient is missing, or has no element but zeros."""
+    return statistics is None or statistics.minimum is None or statistics.minimum == 0 == statistics.maximum
 
 
 class PendingCount(Pending):
@@ -122,6 +167,11 @@ class HostCopy:
     def has_failed(self) -> bool:
         """Whether it is known by now that the numbers will not arrive."""
         return bool(self._failure)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the numbers have been waited for, and are there."""
+        return self._rows is not None
 
     def rows(self) -> Rows:
         """The numbers, once they are there.

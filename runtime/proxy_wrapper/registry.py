@@ -40,14 +40,17 @@ class StateEntry:
         "device",
         "freezings",
         "has_been_nonfinite",
+        "has_optimizer",
         "holder",
         "id",
         "identity",
         "is_buffer",
         "key",
+        "left_gradients",
         "name",
         "original",
         "placements",
+        "put_in",
         "read",
         "removed",
         "requires_grad",
@@ -82,6 +85,11 @@ class StateEntry:
         self.version = -1
         self.data_ptr = 0
         self.statistics: PendingOr = None
+        # The `id` of a tensor that was found in its place, perhaps for one call only; 0 for none.
+        self.put_in = 0
+        # Whether an optimizer has stepped with it; what backward passes have left since, where the step may miss it.
+        self.has_optimizer = False
+        self.left_gradients: tuple[PendingOr, ...] = ()
         # It may have changed around the version count; it has been seen to.
         self.suspected = False
         self.bypasses_version = False
@@ -119,6 +127,7 @@ class ModuleEntry:
 
     __slots__ = (
         "__weakref__",
+        "caller",
         "calls_seen",
         "channel",
         "configured_level",
@@ -171,6 +180,8 @@ class ModuleEntry:
         self.state_ids: dict[tuple[bool, str], int] = {}
         self.has_been_nonfinite = False
         self.calls_seen = True
+        # Of a module at the top: the thread that was the last to call it or to step with it, as `threading.get_ident`.
+        self.caller = 0
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
         self.removed = False
@@ -221,6 +232,8 @@ class Registry:
         self._on_freed = self._forget_freed  # One for all modules.
         self._next_module = 1
         self._next_state = 1
+        self.states_added = 0
+        """How many parameters and buffers have been registered."""
 
     def __iter__(self) -> Iterator[ModuleEntry]:
         return iter(list(self.modules.values()))
@@ -378,6 +391,7 @@ class Registry:
                 state.watched = entry.watch.chooses(state.name)
                 entry.state.append(state)
                 self.state[state.id] = state
+                self.states_added += 1
                 self.bind(state, tensor)
                 changed.append((state, tensor))
         return changed
@@ -390,9 +404,16 @@ class Registry:
         """
         if state.identity != state.original and self.by_identity.get(state.identity) is state:
             del self.by_identity[state.identity]
+        state.put_in = 0
         state.identity = id(tensor)
         state.original = state.original or state.identity
         self.by_identity[state.identity] = state
+
+    def bind_again(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Note that `tensor`, which has the name of `state` as before, is known by no other name that it had since."""
+        known = self.by_identity.get(state.identity)
+        if known is not state and (known is None or known.tensor() is not tensor):
+            self.by_identity[state.identity] = state
 
     def is_stranger(self, module: nn.Module) -> bool:
         """Whether `module` was found, since the last root was added, to hold no proxied module."""

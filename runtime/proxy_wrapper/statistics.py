@@ -1,4 +1,4 @@
-"""Minimum, maximum, norm and non-finite count of tensors.
+"""Minimum, maximum, norm, non-finite count and fingerprint of tensors.
 
 Nothing here draws a random number, makes an autograd node, writes to a tensor that the program can see, or waits
 for an accelerator on the calling thread: on the CPU the numbers are read at once; elsewhere they stay on the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch.autograd import forward_ad
@@ -18,7 +18,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from proxy_wrapper.describe import PLAIN, is_plain
 from proxy_wrapper.distributed_tensors import local_part
 from proxy_wrapper.events import Statistics, as_number
-from proxy_wrapper.extents import extents, l2_norms
+from proxy_wrapper.extents import extents, fingerprints
+from proxy_wrapper.fingerprint import as_text, fingerprint, size_in_bytes, weighted_sums
 from proxy_wrapper.pending import HostCopy, PendingCount, PendingStatistics, Table
 from proxy_wrapper.torch_functions import (
     aminmax,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from proxy_wrapper.events import Number
-
 _SINGLE_AND_DOUBLE: Final = (torch.float32, torch.float64)
 _count_dispatch_modes: Final = torch._C._len_torch_dispatch_stack
 _transform: Final = torch._C._functorch.maybe_current_level
@@ -49,6 +48,21 @@ _is_grad_enabled: Final = torch.is_grad_enabled
 _set_grad_enabled: Final = torch._C._set_grad_enabled
 
 PendingOr: TypeAlias = Statistics | PendingStatistics | None
+Parts: TypeAlias = "tuple[torch.Tensor, ...]"
+
+_EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0, 0))
+"""Those of a tensor without elements."""
+
+
+class Readable(NamedTuple):
+    """What there is to read of a tensor.
+
+    `values` is strided, of a real dtype that torch reduces. `parts` are the strided tensors that it lies in as it is,
+    the values last: the indices, too, of a sparse one.
+    """
+
+    values: torch.Tensor
+    parts: Parts
 
 
 class unobserved:  # noqa: N801  A context manager is called as a function is.
@@ -125,7 +139,8 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
     results: list[PendingOr] = [None] * len(tensors)
     places: list[int] = []
     hosted: list[torch.Tensor] = []
-    remote: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+    otherwise: list[tuple[int, Parts]] = []
+    remote: dict[torch.device, list[tuple[int, Readable]]] = {}
     for index, tensor in enumerate(tensors):
         if tensor is None:
             continue
@@ -140,30 +155,46 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
                 places.append(index)
                 hosted.append(tensor)
             else:
-                results[index] = Statistics(None, None, 0.0)
+                results[index] = _EMPTY
             continue
-        values = _values_of(tensor)
-        if values is None:
+        found = _readable(tensor)
+        if found is None:
             continue
-        if numel(values) == 0:
-            results[index] = Statistics(None, None, 0.0)
-        elif is_hosted(values):
+        if numel(found.values) == 0:
+            results[index] = _EMPTY
+        elif is_hosted(found.values):
+            if found.parts[0] is not found.values:
+                otherwise.append((len(places), found.parts))
             places.append(index)
-            hosted.append(values)
+            hosted.append(found.values)
         else:
-            remote.setdefault(values.device, []).append((index, values))
-    _summarize_hosted(places, hosted, results)
+            remote.setdefault(found.values.device, []).append((index, found))
+    _summarize_hosted(places, hosted, otherwise, results)
     for members in remote.values():
         _summarize_remote(members, results)
     return results
 
 
-def norms(tensors: Sequence[torch.Tensor]) -> list[Number]:
-    """The L2 norms of tensors on the CPU, of floating dtypes, to the bit as `summarize` finds them.
+def bits_of(tensors: Sequence[torch.Tensor]) -> list[str | None]:
+    """The fingerprint of each tensor, as `summarize` gives it.
 
-    To be called inside `unobserved`.
+    None for one that is on an accelerator, or has no values to read. To be called inside `unobserved`.
     """
-    return [as_number(norm) for norm in l2_norms(tensors)]
+    results: list[str | None] = [None] * len(tensors)
+    places: list[int] = []
+    plain: list[torch.Tensor] = []
+    for index, tensor in enumerate(tensors):
+        parts = _parts_of(tensor)
+        if parts is None or not is_hosted(parts[-1]):
+            continue
+        if len(parts) == 1 and numel(parts[0]):
+            places.append(index)
+            plain.append(parts[0])
+        else:
+            results[index] = fingerprint(parts) if numel(parts[-1]) else _EMPTY.bits
+    for index, bits in zip(places, fingerprints(plain), strict=True):
+        results[index] = bits
+    return results
 
 
 def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
@@ -209,6 +240,7 @@ def is_certainly_finite(tensor: torch.Tensor) -> bool:
 
 
 _NARROW: Final = (torch.float16, torch.bfloat16)
+_REDUCED: Final = (torch.float32, torch.float64, *_NARROW)
 
 _PIECE: Final = 1 << 24
 """How many elements an accelerator is asked about at once, if that takes memory for each: 64 MB for `float32`."""
@@ -230,51 +262,70 @@ def _table_of_count(tensor: torch.Tensor) -> Table:
     return Table(None, view(_nonfinite(_countable(tensor)), (1, 1)))
 
 
-def _values_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """A strided tensor of a real dtype that torch reduces, with the values of `tensor`; None if it has none to read."""
+def _parts_of(tensor: torch.Tensor) -> Parts | None:
+    """The strided tensors that `tensor` lies in, the values last; None if it has none to read."""
     part = local_part(tensor)
     if part is None or part.is_quantized or part.is_meta:
         return None
-    tensor = part
-    if tensor.layout is torch.sparse_coo:
-        tensor = tensor.coalesce().values()
-    elif tensor.layout is not torch.strided or tensor.is_nested:
+    if part.layout is torch.sparse_coo:
+        part = part.coalesce()
+        return part.indices(), part.values()
+    return None if part.layout is not torch.strided or part.is_nested else (part,)
+
+
+def _readable(tensor: torch.Tensor) -> Readable | None:
+    """What there is to read of `tensor`; None if there is nothing."""
+    parts = _parts_of(tensor)
+    if parts is None:
         return None
-    dtype = tensor.dtype
-    if dtype is torch.float32 or dtype is torch.float64:
-        return tensor
+    values = parts[-1]
+    dtype = values.dtype
     if dtype.is_complex:
-        return torch.view_as_real(tensor.resolve_conj())
-    if dtype.is_floating_point:
-        return tensor if dtype in _NARROW else convert(tensor, torch.float32)
-    return tensor if is_hosted(tensor) else convert(tensor, _widest_floating(tensor.device))
+        values = torch.view_as_real(values.resolve_conj())
+    elif dtype.is_floating_point:
+        if dtype not in _REDUCED:
+            values = convert(values, torch.float32)
+    elif not is_hosted(values):
+        values = convert(values, _widest_floating(values.device))
+    return Readable(values, parts)
 
 
-def _summarize_hosted(places: list[int], tensors: list[torch.Tensor], results: list[PendingOr]) -> None:
-    """Put the statistics of `tensors` into `results` at `places`."""
+def _summarize_hosted(
+    places: list[int], tensors: list[torch.Tensor], otherwise: list[tuple[int, Parts]], results: list[PendingOr]
+) -> None:
+    """Put the statistics of `tensors` into `results` at `places`.
+
+    Args:
+        places: where in `results`.
+        tensors: values that are reduced.
+        otherwise: of those that do not lie in memory as they are reduced, the index in `tensors`, and the parts.
+        results: is written to.
+    """
     is_finite = math.isfinite
     found = extents(tensors)
+    for each, parts in otherwise:
+        found.bits[each] = fingerprint(parts)
     if is_finite(sum(found.norms)):  # Then so is everything else.
-        for index, lowest, highest, norm in zip(places, *found, strict=True):
-            results[index] = Statistics(lowest, highest, norm)
+        for index, lowest, highest, norm, bits in zip(places, *found, strict=True):
+            results[index] = Statistics(lowest, highest, norm, 0, bits)
         return
-    for index, values, lowest, highest, norm in zip(places, tensors, *found, strict=True):
+    for index, values, lowest, highest, norm, bits in zip(places, tensors, *found, strict=True):
         if is_finite(lowest) and is_finite(highest):
-            results[index] = Statistics(lowest, highest, as_number(norm))
+            results[index] = Statistics(lowest, highest, as_number(norm), 0, bits)
         else:
             nonfinite = int(numel(values) - item(total(isfinite(values))))
-            results[index] = Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite)
+            results[index] = Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite, bits)
 
 
-def _summarize_remote(members: list[tuple[int, torch.Tensor]], results: list[PendingOr]) -> None:
+def _summarize_remote(members: list[tuple[int, Readable]], results: list[PendingOr]) -> None:
     """Put the pending statistics of tensors on one accelerator into `results`, at the place that is beside each."""
-    copy = HostCopy(lambda: _table([values for _, values in members]))
+    copy = HostCopy(lambda: _table([found for _, found in members]))
     if copy.has_failed and len(members) > 1:  # One of them may be too large for the memory that is left.
         for member in members:
             _summarize_remote([member], results)
         return
-    for row, (index, _) in enumerate(members):
-        results[index] = PendingStatistics(copy, row)
+    for row, (index, found) in enumerate(members):
+        results[index] = PendingStatistics(copy, row, size_in_bytes(found.parts))
 
 
 def _norms(tensors: list[torch.Tensor], dtype: torch.dtype) -> Sequence[torch.Tensor]:
@@ -282,8 +333,9 @@ def _norms(tensors: list[torch.Tensor], dtype: torch.dtype) -> Sequence[torch.Te
     return foreach_norm(tensors, 2, torch.float32 if dtype in _NARROW else None)
 
 
-def _table(tensors: list[torch.Tensor]) -> Table:
-    """Minimum, maximum and norm of each tensor, and its non-finite count, on the tensors' device."""
+def _table(found: list[Readable]) -> Table:
+    """Of each tensor minimum, maximum and norm, the non-finite count and the weighted sum, on the tensors' device."""
+    tensors = [each.values for each in found]
     wide = _widest_floating(tensors[0].device)
     extremes = stack([convert(stack(aminmax(tensor)), wide) for tensor in tensors])
     by_dtype: dict[torch.dtype, list[int]] = {}
@@ -294,7 +346,8 @@ def _table(tensors: list[torch.Tensor]) -> Table:
         for index, norm in zip(indices, _norms([tensors[i] for i in indices], dtype), strict=True):
             norms[index] = convert(norm, wide)
     floats = concatenate((extremes, stack(norms)[:, None]), dim=1)
-    return Table(floats, stack([_nonfinite(tensor) for tensor in tensors])[:, None])
+    counts = stack([_nonfinite(tensor) for tensor in tensors])
+    return Table(floats, stack((counts, stack(weighted_sums([each.parts for each in found]))), 1))
 
 
 def _nonfinite(tensor: torch.Tensor) -> torch.Tensor:

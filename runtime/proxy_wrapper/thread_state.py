@@ -27,6 +27,7 @@ class ActiveCall(msgspec.Struct, gc=False, eq=False):
     A struct because one is made for each call. `call_frame` is the `id` of the frame of torch's `_call_impl` that runs
     it, 0 if unknown. `outer_frame` is that of the frame nearest to it from which something was located, with nothing
     but torch's own between: that of `forward`. Both run until the call ends, so their ids stay theirs.
+    `input_versions` sums up torch's counts of in-place changes to the tensors among the positional arguments.
     """
 
     entry: ModuleEntry
@@ -35,6 +36,7 @@ class ActiveCall(msgspec.Struct, gc=False, eq=False):
     location: int
     call_frame: int
     outer_frame: int
+    input_versions: int
     ordinals: dict[tuple[int, str], int]
 
 
@@ -54,6 +56,7 @@ class BackwardPass(NamedTuple):
     began_us: int
     location: int
     found: ThreadFound | None
+    gradient_marks: dict[int, tuple[int, int, int] | None] | None
 
 
 class ThreadState:
@@ -90,7 +93,8 @@ class ThreadState:
         self.aside: list[weakref.ref[nn.Module]] = []  # Modules on the blacklist that it is calling.
         self.mode = TRAIN
         self.stage = TRAIN
-        self.checked: set[int] = set()
+        # The tensors that were looked at for non-finite values, or came from outside, by number, each with its version.
+        self.checked: dict[int, int] = {}
         # Of calls outside of all modules.
         self._ordinals: dict[tuple[int, str], int] = {}
         self._ordinals_step = 0

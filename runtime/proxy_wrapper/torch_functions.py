@@ -41,7 +41,6 @@ is_floating_point: Final = _methods.is_floating_point
 is_neg: Final = _methods.is_neg
 item: Final = _methods.item
 numel: Final = _methods.numel
-reshape: Final = _methods.reshape
 resolve_conj: Final = _methods.resolve_conj
 resolve_neg: Final = _methods.resolve_neg
 total: Final = _methods.sum

@@ -8,6 +8,7 @@ import time
 from datetime import datetime, timezone
 from os import getppid
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
@@ -70,7 +71,6 @@ class Tracer:
         self.debug_interceptors: list[Interceptor] = []
         self.before_flush: Callable[[], None] | None = None
         self.before_root_call: Callable[[], None] | None = None
-        self.after_backward: Callable[[int], None] | None = None
         self._observers: list[Observer] = []
         self._writers: list[TraceWriter] = []
         self._locations: dict[int, Location] = {}
@@ -81,6 +81,8 @@ class Tracer:
         self._parent_pid = 0
         self.ranks = RankFinder()
         self.is_sampling = False
+        self.callers: set[int] = set()
+        """The threads that have used proxied models, as `threading.get_ident` tells them apart."""
         self._is_debugging = False
         self._watches: set[Watch] = set()
         self.began_ns = time.perf_counter_ns()
@@ -157,14 +159,21 @@ class Tracer:
             "training goes on untraced. Please report this."
         )
 
-    def enter_root(self, *, training: bool) -> None:
+    def enter_root(self, entry: ModuleEntry, *, training: bool) -> None:
         """A thread calls a proxied module that no other proxied one is calling."""
+        self.note_use(entry)
         thread = self.thread
         thread.enter_root()
         thread.mode = TRAIN if training else EVAL
         thread.stage = self.stage or thread.mode
         if self.before_root_call is not None:
             self.before_root_call()
+
+    def note_use(self, entry: ModuleEntry) -> None:
+        """Note that this thread uses the model that `entry` is part of: it calls it, or steps with its parameters."""
+        caller = get_ident()
+        entry.top.caller = caller
+        self.callers.add(caller)
 
     def set_stage(self, name: str | None) -> str | None:
         """Call the stage `name` from now on, for all threads; None: after the mode of the model.

@@ -20,14 +20,16 @@ import torch
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Backward, BackwardEnd
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.outputs import Outputs
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.thread_state import BackwardPass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from proxy_wrapper.intercept.torch_calls import TorchCalls
+    from proxy_wrapper.intercept.updates import Updates
     from proxy_wrapper.tracer import Tracer
 
 _ENTRY: Final = "_engine_run_backward"
@@ -40,9 +42,11 @@ class BackwardPasses:
     are not seen.
     """
 
-    def __init__(self, tracer: Tracer, torch_calls: TorchCalls) -> None:
+    def __init__(self, tracer: Tracer, torch_calls: TorchCalls, updates: Updates) -> None:
         self._tracer = tracer
         self._torch_calls = torch_calls
+        self._updates = updates
+        self._outputs = Outputs(tracer)
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
     def install(self) -> None:
@@ -102,11 +106,15 @@ class BackwardPasses:
                 tensors = find_tensors((roots,))
                 words = tuple(map(tracer.describer.describe, tensors))
                 numbers = tuple(map(tracer.registry.meet, tensors))
-            event = Backward(now, tracer.step, 0, location, thread.number, thread.stage, function, words, numbers)
-            tracer.broadcast(event, location, level=INFO)
+                event = Backward(now, tracer.step, 0, location, thread.number, thread.stage, function, words, numbers)
+                tracer.broadcast(event, location, level=INFO)
+                marks = None
+                if function == "backward" and _is_whole(running):
+                    self._outputs.check_loss(tensors, location)
+                    marks = self._updates.before_backward()
             mode = self._torch_calls
             found = mode.enter_engine() if mode.is_installed else None
-            begun = BackwardPass(roots, gradients, function, now, location, found)
+            begun = BackwardPass(roots, gradients, function, now, location, found, marks)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
             return None
@@ -127,10 +135,13 @@ class BackwardPasses:
             duration = now - begun.began_us
             event = BackwardEnd(now, tracer.step, 0, location, thread.number, thread.stage, duration, raised)
             tracer.broadcast(event, location, level=INFO)
-            # Within another pass, as in that of a checkpoint, the gradients are not complete.
-            is_whole = not any(outer.function == "backward" for outer in thread.backward_passes)
-            if begun.function == "backward" and is_whole and not raised and tracer.after_backward is not None:
+            if not raised and _is_whole(thread.backward_passes):
                 with torch._C.DisableTorchFunction():
-                    tracer.after_backward(location)
+                    self._updates.after_backward(location, begun.gradient_marks)
         except Exception as error:  # noqa: BLE001
             tracer.fail(error)
+
+
+def _is_whole(around: Sequence[BackwardPass]) -> bool:
+    """Whether a pass leaves gradients that are complete: not within another one, as in that of a checkpoint."""
+    return not any(outer.function == "backward" for outer in around)

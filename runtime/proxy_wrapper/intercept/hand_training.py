@@ -1,26 +1,51 @@
-"""Gradients in programs that train without an optimizer of PyTorch's."""
+"""Gradients that no step of an optimizer takes: of parameters trained by hand, and of those that nobody trains."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from proxy_wrapper.intercept.state_records import gradient_of
+from proxy_wrapper.pending import PendingStatistics, is_nothing, was_cleared
 from proxy_wrapper.state_tensors import StateTensors
+from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import torch
 
     from proxy_wrapper.events import Gradient
     from proxy_wrapper.intercept.state_records import StateRecords
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
 
+_FEW: Final = 16
+"""The backward passes of a program that trains nothing, as far as is known, whose gradients are kept."""
+
+_SETTLED_AFTER: Final = 2
+"""The iterations after which it counts as known that no optimizer takes a gradient."""
+
+
+GradientMarks: TypeAlias = "dict[int, tuple[int, int, int] | None]"
+
+
+class Waiting(NamedTuple):
+    """Gradients of one parameter of which it is not known yet whether an optimizer takes them."""
+
+    since: int
+    gradients: list[Gradient]
+
 
 class HandTraining:
-    """Records the gradients that a backward pass leaves, if no optimizer will take them.
+    """Records the gradients that a backward pass leaves where no optimizer will take them.
 
-    Whether one will is not known at the first backward pass, so its gradients are kept as numbers until a step of an
-    optimizer, or parameters that changed without one, tell.
+    Whether one will is not known at the first backward passes. So their gradients are kept, as numbers, until a step of
+    an optimizer that has the parameter, a change without one, or time tells.
+
+    It also notes which gradients a step should have found. Where one found none, or zeros, the gradients are looked at
+    as soon as the backward pass leaves them, and the next step tells whether they were cleared in between.
     """
 
     def __init__(self, tracer: Tracer, records: StateRecords) -> None:
@@ -28,30 +53,68 @@ class HandTraining:
         self._records = records
         self._has_optimizer = False
         self.is_by_hand = False
-        self._had_backward = False
         self._is_step_due = False
-        self._kept: list[Gradient] = []
+        self._passes = 0
+        self._waiting: dict[int, Waiting] = {}
+        # Those trained by hand, or by nobody; those whose last step found no gradient.
+        self._settled: set[int] = set()
+        self._bereft: dict[int, StateEntry] = {}
+        # Those whose last step found a gradient of which an accelerator has not told yet whether it is zero.
+        self._unsure: dict[int, tuple[StateEntry, PendingStatistics]] = {}
+        # Those that no optimizer has stepped with, as of so many parameters and buffers that there have been.
+        self._without: list[StateEntry] = []
+        self._without_as_of = -1
 
     @property
     def has_trained(self) -> bool:
         """Whether the program may have trained since its last step: with an optimizer that is not known."""
         return self._has_optimizer or self._is_step_due
 
-    def note_optimizer(self) -> None:
-        """An optimizer steps, and records the gradients that it finds."""
+    def note_optimizer(self, states: StateTensors) -> None:
+        """An optimizer steps with these parameters, and records the gradients that it finds."""
         self._has_optimizer = True
         self.is_by_hand = False
-        self._kept.clear()
+        for state in states.entries:
+            if not state.has_optimizer:
+                state.has_optimizer = True
+                self._without_as_of = -1
+                self._settled.discard(state.id)
+                waited = self._waiting.pop(state.id, None)
+                if waited is not None:
+                    state.left_gradients = tuple(gradient.statistics for gradient in waited.gradients)
 
-    def after_backward(self, location: int) -> None:
-        """A backward pass has ended that was called from `location`."""
-        if self._has_optimizer:
+    def marks_of_gradients(self) -> GradientMarks:
+        """What tells afterwards which gradients a backward pass has added to, of those that no optimizer may take."""
+        return {state.id: _marks_of_gradient(tensor) for state, tensor in self._without_optimizer()}
+
+    def after_backward(self, location: int, before: GradientMarks | None) -> None:
+        """A backward pass has ended that was called from `location`.
+
+        Args:
+            location: where.
+            before: what `marks_of_gradients` gave before it; None if it hands gradients out, and leaves none.
+        """
+        self._is_step_due = not self._has_optimizer
+        if before is None:
             return
-        if self.is_by_hand:
-            self._records.send_gradients(self._gradients(location))
-        elif not self._had_backward:
-            self._kept = self._gradients(location)
-        self._had_backward = self._is_step_due = True
+        self._note_left()
+        if not self._has_optimizer and not self.is_by_hand:
+            self._passes += 1
+            if self._passes > _FEW:
+                return
+        reached = StateTensors()
+        for state, tensor in self._without_optimizer():
+            marks = _marks_of_gradient(tensor)
+            if marks is not None and marks != before.get(state.id):
+                reached.add(state, tensor)
+        if reached:
+            self._take(self._records.gradients(reached, location, has_optimizer=False))
+
+    def note_changed(self, changed: Iterable[StateEntry]) -> None:
+        """Parameters have changed, and not by an optimizer: those that had gradients are trained by hand."""
+        for state in changed:
+            if state.id in self._waiting:
+                self._settle(state.id)
 
     def ends_step(self, changed: Sequence[StateEntry]) -> bool:
         """Whether the program has made a step by hand since it called a module last.
@@ -65,19 +128,91 @@ class HandTraining:
         has_changed = any(_is_trained(state) for state in changed)
         if has_changed and not self.is_by_hand:
             self.is_by_hand = True
-            self._records.send_gradients(self._kept)
-            self._kept.clear()
+            self.settle_all()
         is_paused = self.is_by_hand and all(entry.is_paused for entry in self._tracer.registry)
         self._is_step_due = not (has_changed or is_paused)
         return has_changed or is_paused
 
-    def _gradients(self, location: int) -> list[Gradient]:
+    def settle_all(self) -> None:
+        """Record all gradients that no optimizer has taken until now."""
+        for number in list(self._waiting):
+            self._settle(number)
+
+    def judged(self, gradients: Sequence[Gradient]) -> list[Gradient]:
+        """The gradients that a step has found, saying of each that is missing or zero whether it was cleared."""
+        find = self._tracer.registry.state.get
+        found = []
+        for gradient in gradients:
+            state = find(gradient.tensor)
+            if state is not None:
+                now, left = gradient.statistics, state.left_gradients
+                if isinstance(now, PendingStatistics):
+                    self._unsure[state.id] = state, now
+                elif is_nothing(now):
+                    self._bereft[state.id] = state
+                elif self._bereft:
+                    self._bereft.pop(state.id, None)
+                if left:
+                    gradient = msgspec.structs.replace(gradient, cleared=was_cleared(left, now))  # noqa: PLW2901
+                    state.left_gradients = ()
+            found.append(gradient)
+        return found
+
+    def _note_left(self) -> None:
+        """Look at the gradients of parameters whose last step found none."""
+        for number, (state, found) in list(self._unsure.items()):
+            if found.has_arrived:
+                del self._unsure[number]
+                if is_nothing(found.resolve()):
+                    self._bereft[number] = state
+                else:
+                    self._bereft.pop(number, None)
+        if not self._bereft:
+            return
         states = StateTensors()
-        for state in list(self._tracer.registry.state.values()):
-            tensor = None if state.is_buffer else state.tensor()
-            if tensor is not None and gradient_of(tensor) is not None and not state.holder.is_paused:
+        for number, state in list(self._bereft.items()):
+            tensor = state.tensor()
+            if self._tracer.registry.state.get(number) is not state or tensor is None:
+                del self._bereft[number]
+            elif gradient_of(tensor) is not None and not state.holder.is_paused:
                 states.add(state, tensor)
-        return self._records.gradients(states, location)
+        for state, statistics in zip(states.entries, self._records.statistics_of_gradients(states), strict=True):
+            state.left_gradients = (*state.left_gradients, statistics)
+
+    def _take(self, gradients: Iterable[Gradient]) -> None:
+        """Send the gradients of parameters of which it is known that no optimizer takes them, and keep the others."""
+        known = []
+        for gradient in gradients:
+            number = gradient.tensor
+            if self.is_by_hand or number in self._settled:
+                known.append(gradient)
+                continue
+            waiting = self._waiting.setdefault(number, Waiting(self._tracer.iteration, []))
+            waiting.gradients.append(gradient)
+            if self._has_optimizer and self._tracer.iteration - waiting.since >= _SETTLED_AFTER:
+                self._settle(number)
+        self._records.send_gradients(known)
+
+    def _settle(self, number: int) -> None:
+        self._settled.add(number)
+        self._records.send_gradients(self._waiting.pop(number).gradients)
+
+    def _without_optimizer(self) -> Iterator[tuple[StateEntry, torch.Tensor]]:
+        """The parameters that no optimizer has stepped with, where the present iteration is recorded for them."""
+        registry = self._tracer.registry
+        if self._without_as_of != registry.states_added:
+            self._without_as_of = registry.states_added
+            self._without = [s for s in list(registry.state.values()) if not (s.has_optimizer or s.is_buffer)]
+        for state in self._without:
+            tensor = None if state.holder.is_paused else state.tensor()
+            if tensor is not None:
+                yield state, tensor
+
+
+def _marks_of_gradient(tensor: torch.Tensor) -> tuple[int, int, int] | None:
+    """What tells whether a backward pass has added to the gradient; None where there is none."""
+    gradient = gradient_of(tensor)
+    return None if gradient is None else (id(gradient), *marks_of(gradient))
 
 
 def _is_trained(state: StateEntry) -> bool:

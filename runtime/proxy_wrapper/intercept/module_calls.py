@@ -22,6 +22,7 @@ from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.statistics import is_certainly_finite
 from proxy_wrapper.thread_state import UNKNOWN, ActiveCall
+from proxy_wrapper.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,15 +115,15 @@ class ModuleCalls:
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
-    def leave(self, module: nn.Module, args: Any, *rest: Any) -> None:  # noqa: ARG002  torch's signature.
+    def leave(self, module: nn.Module, args: Any, *rest: Any) -> None:
         """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised."""
         try:
             thread = self._threads.state
             if not _count_function_modes() and not thread.aside:  # Else ours may be put back on the way.
-                self._end(module, rest, thread)
+                self._end(module, args, rest, thread)
                 return
             with torch._C.DisableTorchFunction():
-                self._end(module, rest, thread)
+                self._end(module, args, rest, thread)
         except Exception as error:  # noqa: BLE001
             self._tracer.fail(error)
 
@@ -149,19 +150,21 @@ class ModuleCalls:
         if len(args) == 1 and type(args[0]) is torch.Tensor:
             numbers: tuple[int, ...] = (self._meet(args[0]),)
             words: tuple[str, ...] = (self._describe(args[0]),)
+            versions: Sequence[int] = (version_of(args[0]),)
         else:
             inputs = find_tensors(args)
             numbers = tuple(map(self._meet, inputs))
             words = tuple(map(self._describe, inputs))
+            versions = [version_of(tensor) for tensor in inputs]
         if stack:
             enclosing = stack[-1]
             counts = enclosing.ordinals
             location = self._locate_inside(enclosing, _TO_CALL, _PASSED) if entry.level <= INFO else UNKNOWN
         else:
-            tracer.enter_root(training=module.training)
+            tracer.enter_root(entry, training=module.training)
             counts = thread.outer_ordinals(tracer.step)
             location = tracer.locator.locate(_TO_CALL) if entry.level <= INFO else UNKNOWN
-        thread.checked.update(numbers)
+        thread.checked.update(zip(numbers, versions, strict=True))
         if entry.level <= INFO:
             place = (location, entry.name)
             counts[place] = ordinal = counts.get(place, -1) + 1
@@ -183,7 +186,7 @@ class ModuleCalls:
             )
         frame = sys._getframe(_TO_CALL)
         running = id(frame) if frame.f_code is _MODULE_CALL else 0
-        stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, {}))
+        stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, sum(versions), {}))
         if mode.is_installed:
             mode.enter(module, is_proxied=True)
 
@@ -196,7 +199,7 @@ class ModuleCalls:
         if not (thread.torch_calls or thread.suspended_calls):  # Else torch would put the mode back.
             self._tracer.remove_interceptors()
 
-    def _end(self, module: nn.Module, rest: tuple[Any, ...], thread: ThreadState) -> None:
+    def _end(self, module: nn.Module, args: Any, rest: tuple[Any, ...], thread: ThreadState) -> None:
         entry = self._modules.get(id(module))
         stack = thread.stack
         if stack and stack[-1].entry is entry:
@@ -244,10 +247,26 @@ class ModuleCalls:
             )
         checked = thread.checked
         for output, number in zip(outputs, numbers, strict=True):
-            if number and number not in checked:
-                checked.add(number)
+            if number and checked.get(number) != (version := version_of(output)):
+                checked[number] = version
                 if not (entry.has_been_nonfinite or is_certainly_finite(output)):
                     self._outputs.check(entry, output, thread)
+        if not raised:
+            self._check_inputs(entry, call, args, thread)
+
+    def _check_inputs(self, entry: ModuleEntry, call: ActiveCall, args: Any, thread: ThreadState) -> None:
+        """Look at what the module has written into its arguments, unless a module that it called did."""
+        inputs = args if len(args) == 1 and type(args[0]) is torch.Tensor else find_tensors(args)
+        versions = [version_of(tensor) for tensor in inputs]
+        if sum(versions) == call.input_versions:
+            return
+        checked = thread.checked
+        for tensor, version in zip(inputs, versions, strict=True):
+            number = self._meet(tensor)
+            if number and checked.get(number) != version:
+                checked[number] = version
+                if not (entry.has_been_nonfinite or is_certainly_finite(tensor)):
+                    self._outputs.check(entry, tensor, thread)
 
     def _finished(self, entry: ModuleEntry, stack: list[ActiveCall]) -> ActiveCall | None:
         """Take the call of `entry`, which is not the last one on the stack, off it; None if there is none."""

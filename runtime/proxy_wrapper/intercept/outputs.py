@@ -1,14 +1,17 @@
-"""Looks for the first non-finite value among what modules put out."""
+"""Looks for the first non-finite value in what modules put out, and in what backward passes begin with."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from proxy_wrapper.events import NonFinite
-from proxy_wrapper.statistics import count_nonfinite, has_values, unobserved
+from proxy_wrapper.levels import WARNING
+from proxy_wrapper.statistics import count_nonfinite, has_values, is_certainly_finite, unobserved
 from proxy_wrapper.torch_functions import is_complex, is_floating_point
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from proxy_wrapper.pending import PendingCount
@@ -18,39 +21,62 @@ if TYPE_CHECKING:
 
 
 class Outputs:
-    """Makes `NonFinite` events for outputs of modules."""
+    """Makes `NonFinite` events for outputs of modules, and for losses."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
+        self._has_loss_been_nonfinite = False
 
     def check(self, entry: ModuleEntry, output: torch.Tensor, thread: ThreadState) -> None:
         """Look at one tensor that the module of `entry` has put out, and report it if it is the first of this module.
 
         To be called where no function mode sees it, and for what is not certainly finite.
         """
-        with unobserved() as readable:
-            if not readable or not has_values(output) or not (is_floating_point(output) or is_complex(output)):
-                return
-            count = count_nonfinite(output)
-            if count:
-                entry.has_been_nonfinite = isinstance(count, int)
-                self._report(entry, output, count, thread)
+        count = _count(output)
+        if count:
+            entry.has_been_nonfinite = isinstance(count, int)
+            location = self._tracer.locator.locate(3)
+            entry.channel.emit(self._event(entry.id, location, "output", count, output, thread), location)
 
-    def _report(self, entry: ModuleEntry, output: torch.Tensor, count: int | PendingCount, thread: ThreadState) -> None:
+    def check_loss(self, tensors: Sequence[torch.Tensor], location: int) -> None:
+        """Look at what a backward pass begins with, at `location`, and report it if it is the first of this process."""
         tracer = self._tracer
-        location = tracer.locator.locate(4)
-        entry.channel.emit(
-            NonFinite(
-                tracer.now_us(),
-                tracer.step,
-                entry.id,
-                location,
-                thread.number,
-                thread.stage,
-                "output",
-                0,
-                count,  # type: ignore[arg-type]
-                tracer.describer.describe(output),
-            ),
+        for tensor in tensors:
+            if self._has_loss_been_nonfinite or is_certainly_finite(tensor):
+                continue
+            count = _count(tensor)
+            if count:
+                self._has_loss_been_nonfinite = isinstance(count, int)
+                event = self._event(0, location, "loss", count, tensor, tracer.thread)
+                tracer.broadcast(event, location, level=WARNING)
+
+    def _event(
+        self,
+        module: int,
+        location: int,
+        where: str,
+        count: int | PendingCount,
+        tensor: torch.Tensor,
+        thread: ThreadState,
+    ) -> NonFinite:
+        tracer = self._tracer
+        return NonFinite(
+            tracer.now_us(),
+            tracer.step,
+            module,
             location,
+            thread.number,
+            thread.stage,
+            where,
+            0,
+            count,  # type: ignore[arg-type]
+            tracer.describer.describe(tensor),
         )
+
+
+def _count(tensor: torch.Tensor) -> int | PendingCount:
+    """How many elements are not finite; 0 for a tensor that has no values to read, or none that can be other."""
+    with unobserved() as readable:
+        if not readable or not has_values(tensor) or not (is_floating_point(tensor) or is_complex(tensor)):
+            return 0
+        return count_nonfinite(tensor)

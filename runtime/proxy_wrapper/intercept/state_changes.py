@@ -6,26 +6,35 @@ values of a whole model before each step would cost as much as a third of its st
 things does them in its loop, though: so all tensors are compared at the first looks and at some of the later ones, and
 those found to have changed that way at every one from then on.
 
+What other threads train is theirs to look at: they may be in the middle of changing it, and a tensor that somebody
+holds cannot be swapped.
+
+A tensor found in the place of another one right before a call may have been put there for that call alone, as by
+`torch.func.functional_call`. It counts once it is still there afterwards.
+
 Where values cannot be read, nothing is looked at: what a transform of `torch.func` puts into a module's place for its
 parameters is there for that call alone, and what has changed behind it shows at the next look.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
 from typing import TYPE_CHECKING, Final
 
 import torch
 
 from proxy_wrapper.events import Statistics
+from proxy_wrapper.pending import PendingStatistics
 from proxy_wrapper.state_tensors import Changes, StateTensors
-from proxy_wrapper.statistics import are_values_readable, has_values, norms, unobserved
+from proxy_wrapper.statistics import are_values_readable, bits_of, unobserved
 from proxy_wrapper.torch_functions import is_floating_point, numel
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import FrameType
 
-    from proxy_wrapper.events import Number
     from proxy_wrapper.intercept.state_records import StateRecords
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
@@ -40,7 +49,8 @@ _SMALL_BUFFER: Final = 1 << 16
 """Up to this many elements a buffer is looked at each time: `batch_norm` changes running statistics behind the
 version count, and the observers of quantization zero points, which are of `int32`."""
 
-_NORMED: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 class StateChanges:
@@ -52,36 +62,37 @@ class StateChanges:
         self._looks = 0
         self._glances = 0
         self._glanced_step = 0
-        self._threads = torch.get_num_threads()
+        # Whose tensors may have been put in for one call.
+        self._put_in: list[StateEntry] = []
+        self.has_compared_all = False
+        """Whether the last look compared the values of all tensors with those recorded last."""
 
-    def look(self, *, is_last: bool = False) -> None:
-        """Record what has changed since the last look.
+    def look(self, *, is_last: bool = False) -> Sequence[StateEntry]:
+        """Record what has changed since the last look; gives what has.
 
         Args:
             is_last: whether nobody will look again. Then every value is compared, and steps that were left out by
                 `every` are recorded, so that the trace ends with the state that the model was left in.
         """
         if not are_values_readable():
-            return
+            return []
         changes, suspects = Changes(), StateTensors()
-        compares = self._are_norms_comparable()
         turn, self._looks = self._looks, self._looks + 1
-        compares_all = compares and (is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0)
-        for state, tensor in self._present():
+        compares_all = self.has_compared_all = is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0
+        others = _NONE if is_last else self._other_threads()
+        for state, tensor in self._present(others):
             cause = self._cause(state, tensor)
             if not state.watched or (state.unrecorded_step >= 0 and not is_last):
                 continue
             if cause:
                 changes.add(state, tensor, "step" if state.unrecorded_step >= 0 else cause)
-            elif compares:
-                if state.is_buffer and _is_changed_by_kernels(tensor):
-                    changes.add(state, tensor, "data")
-                elif compares_all or state.bypasses_version:
-                    suspects.add(state, tensor)
+            elif state.is_buffer and _is_changed_by_kernels(tensor):
+                changes.add(state, tensor, "data")
+            elif compares_all or state.bypasses_version:
+                suspects.add(state, tensor)
         if suspects:
             self._add_changed(suspects, changes)
-        if changes:
-            self._records.record_updates(changes, 0)
+        return self._records.record_updates(changes, 0) if changes else []
 
     def glance(self, *, trains_by_hand: bool, has_trained: bool) -> Sequence[StateEntry]:
         """Before a module is called from outside: record changes since the last call, if no step came between.
@@ -109,34 +120,72 @@ class StateChanges:
         # Once there are steps, all are compared again at those: evaluation costs nothing but its first calls.
         compares_all = has_trained and (turn < _FIRST_LOOKS or (not tracer.step and turn % _EVERY == 0))
         changes, suspects = Changes(), StateTensors()
+        others = self._other_threads()
         for state in list(tracer.registry.state.values()):
             if state.is_buffer or not state.watched or state.holder.is_paused:
                 continue
             if state.unrecorded_step >= 0 and not trains_by_hand:
                 continue
             tensor = state.tensor()
-            if tensor is None:
+            if tensor is None or (others and state.holder.top.caller in others):
+                continue
+            if id(tensor) != state.identity and self._may_be_for_this_call(state, tensor):
                 continue
             cause = self._cause(state, tensor)
             if cause:
                 changes.add(state, tensor, cause)
             elif compares_all or state.bypasses_version:
                 suspects.add(state, tensor)
-        if suspects and self._are_norms_comparable():
+        if suspects:
             self._add_changed(suspects, changes)
         for state in changes.of.entries:
             state.unrecorded_step = -1
         return self._records.record_updates(changes, 0) if changes else []
 
+    def confirm(self) -> Sequence[StateEntry]:
+        """Record the tensors that were found in the place of others before a call, and still are there after it.
+
+        Returns:
+            The parameters whose tensors they are.
+        """
+        if not self._put_in or not are_values_readable():
+            return []
+        put_in, self._put_in = self._put_in, []
+        changes = Changes()
+        for state in put_in:
+            tensor = state.tensor()
+            if tensor is not None and state.put_in == id(tensor) != state.identity:
+                changes.add(state, tensor, self._cause(state, tensor))
+            state.put_in = 0
+        return self._records.record_updates(changes, 0) if changes else []
+
+    def _may_be_for_this_call(self, state: StateEntry, tensor: torch.Tensor) -> bool:
+        """Whether `tensor`, which is not the one that has the name of `state`, may be put away again after the call."""
+        before, state.put_in = state.put_in, id(tensor)
+        if before == state.put_in or (before and not _is_in_functional_call()):
+            return False
+        self._put_in.append(state)
+        return True
+
+    def _other_threads(self) -> frozenset[int]:
+        """The threads beside this one that have called a proxied module, or stepped with its parameters, and run."""
+        callers = self._tracer.callers
+        if len(callers) < 2:
+            return _NONE
+        return frozenset(callers & sys._current_frames().keys()) - {threading.get_ident()}
+
     def follow_step(self) -> None:
         """Let the next glance follow upon the present step."""
         self._glanced_step = self._tracer.step
 
-    def _present(self) -> Iterator[tuple[StateEntry, torch.Tensor]]:
-        """The parameters and buffers of all modules that there are now, with their entries; what is new is defined."""
+    def _present(self, others: frozenset[int]) -> Iterator[tuple[StateEntry, torch.Tensor]]:
+        """The parameters and buffers of all modules that there are now, with their entries; what is new is defined.
+
+        Left out are the modules that one of the threads `others` was the last to use.
+        """
         for entry in self._tracer.registry:
             module = entry.module()
-            if module is None:
+            if module is None or (others and entry.top.caller in others):
                 continue
             self._tracer.definitions.define_new_state(entry, module)
             for state in entry.state:
@@ -150,6 +199,7 @@ class StateChanges:
         if id(tensor) != state.identity:
             self._tracer.registry.bind(state, tensor)
             return "replaced"
+        self._tracer.registry.bind_again(state, tensor)
         version, data_ptr = marks_of(tensor)
         if version != state.version:
             return "in-place"
@@ -158,28 +208,25 @@ class StateChanges:
         return ""
 
     def _add_changed(self, suspects: StateTensors, changes: Changes) -> None:
-        """Add those whose norm is not what it was; on an accelerator all of them: their numbers are compared later."""
-        hosted = StateTensors()
-        before: list[Number] = []
-        for state, tensor in suspects:
-            known = state.statistics
-            if isinstance(known, Statistics):
-                if tensor.dtype in _NORMED and known.norm is not None and has_values(tensor):
-                    hosted.add(state, tensor)
-                    before.append(known.norm)
-            elif known is not None:
+        """Add those with other values than before; on an accelerator all of them: there the values come later."""
+        before = [state.statistics for state in suspects.entries]
+        with unobserved() as readable:
+            found = bits_of(suspects.tensors) if readable else [None] * len(suspects)
+        for (state, tensor), known, bits in zip(suspects, before, found, strict=True):
+            if isinstance(known, PendingStatistics) or (
+                isinstance(known, Statistics) and bits not in (known.bits, None)
+            ):
                 changes.add(state, tensor, "data")
-        if hosted:
-            with unobserved() as readable:
-                found = norms(hosted.tensors) if readable else before
-            for state, tensor, norm, last in zip(hosted.entries, hosted.tensors, found, before, strict=True):
-                if norm != last:
-                    changes.add(state, tensor, "data")
 
-    def _are_norms_comparable(self) -> bool:
-        """Whether the numbers of the last look were summed up in the same order as they would be now."""
-        before, self._threads = self._threads, torch.get_num_threads()
-        return before == self._threads
+
+def _is_in_functional_call() -> bool:
+    """Whether this thread is in `torch.func.functional_call`, which puts tensors into a module for one call."""
+    stateless = sys.modules.get("torch.nn.utils.stateless")
+    code = getattr(getattr(stateless, "_functional_call", None), "__code__", None)
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _is_changed_by_kernels(buffer: torch.Tensor) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy_wrapper.events import Gradient, NonFinite, Statistics, Update
+from proxy_wrapper.events import Gradient, NonFinite, Statistics, Update, have_same_values
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.pending import PendingNonFinite, PendingStatistics
 from proxy_wrapper.statistics import summarize, unobserved
@@ -22,6 +22,20 @@ if TYPE_CHECKING:
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.tracer import Tracer
 
+
+class Redescribed(NamedTuple):
+    """What there is to say anew of a tensor: its description if it has another one, and whether that is all.
+
+    `is_converted` if it has another dtype or device, and the same shape; `is_moved` if it has another device.
+    """
+
+    words: str = ""
+    is_converted: bool = False
+    is_moved: bool = False
+
+
+_AS_BEFORE: Final = Redescribed()
+
 is_watched: Final[Callable[[StateEntry], bool]] = attrgetter("watched")
 """Whether updates and gradients are recorded. No Python function: a call less for each."""
 
@@ -32,7 +46,7 @@ class StateRecords:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
-    def gradients(self, states: StateTensors, location: int) -> list[Gradient]:
+    def gradients(self, states: StateTensors, location: int, *, has_optimizer: bool = True) -> list[Gradient]:
         """The gradients that parameters have now, those that are not watched left out, as events not yet sent."""
         tracer = self._tracer
         watched = states.where(is_watched)
@@ -40,9 +54,24 @@ class StateRecords:
             statistics = summarize([gradient_of(tensor) if readable else None for tensor in watched.tensors])
         now, step, thread, stage = tracer.now_us(), tracer.step, tracer.thread.number, tracer.thread.stage
         return [
-            Gradient(now, step, state.holder.id, location, thread, stage, state.id, numbers)  # type: ignore[arg-type]
+            Gradient(
+                now,
+                step,
+                state.holder.id,
+                location,
+                thread,
+                stage,
+                state.id,
+                numbers,  # type: ignore[arg-type]
+                has_optimizer,
+            )
             for state, numbers in zip(watched.entries, statistics, strict=True)
         ]
+
+    def statistics_of_gradients(self, states: StateTensors) -> list[PendingOr]:
+        """Those that the gradients of parameters have now."""
+        with unobserved() as readable:
+            return summarize([gradient_of(tensor) if readable else None for tensor in states.tensors])
 
     def send_gradients(self, gradients: Sequence[Gradient]) -> None:
         """Send what `gradients` gave back, and say which is the first with a non-finite value."""
@@ -62,10 +91,16 @@ class StateRecords:
                     self._check(state, "gradient", tensor, numbers, event.location, batch)
         batch.send()
 
-    def record_updates(self, changes: Changes, location: int) -> list[StateEntry]:
+    def record_updates(self, changes: Changes, location: int, *, is_compared: bool = True) -> list[StateEntry]:
         """Record tensors that have, or may have, changed; gives those that have.
 
         A step that was not recorded at its time is recorded under its own number.
+
+        Args:
+            changes: the tensors, and what changed them.
+            location: where.
+            is_compared: whether the values before a step are known to be those of the last record. Else a change that
+                went around the version count may have come before it.
         """
         recorded: list[StateEntry] = []
         tracer = self._tracer
@@ -75,23 +110,21 @@ class StateRecords:
             statistics = summarize(changes.of.tensors if readable else [None] * len(changes))
             now, thread, stage = tracer.now_us(), tracer.thread.number, tracer.thread.stage
             rows = zip(changes.of.entries, changes.of.tensors, changes.causes, statistics, strict=True)
-            for state, tensor, cause, numbers in rows:
+            for state, tensor, supposed, numbers in rows:
                 version, data_ptr = marks_of(tensor)
-                if cause == "data":
-                    is_same = numbers is None or numbers == state.statistics
-                    if is_same and (data_ptr == state.data_ptr or tracer.describer.describe(tensor) == state.type):
-                        self._note(state, version, data_ptr, numbers)
-                        continue
-                    state.bypasses_version = True
-                elif cause == "step" and version == state.version and numbers and numbers == state.statistics:
-                    cause = "unchanged"  # noqa: PLW2901
-                recorded.append(state)
-                words = ""
-                if cause == "replaced" or data_ptr != state.data_ptr:
-                    words = self._describe_anew(state, tensor, cause, resized)
-                step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
+                redescribed = _AS_BEFORE
+                if supposed == "replaced" or data_ptr != state.data_ptr:
+                    redescribed = self._describe_anew(state, tensor, supposed, resized)
                 before = state.statistics
+                cause = _cause(state, supposed, numbers, version, redescribed, is_compared=is_compared)
+                step = tracer.step if state.unrecorded_step < 0 else state.unrecorded_step
                 self._note(state, version, data_ptr, numbers)
+                if redescribed.is_moved:
+                    tracer.definitions.define_tensor(state, tensor)
+                if not cause:
+                    continue
+                if cause != "converted":
+                    recorded.append(state)
                 state.suspected = not readable  # Then the next look finds the numbers.
                 holder = state.holder
                 if holder.configured_level <= INFO:
@@ -106,7 +139,7 @@ class StateRecords:
                         numbers,  # type: ignore[arg-type]
                         version,
                         cause,
-                        words,
+                        redescribed.words,
                     )
                     batch.of(holder.channel).append(event)
                 if state.is_buffer and _has_as_many_nonfinite(before, numbers):
@@ -118,19 +151,24 @@ class StateRecords:
         batch.send()
         return recorded
 
-    def _describe_anew(self, state: StateEntry, tensor: torch.Tensor, cause: str, resized: set[ModuleEntry]) -> str:
-        """The description of a tensor that is another one, or has another dtype or shape than before; "" else.
+    def _describe_anew(
+        self, state: StateEntry, tensor: torch.Tensor, cause: str, resized: set[ModuleEntry]
+    ) -> Redescribed:
+        """The description of a tensor that is another one, or lies elsewhere, than before.
 
         Its module is added to `resized` where the shape has changed.
         """
         words = self._tracer.describer.describe(tensor)
         before, state.type = state.type, words
-        if words.partition("[")[2] != before.partition("[")[2]:
+        is_resized = words.partition("[")[2] != before.partition("[")[2]
+        is_moved = str(tensor.device) != state.device
+        if is_resized:
             resized.add(state.holder)
         if cause == "replaced":
             self._tracer.definitions.define_placements(state, tensor)
-            return words
-        return words if words != before else ""
+            return Redescribed(words, is_converted=False, is_moved=is_moved)
+        is_converted = not is_resized and (is_moved or words != before)
+        return Redescribed(words if is_moved or words != before else "", is_converted, is_moved)
 
     @staticmethod
     def _note(state: StateEntry, version: int, data_ptr: int, numbers: PendingOr) -> None:
@@ -187,6 +225,40 @@ class Batch:
         """Send all. They have one location."""
         for channel, events in self._events.items():
             channel.emit_all(events, events[0].location)
+
+
+def _cause(
+    state: StateEntry, supposed: str, now: PendingOr, version: int, redescribed: Redescribed, *, is_compared: bool
+) -> str:
+    """What has changed a tensor, as `Update` has it; "" if nothing has.
+
+    Args:
+        state: its entry, as it was before.
+        supposed: what may have changed it.
+        now: its statistics.
+        version: its version count.
+        redescribed: what there is to say anew of it.
+        is_compared: as in `record_updates`.
+    """
+    is_same = have_same_values(state.statistics, now)
+    has_same_version = version == state.version
+    if supposed == "step":
+        if is_same:
+            return "unchanged"
+        if has_same_version and type(now) is Statistics:
+            if not (is_compared or state.bypasses_version):
+                supposed = "data"
+            state.bypasses_version = True
+        return supposed
+    if redescribed.is_converted:
+        return "converted"
+    if supposed == "replaced" or redescribed.words:
+        return supposed
+    if is_same or (now is None and supposed == "data"):
+        return ""
+    if supposed == "data" and type(now) is Statistics:
+        state.bypasses_version = True
+    return supposed
 
 
 def _has_as_many_nonfinite(before: PendingOr, now: PendingOr) -> bool:

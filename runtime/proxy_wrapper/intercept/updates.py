@@ -22,10 +22,13 @@ from proxy_wrapper.levels import INFO
 from proxy_wrapper.state_tensors import Changes, StateTensors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
 
     from torch.utils.hooks import RemovableHandle
 
+    from proxy_wrapper.intercept.hand_training import GradientMarks
+    from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
 
 _STEP: Final = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
@@ -40,6 +43,7 @@ class Updates:
         self._records = StateRecords(tracer)
         self._changes = StateChanges(tracer, self._records)
         self._by_hand = HandTraining(tracer, self._records)
+        self.after_backward = self._by_hand.after_backward
         self._iterations = IterationCount()
         # Once it has updated a proxied model, an optimizer that no longer does is worth a record: the parameters were
         # replaced, and it goes on with the old ones.
@@ -66,24 +70,37 @@ class Updates:
     def before_root_call(self) -> None:
         """Record what has changed since the last call of a module, if no step of an optimizer came between."""
         by_hand = self._by_hand
-        changed = self._changes.glance(trains_by_hand=by_hand.is_by_hand, has_trained=by_hand.has_trained)
+        self._end_step_by_hand(self._changes.glance(trains_by_hand=by_hand.is_by_hand, has_trained=by_hand.has_trained))
+
+    def before_backward(self) -> GradientMarks:
+        """Record what was put into the model before the last call and still is there; gives the marks of gradients."""
+        changed = self._changes.confirm()
+        if changed:
+            self._end_step_by_hand(changed)
+        return self._by_hand.marks_of_gradients()
+
+    def _end_step_by_hand(self, changed: Sequence[StateEntry]) -> None:
+        """End the step that the program has made by hand, if these parameters have changed by one."""
+        by_hand = self._by_hand
+        by_hand.note_changed(changed)
         if by_hand.ends_step(changed):
             for state in list(self._tracer.registry.state.values()) if self._tracer.is_sampling else ():
                 if state.holder.is_paused and not state.is_buffer:
                     state.unrecorded_step = self._tracer.step
             if changed:
-                self._changes.look()  # At the buffers as well, as at a step of an optimizer.
+                self._look()  # At the buffers as well, as at a step of an optimizer.
             self._tracer.end_step(ends_iteration=True)
             self._changes.follow_step()
 
-    def after_backward(self, location: int) -> None:
-        """Record gradients that no optimizer will take."""
-        self._by_hand.after_backward(location)
+    def _look(self, *, is_last: bool = False) -> None:
+        """Record what has changed otherwise than by a step."""
+        self._by_hand.note_changed(self._changes.look(is_last=is_last))
 
     def before_flush(self) -> None:
         """Record the state that the model is in, and the step by hand that has led to it."""
         self.before_root_call()
-        self._changes.look(is_last=True)
+        self._look(is_last=True)
+        self._by_hand.settle_all()
         self._tracer.definitions.define_removed()
 
     def before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -104,20 +121,21 @@ class Updates:
 
     def _begin(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         states = self._states(optimizer)
-        if self._is_part_of_step(optimizer, states):
+        if self._is_part_of_step(states):
             return
         self._tracer.thread.leave_optimizer()
         unknown = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
         if unknown and unknown != self._unknown.get(optimizer):
             self._tracer.take_up_new()
-            self._changes.look()  # Which finds what has been replaced since another model's step.
+            self._look()  # Which finds what has been replaced since another model's step.
             states = self._states(optimizer)
             self._unknown[optimizer] = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
         if states:
             self._known.add(optimizer)
+            self._tracer.note_use(states.entries[0].holder)
         elif optimizer not in self._known:
             return
-        self._by_hand.note_optimizer()
+        self._by_hand.note_optimizer(states)
         recorded = self._recorded(states)
         if states and not recorded:
             return
@@ -127,15 +145,15 @@ class Updates:
         tracer.thread.enter_optimizer(_frame_of_step(sys._getframe(2)), location)
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         self._emit(OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states)), recorded)
-        self._changes.look()
+        self._look()
         if not has_closure:
-            self._records.send_gradients(self._records.gradients(recorded, location))
+            self._send_gradients(recorded, location)
 
     def _end(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         if optimizer not in self._known:
             return
         states = self._states(optimizer)
-        if self._is_part_of_step(optimizer, states):
+        if self._is_part_of_step(states):
             return
         tracer = self._tracer
         recorded = self._recorded(states)
@@ -152,14 +170,19 @@ class Updates:
         location = tracer.thread.optimizer_location
         tracer.thread.leave_optimizer()
         if has_closure:  # Only now: it is the closure that made the gradients.
-            self._records.send_gradients(self._records.gradients(recorded, location))
+            self._send_gradients(recorded, location)
         for state in recorded.entries:
             state.unrecorded_step = -1
-        self._records.record_updates(Changes(recorded.where(is_watched), "step"), location)
+        changes = Changes(recorded.where(is_watched), "step")
+        self._records.record_updates(changes, location, is_compared=self._changes.has_compared_all)
         now = tracer.now_us()
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         duration = now - tracer.thread.optimizer_began_us
         self._emit(OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration), recorded)
+
+    def _send_gradients(self, recorded: StateTensors, location: int) -> None:
+        """Record the gradients that a step has found."""
+        self._records.send_gradients(self._by_hand.judged(self._records.gradients(recorded, location)))
 
     def _emit(self, event: OptimizerStep | OptimizerStepEnd, recorded: StateTensors) -> None:
         """Send what concerns the modules of `recorded`; if there are none, everybody."""
@@ -180,16 +203,20 @@ class Updates:
                     found.add(state, tensor)
         return found
 
-    def _is_part_of_step(self, optimizer: torch.optim.Optimizer, states: StateTensors) -> bool:
-        """Whether another optimizer that has the same parameters makes this step within its own.
+    def _is_part_of_step(self, states: StateTensors) -> bool:
+        """Whether this step is made within another one, by an optimizer that has the same parameters.
 
-        Such are those around another one: Lookahead, SAM, `ZeroRedundancyOptimizer`.
+        Such are the `step` of a base class that is called by `super().step()`, and optimizers around another one:
+        Lookahead, SAM, `ZeroRedundancyOptimizer`.
         """
-        frame: FrameType | None = sys._getframe()
+        hook = sys._getframe(2)
+        frame = hook.f_back
+        if frame is not None and frame.f_code is _STEP:
+            frame = frame.f_back  # That is this very step.
         while frame is not None:
             if frame.f_code is _STEP:
                 around: torch.optim.Optimizer | None = frame.f_locals.get("self")
-                if around is not None and around is not optimizer and around in self._known:
+                if around is not None and around in self._known:
                     return set(states.entries) <= set(self._states(around).entries)
             frame = frame.f_back
         return False

@@ -22,6 +22,7 @@ from proxy_wrapper.events import (
     StateTensor,
     Statistics,
     Update,
+    have_same_values,
 )
 from proxy_wrapper.launch import is_multiprocessing_child
 from proxy_wrapper.pending import NumbersLostError, Pending
@@ -47,7 +48,8 @@ FIRST_RETRY_S: Final = 1.0
 
 _LAST_RETRY_S: Final = 60.0
 _BATCH: Final = 512
-_PENDING_FIELDS: Final = ("statistics", "count")
+_PENDING_FIELDS: Final[dict[str, Any]] = {"statistics": None, "count": 0, "cleared": False}
+"""The fields that may have to be waited for, with what stands there if the numbers are lost."""
 _MAY_BE_PENDING: Final = frozenset((Parameter, Buffer, Gradient, Update, NonFinite))
 """By the very type of an event: what `isinstance` costs here is more than to encode it."""
 
@@ -283,11 +285,14 @@ class TraceWriter:
         """The events with their numbers, less what was only perhaps a non-finite value, or a change, and is none."""
         resolved: list[AnyEvent] = []
         for event in events:
-            if type(event) not in _MAY_BE_PENDING or type(getattr(event, "statistics", None)) is Statistics:
+            if type(event) not in _MAY_BE_PENDING or (
+                type(getattr(event, "statistics", None)) is Statistics
+                and type(getattr(event, "cleared", False)) is bool
+            ):
                 resolved.append(event)
                 continue
             was_pending = is_lost = False
-            for field in _PENDING_FIELDS:
+            for field, nothing in _PENDING_FIELDS.items():
                 value: Any = getattr(event, field, None)
                 if isinstance(value, Pending):
                     was_pending = True
@@ -296,7 +301,7 @@ class TraceWriter:
                     except NumbersLostError as error:
                         is_lost = True
                         self._report_lost_numbers(event, error)
-                        numbers = None if field == "statistics" else 0
+                        numbers = nothing
                     event = msgspec.structs.replace(event, **{field: numbers})  # noqa: PLW2901
             if was_pending and isinstance(event, (Update, StateTensor)) and not self._is_news(event, is_lost=is_lost):
                 continue
@@ -323,7 +328,7 @@ class TraceWriter:
             return not (isinstance(event, Update) and event.cause == "data")
         tensor = event.tensor if isinstance(event, Update) else event.id
         before, self._arrived[tensor] = self._arrived.get(tensor), event.statistics
-        return not (isinstance(event, Update) and event.cause == "data" and event.statistics == before)
+        return not (isinstance(event, Update) and event.cause == "data" and have_same_values(before, event.statistics))
 
 
 def _place_of(event: NonFinite) -> tuple[str, int, int]:
