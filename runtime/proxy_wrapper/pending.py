@@ -52,13 +52,16 @@ class PendingStatistics(Pending):
         self._size_bytes = size_bytes
 
     @property
-    def has_arrived(self) -> bool:
-        """Whether somebody has waited for the numbers already."""
-        return self._copy.is_there
+    def arrived(self) -> Statistics | None:
+        """The statistics, if somebody has waited for the numbers already; None if not."""
+        rows = self._copy.arrived
+        return None if rows is None else self._statistics(rows)
 
     def resolve(self) -> Statistics:
         """Wait until the numbers have arrived."""
-        rows = self._copy.rows()
+        return self._statistics(self._copy.rows())
+
+    def _statistics(self, rows: Rows) -> Statistics:
         minimum, maximum, norm = rows.floats[self._row]
         nonfinite, weighted_sum = rows.integers[self._row]
         bits = as_text(weighted_sum, self._size_bytes)
@@ -169,9 +172,9 @@ class HostCopy:
         return bool(self._failure)
 
     @property
-    def is_there(self) -> bool:
-        """Whether the numbers have been waited for, and are there."""
-        return self._rows is not None
+    def arrived(self) -> Rows | None:
+        """The numbers, if they have been waited for already."""
+        return self._rows
 
     def rows(self) -> Rows:
         """The numbers, once they are there.

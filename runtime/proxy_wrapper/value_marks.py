@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
 from proxy_wrapper.describe import PLAIN
 from proxy_wrapper.distributed_tensors import local_part
 from proxy_wrapper.torch_functions import data_ptr
 
-if TYPE_CHECKING:
-    import torch
-
 
 def version_of(tensor: torch.Tensor) -> int:
     """Torch's count of in-place changes to `tensor`; -1 where it keeps none."""
     try:
-        return tensor._version
+        if type(tensor) in PLAIN:
+            return tensor._version
+        with torch._C.DisableTorchFunctionSubclass():
+            return tensor._version
     except RuntimeError:  # Made in inference mode.
         return -1
 

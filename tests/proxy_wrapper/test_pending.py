@@ -17,6 +17,7 @@ from torch import nn
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper import statistics
 from proxy_wrapper.events import Statistics
+from proxy_wrapper.fingerprint import as_text
 from proxy_wrapper.pending import HostCopy, Pending, PendingCount, PendingNonFinite, PendingStatistics, Rows, Table
 from proxy_wrapper.statistics import count_nonfinite
 from tests.proxy_wrapper.programs import Branching, Plain, images, state_of, train
@@ -51,10 +52,10 @@ def copy_of(floats: list[list[float]], integers: list[list[int]], dtype: torch.d
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_row_of_the_copy_becomes_statistics(dtype: torch.dtype) -> None:
-    copy = copy_of([[-1.0, 2.0, 3.0], [float("nan"), float("nan"), float("inf")]], [[0], [2]], dtype)
-    assert PendingStatistics(copy, 0).resolve() == Statistics(-1.0, 2.0, 3.0)
-    assert PendingStatistics(copy, 1).resolve() == Statistics("nan", "nan", "inf", 2)
-    assert PendingNonFinite(PendingStatistics(copy, 1)).resolve() == 2
+    copy = copy_of([[-1.0, 2.0, 3.0], [float("nan"), float("nan"), float("inf")]], [[0, 7], [2, -1]], dtype)
+    assert PendingStatistics(copy, 0, 4).resolve() == Statistics(-1.0, 2.0, 3.0, bits=as_text(7, 4))
+    assert PendingStatistics(copy, 1, 8).resolve() == Statistics("nan", "nan", "inf", 2, as_text(-1, 8))
+    assert PendingNonFinite(PendingStatistics(copy, 1, 8)).resolve() == 2
 
 
 def test_a_count_is_of_all_elements(remote: Callable[[], None]) -> None:
@@ -117,7 +118,7 @@ def test_the_first_non_finite_values_are_found(remote: Callable[[], None], tmp_p
     found = [
         (each.get("where", "output"), each.get("step", 0)) for each in records(tmp_path) if each["kind"] == "non_finite"
     ]
-    assert found == [("gradient", 0), ("parameter", 0), ("output", 1)]
+    assert found == [("loss", 0), ("gradient", 0), ("parameter", 0), ("output", 1)]
 
 
 def test_results_are_the_same(remote: Callable[[], None], logdir: str, level: str) -> None:
@@ -134,8 +135,8 @@ def test_results_are_the_same(remote: Callable[[], None], logdir: str, level: st
 
 
 def test_what_is_pending_can_be_told_from_what_is_known() -> None:
-    copy = copy_of([[0.0, 0.0, 0.0]], [[0]])
-    assert isinstance(PendingStatistics(copy, 0), Pending)
+    copy = copy_of([[0.0, 0.0, 0.0]], [[0, 0]])
+    assert isinstance(PendingStatistics(copy, 0, 4), Pending)
     assert not isinstance(Statistics(), Pending)
 
 

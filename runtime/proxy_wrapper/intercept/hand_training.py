@@ -160,10 +160,11 @@ class HandTraining:
 
     def _note_left(self) -> None:
         """Look at the gradients of parameters whose last step found none."""
-        for number, (state, found) in list(self._unsure.items()):
-            if found.has_arrived:
+        for number, (state, pending) in list(self._unsure.items()):
+            arrived = pending.arrived
+            if arrived is not None:
                 del self._unsure[number]
-                if is_nothing(found.resolve()):
+                if is_nothing(arrived):
                     self._bereft[number] = state
                 else:
                     self._bereft.pop(number, None)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -50,7 +50,7 @@ _SMALL_BUFFER: Final = 1 << 16
 version count, and the observers of quantization zero points, which are of `int32`."""
 
 
-_NONE: Final[frozenset[int]] = frozenset()
+_NONE: Final[frozenset[Any]] = frozenset()
 
 
 class StateChanges:
@@ -94,7 +94,9 @@ class StateChanges:
             self._add_changed(suspects, changes)
         return self._records.record_updates(changes, 0) if changes else []
 
-    def glance(self, *, trains_by_hand: bool, has_trained: bool) -> Sequence[StateEntry]:
+    def glance(
+        self, *, trains_by_hand: bool, has_trained: bool, left_out: frozenset[StateEntry] = _NONE
+    ) -> Sequence[StateEntry]:
         """Before a module is called from outside: record changes since the last call, if no step came between.
 
         This is how a program that trains without an optimizer is seen, one that clips weights in a loop of its own,
@@ -105,6 +107,7 @@ class StateChanges:
                 that are not recorded is not left for its next step.
             has_trained: whether the program may have trained since the last glance, and by hand have changed the
                 parameters in whatever way. Before it does, none of the first looks is spent.
+            left_out: parameters that are not looked at.
 
         Returns:
             The parameters that have changed.
@@ -124,7 +127,7 @@ class StateChanges:
         for state in list(tracer.registry.state.values()):
             if state.is_buffer or not state.watched or state.holder.is_paused:
                 continue
-            if state.unrecorded_step >= 0 and not trains_by_hand:
+            if state in left_out or (state.unrecorded_step >= 0 and not trains_by_hand):
                 continue
             tensor = state.tensor()
             if tensor is None or (others and state.holder.top.caller in others):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -35,6 +36,16 @@ _STEP: Final = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
 """The code of torch's wrapper around the `step` of every optimizer, which calls the hooks."""
 
 
+_NONE: Final[frozenset[Any]] = frozenset()
+
+
+class Stepping(NamedTuple):
+    """A step that has not ended: the `id` of the frame that it runs in, and the parameters that it changes."""
+
+    frame: int
+    states: frozenset[StateEntry]
+
+
 class Updates:
     """Makes `OptimizerStep` and `OptimizerStepEnd` events, and says when to look for gradients and changes."""
 
@@ -50,6 +61,8 @@ class Updates:
         self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         # How many of its parameters belong to no proxied module, as of the last look for new modules.
         self._unknown: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+        # Of each thread the step that it is in, of those that are given a closure.
+        self._stepping: dict[int, Stepping] = {}
         self._handles: list[RemovableHandle] = []
 
     def install(self) -> None:
@@ -119,15 +132,30 @@ class Updates:
         except Exception as error:  # noqa: BLE001
             self._tracer.fail(error)
 
+    def _being_stepped(self) -> frozenset[StateEntry]:
+        """The parameters that an optimizer is changing right now, in whose step this thread calls a closure."""
+        thread = get_ident()
+        stepping = self._stepping.get(thread)
+        if stepping is None:
+            return _NONE
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and id(frame) != stepping.frame:
+            frame = frame.f_back
+        if frame is None or frame.f_code is not _STEP:  # An exception has left the step.
+            del self._stepping[thread]
+            return _NONE
+        return stepping.states
+
     def _begin(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         states = self._states(optimizer)
         if self._is_part_of_step(states):
             return
         self._tracer.thread.leave_optimizer()
         unknown = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
+        changed: Sequence[StateEntry] = ()
         if unknown and unknown != self._unknown.get(optimizer):
             self._tracer.take_up_new()
-            self._look()  # Which finds what has been replaced since another model's step.
+            changed = self._changes.look()  # Which finds what has been replaced since another model's step.
             states = self._states(optimizer)
             self._unknown[optimizer] = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
         if states:
@@ -136,13 +164,17 @@ class Updates:
         elif optimizer not in self._known:
             return
         self._by_hand.note_optimizer(states)
+        self._by_hand.note_changed(changed)
         recorded = self._recorded(states)
         if states and not recorded:
             return
         tracer = self._tracer
         began = tracer.thread.optimizer_began_us = tracer.now_us()
         location = tracer.locator.locate(3)
-        tracer.thread.enter_optimizer(_frame_of_step(sys._getframe(2)), location)
+        frame = _frame_of_step(sys._getframe(2))
+        tracer.thread.enter_optimizer(frame, location)
+        if frame and has_closure:
+            self._stepping[get_ident()] = Stepping(frame, frozenset(states.entries))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         self._emit(OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states)), recorded)
         self._look()
@@ -155,6 +187,7 @@ class Updates:
         states = self._states(optimizer)
         if self._is_part_of_step(states):
             return
+        self._stepping.pop(get_ident(), None)
         tracer = self._tracer
         recorded = self._recorded(states)
         if len(recorded) < len(states):

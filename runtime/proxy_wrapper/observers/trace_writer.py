@@ -19,7 +19,6 @@ from proxy_wrapper.events import (
     Parameter,
     Problem,
     RunEnd,
-    StateTensor,
     Statistics,
     Update,
     have_same_values,
@@ -303,8 +302,11 @@ class TraceWriter:
                         self._report_lost_numbers(event, error)
                         numbers = nothing
                     event = msgspec.structs.replace(event, **{field: numbers})  # noqa: PLW2901
-            if was_pending and isinstance(event, (Update, StateTensor)) and not self._is_news(event, is_lost=is_lost):
-                continue
+            if was_pending and isinstance(event, (Update, Parameter, Buffer)):
+                told = self._judged(event, is_lost=is_lost)
+                if told is None:
+                    continue
+                event = told  # noqa: PLW2901
             if isinstance(event, NonFinite):
                 place = _place_of(event)
                 if not event.count or place in self._seen_nonfinite:
@@ -322,13 +324,17 @@ class TraceWriter:
                 "that it fails to give from here on, are missing in the trace. Training goes on."
             )
 
-    def _is_news(self, event: Update | StateTensor, *, is_lost: bool) -> bool:
-        """Whether numbers that have now arrived, or are lost, tell of a change, where nothing else did."""
+    def _judged(self, event: Update | Parameter | Buffer, *, is_lost: bool) -> AnyEvent | None:
+        """The event, now that its numbers have arrived or are lost; None if nothing has changed the tensor."""
+        if not isinstance(event, Update):
+            self._arrived[event.id] = event.statistics
+            return event
         if is_lost:
-            return not (isinstance(event, Update) and event.cause == "data")
-        tensor = event.tensor if isinstance(event, Update) else event.id
-        before, self._arrived[tensor] = self._arrived.get(tensor), event.statistics
-        return not (isinstance(event, Update) and event.cause == "data" and have_same_values(before, event.statistics))
+            return None if event.cause == "data" else event
+        before, self._arrived[event.tensor] = self._arrived.get(event.tensor), event.statistics
+        if not have_same_values(before, event.statistics) or event.type:
+            return event
+        return msgspec.structs.replace(event, cause="unchanged") if event.cause == "step" else None
 
 
 def _place_of(event: NonFinite) -> tuple[str, int, int]:

@@ -91,6 +91,7 @@ def test_a_change_is_seen(
         optimizer.step()
     else:
         model(images())
+        model(images())  # What is put in the place of a parameter may be there for one call only.
     event = updates_of(seen, "net.first.weight")[seen_before]
     assert event.statistics is not None
     assert event.cause == cause
