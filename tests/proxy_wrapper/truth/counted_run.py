@@ -1,0 +1,304 @@
+"""Counts what is true of a run, by means that have nothing to do with those of the proxy.
+
+Calls are counted in `nn.Module.__call__`, steps in a wrapper around each optimizer's `step`, backward passes in the
+functions of `torch.autograd`. Whether values changed is told by copies of their bytes. All of it changes the program's
+surroundings, so the run that is counted is one of its own, with the same seed as the plain and the traced ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import nn
+
+from tests.proxy_wrapper.truth.account import Account, GradientSeen
+from tests.proxy_wrapper.truth.numbers import Values, values_of
+from tests.proxy_wrapper.truth.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+M = TypeVar("M", bound="nn.Module")
+O = TypeVar("O", bound="torch.optim.Optimizer")  # noqa: E741
+
+
+@dataclass(frozen=True)
+class Look:
+    """A parameter or buffer as it was found: the module that has it, torch's marks of it, and its values."""
+
+    holder: nn.Module
+    tensor: torch.Tensor
+    version: int
+    values: Values
+
+    @classmethod
+    def at(cls, holder: nn.Module, tensor: torch.Tensor) -> Look:
+        """What is found now."""
+        return cls(holder, tensor, tensor._version, values_of(tensor))
+
+    def has_marks_of(self, other: Look) -> bool:
+        """Whether nothing but the values can tell this look from the other."""
+        return (
+            self.tensor is other.tensor and self.version == other.version and self.values.shape == other.values.shape
+        )
+
+    def differs_from(self, other: Look) -> bool:
+        """Whether values changed since the other look; those that were only converted to another dtype did not."""
+        if self.values.dtype is not other.values.dtype and self.values.shape == other.values.shape:
+            return False
+        return self.values.identity != other.values.identity
+
+
+@dataclass
+class Changes:
+    """How often a parameter or buffer was changed outside of optimizer steps, as far as one can tell by looking.
+
+    `surely` counts the stretches from one step to the next, or from one step by hand to the next call, in which it
+    changed: everybody who looks must see as many; `surely_in_training` those of them after the first step. `at_most` counts the stretches between any two moments at which one
+    may look, and those in which it was only written to, or replaced by its equal.
+    """
+
+    surely: int = 0
+    surely_in_training: int = 0
+    at_most: int = 0
+
+
+@dataclass
+class Truth:
+    """What happened in a run."""
+
+    account: Account[Values] = field(default_factory=Account)
+    changes: dict[str, Changes] = field(default_factory=lambda: defaultdict(Changes))
+    written_in_step: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """For each parameter, the steps that wrote to it, be it the same values."""
+    all_values: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
+    """For each parameter and buffer, the identities of all values that it was found with."""
+    buffers: set[str] = field(default_factory=set)
+    nonfinite_outputs: dict[str, None] = field(default_factory=dict)
+    """The modules that gave non-finite values back though they were given none, in order."""
+
+
+class CountedRun(Run):
+    """Counts what the program does, between `counting()` and its end."""
+
+    def __init__(self) -> None:
+        self.truth = Truth()
+        self._models: list[tuple[str, nn.Module]] = []
+        self._optimizers: list[torch.optim.Optimizer] = []
+        self._thread = _ThreadState()
+        self._lock = threading.RLock()
+        self._last: dict[str, Look] = {}
+        self._last_sure: dict[str, Look] = {}
+        self._is_hand_step_due = False
+
+    def model(self, module: M, name: str = "model") -> M:
+        """Count for `module` and all below it from now on."""
+        with self._lock:
+            self._models.append((name, module))
+            self._look(is_sure=True)
+        return module
+
+    def optimizer(self, optimizer: O) -> O:
+        """Count the steps of `optimizer`."""
+        with self._lock:
+            self._optimizers.append(optimizer)
+        original = optimizer.step
+        optimizer.step = lambda *args, **kwargs: self._step(optimizer, original, args, kwargs)  # type: ignore[method-assign]
+        return optimizer
+
+    def hand_step(self) -> None:
+        """A step by hand ends with the changes that were just made."""
+        with self._lock:
+            self.truth.account.steps += 1
+            self._is_hand_step_due = True
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count what the block does."""
+        call, backward, grad = nn.Module.__call__, torch.autograd.backward, torch.autograd.grad
+        functional_call = torch.func.functional_call
+        nn.Module.__call__ = lambda module, *args, **kwargs: self._call(call, module, args, kwargs)  # type: ignore[method-assign,assignment]
+        torch.autograd.backward = lambda *args, **kwargs: self._backward(backward, args, kwargs)
+        torch.autograd.grad = lambda *args, **kwargs: self._backward(grad, args, kwargs, leaves_gradients=False)
+        torch.func.functional_call = lambda *args, **kwargs: self._aside(functional_call, args, kwargs)
+        try:
+            yield
+        finally:
+            nn.Module.__call__ = call  # type: ignore[method-assign]
+            torch.autograd.backward, torch.autograd.grad = backward, grad
+            torch.func.functional_call = functional_call
+        with self._lock:
+            self._look(is_sure=True)
+            self.truth.account.final = {name: self._last[name].values for name in self._state()}
+
+    # -- what is counted ------------------------------------------------------------------------------------------
+
+    def _call(self, original: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
+        name = self._module_names().get(id(module))
+        if name is None:
+            return original(module, *args, **kwargs)
+        thread = self._thread
+        with self._lock:
+            self.truth.account.calls[name] += 1
+            if not (thread.depth or thread.is_aside or _is_transformed()):
+                self._look(is_sure=self._is_hand_step_due)
+                self._is_hand_step_due = False
+        thread.depth += 1
+        try:
+            result = original(module, *args, **kwargs)
+        except BaseException:
+            with self._lock:
+                self.truth.account.raised[name] += 1
+            raise
+        finally:
+            thread.depth -= 1
+        if not _is_transformed() and not _is_finite(result) and _is_finite((args, kwargs)):
+            with self._lock:
+                self.truth.nonfinite_outputs.setdefault(name)
+        return result
+
+    def _step(self, optimizer: torch.optim.Optimizer, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        thread = self._thread
+        tensors = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+        if thread.is_stepping or not any(id(tensor) in tensors for tensor in self._state().values()):
+            return original(*args, **kwargs)
+        has_closure = bool(args and args[0] is not None) or kwargs.get("closure") is not None
+        with self._lock:
+            self._look(is_sure=True)
+            step = self.truth.account.steps
+            before = {name: look for name, look in self._last.items() if id(look.tensor) in tensors}
+            if not has_closure:
+                self._note_gradients(tensors, step)
+        thread.is_stepping = True
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            thread.is_stepping = False
+        with self._lock:
+            if has_closure:
+                self._note_gradients(tensors, step)
+            self._note_step(before)
+            self.truth.account.optimizer_steps[type(optimizer).__name__] += 1
+            self.truth.account.steps += 1
+            self._is_hand_step_due = False
+        return result
+
+    def _backward(
+        self, original: Callable[..., Any], args: Any, kwargs: Any, *, leaves_gradients: bool = True
+    ) -> Any:
+        with self._lock:
+            self.truth.account.backward_passes += 1
+        result = original(*args, **kwargs)
+        if leaves_gradients and not _is_transformed():
+            with self._lock:
+                self._note_left_gradients()
+        return result
+
+    def _aside(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call what puts other tensors into a module's place for its own, for the length of one call."""
+        thread = self._thread
+        before, thread.is_aside = thread.is_aside, True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            thread.is_aside = before
+
+    # -- what is looked at ----------------------------------------------------------------------------------------
+
+    def _module_names(self) -> dict[int, str]:
+        names: dict[int, str] = {}
+        for root, model in self._models:
+            for path, module in model.named_modules():
+                names.setdefault(id(module), f"{root}.{path}" if path else root)
+        return names
+
+    def _held(self) -> dict[str, tuple[nn.Module, torch.Tensor]]:
+        """All parameters and buffers that have values, by their first names, each with the module that has it."""
+        found: dict[str, tuple[nn.Module, torch.Tensor]] = {}
+        known: set[int] = set()
+        for root, model in self._models:
+            for is_buffer, members in ((False, model.named_parameters()), (True, model.named_buffers())):
+                for path, tensor in members:
+                    if id(tensor) in known or isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+                        continue
+                    known.add(id(tensor))
+                    found[f"{root}.{path}"] = (model.get_submodule(path.rpartition(".")[0]), tensor)
+                    if is_buffer:
+                        self.truth.buffers.add(f"{root}.{path}")
+        return found
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {name: tensor for name, (_, tensor) in self._held().items()}
+
+    def _look(self, *, is_sure: bool) -> None:
+        """Note what has changed outside of steps since the last look."""
+        is_first = not self._last
+        now = {name: Look.at(holder, tensor) for name, (holder, tensor) in self._held().items()}
+        for name, look in now.items():
+            self.truth.all_values[name].add(look.values.identity)
+            changes = self.truth.changes[name]
+            before = self._last.get(name)
+            if before is None:
+                changes.at_most += not is_first  # It may be told as an update that a lazy layer has made it.
+            elif look.differs_from(before) or not look.has_marks_of(before):
+                changes.at_most += 1
+            before = self._last_sure.get(name)
+            if is_sure and before is not None and look.holder is before.holder and look.differs_from(before):
+                changes.surely += 1
+                changes.surely_in_training += self.truth.account.steps > 0
+        self._last.update(now)
+        if is_sure:
+            self._last_sure = now
+
+    def _note_step(self, before: dict[str, Look]) -> None:
+        """Note what a step has changed of the parameters that it has."""
+        held = self._held()
+        step = self.truth.account.steps
+        for name, old in before.items():
+            if name not in held:
+                continue
+            look = Look.at(*held[name])
+            if look.values.identity != old.values.identity:
+                self.truth.account.step_updates[name].append(step)
+            elif not look.has_marks_of(old):
+                self.truth.written_in_step[name].append(step)
+            self.truth.all_values[name].add(look.values.identity)
+            self._last[name] = self._last_sure[name] = look
+
+    def _note_gradients(self, tensors: set[int], step: int) -> None:
+        for name, tensor in self._state().items():
+            if id(tensor) in tensors:
+                values = None if tensor.grad is None else values_of(tensor.grad)
+                self.truth.account.gradients[name].append(GradientSeen(step, values))
+
+    def _note_left_gradients(self) -> None:
+        """Note the gradients of what no optimizer has."""
+        taken = {
+            id(tensor) for optimizer in self._optimizers for group in optimizer.param_groups for tensor in group["params"]
+        }
+        for name, tensor in self._state().items():
+            if id(tensor) not in taken and tensor.is_leaf and tensor.grad is not None:
+                self.truth.account.left_gradients[name].append(values_of(tensor.grad))
+
+
+class _ThreadState(threading.local):
+    depth = 0
+    """How many calls of known modules this thread is in."""
+    is_stepping = False
+    is_aside = False
+
+
+def _is_transformed() -> bool:
+    """Whether a transform of `torch.func` is under way, in which tensors have no values of their own."""
+    return torch._C._functorch.maybe_current_level() is not None
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether all numbers in a structure of tensors are finite."""
+    leaves = torch.utils._pytree.tree_leaves(value)
+    return all(values_of(leaf).nonfinite == 0 for leaf in leaves if isinstance(leaf, torch.Tensor))
