@@ -11,6 +11,7 @@ import threading
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="nn.Module")
 O = TypeVar("O", bound="torch.optim.Optimizer")  # noqa: E741
+
+_WRAPPERS = (nn.DataParallel, torch.optim.swa_utils.AveragedModel)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Truth:
     """For each parameter and buffer, the identities of all values that it was found with."""
     buffers: set[str] = field(default_factory=set)
     nonfinite_outputs: dict[str, None] = field(default_factory=dict)
-    """The modules that gave non-finite values back though they were given none, in order."""
+    """The modules that made a tensor non-finite, in order: one that they gave back, or one that they were given."""
 
 
 class CountedRun(Run):
@@ -95,6 +98,7 @@ class CountedRun(Run):
         self._last: dict[str, Look] = {}
         self._last_sure: dict[str, Look] = {}
         self._is_hand_step_due = False
+        self._nonfinite: list[torch.Tensor] = []
 
     def model(self, module: M, name: str = "model") -> M:
         """Count for `module` and all below it from now on."""
@@ -108,7 +112,11 @@ class CountedRun(Run):
         with self._lock:
             self._optimizers.append(optimizer)
         original = optimizer.step
-        optimizer.step = lambda *args, **kwargs: self._step(optimizer, original, args, kwargs)  # type: ignore[method-assign]
+
+        def step(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+            return self._step(optimizer, original, args, kwargs)
+
+        optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]  Bound, as schedulers want it.
         return optimizer
 
     def hand_step(self) -> None:
@@ -149,6 +157,7 @@ class CountedRun(Run):
                 self._look(is_sure=self._is_hand_step_due)
                 self._is_hand_step_due = False
         thread.depth += 1
+        spoilt = _nonfinite_tensors((args, kwargs))
         try:
             result = original(module, *args, **kwargs)
         except BaseException:
@@ -157,10 +166,17 @@ class CountedRun(Run):
             raise
         finally:
             thread.depth -= 1
-        if not _is_transformed() and not _is_finite(result) and _is_finite((args, kwargs)):
-            with self._lock:
-                self.truth.nonfinite_outputs.setdefault(name)
+        with self._lock:
+            self._note_nonfinite(name, spoilt, (args, kwargs, result))
         return result
+
+    def _note_nonfinite(self, name: str, before: list[torch.Tensor], found_in: Any) -> None:
+        """Note whether a module has made a tensor non-finite, one of its own or one that it was given."""
+        known = {id(tensor) for tensor in (*before, *self._nonfinite)}
+        made = [tensor for tensor in _nonfinite_tensors(found_in) if id(tensor) not in known]
+        if made:
+            self.truth.nonfinite_outputs.setdefault(name)
+            self._nonfinite += made
 
     def _step(self, optimizer: torch.optim.Optimizer, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         thread = self._thread
@@ -214,7 +230,7 @@ class CountedRun(Run):
         names: dict[int, str] = {}
         for root, model in self._models:
             for path, module in model.named_modules():
-                names.setdefault(id(module), f"{root}.{path}" if path else root)
+                names.setdefault(id(module), _name(root, model, path))
         return names
 
     def _held(self) -> dict[str, tuple[nn.Module, torch.Tensor]]:
@@ -227,9 +243,10 @@ class CountedRun(Run):
                     if id(tensor) in known or isinstance(tensor, nn.parameter.UninitializedTensorMixin):
                         continue
                     known.add(id(tensor))
-                    found[f"{root}.{path}"] = (model.get_submodule(path.rpartition(".")[0]), tensor)
+                    name = _name(root, model, path)
+                    found[name] = (model.get_submodule(path.rpartition(".")[0]), tensor)
                     if is_buffer:
-                        self.truth.buffers.add(f"{root}.{path}")
+                        self.truth.buffers.add(name)
         return found
 
     def _state(self) -> dict[str, torch.Tensor]:
@@ -293,12 +310,24 @@ class _ThreadState(threading.local):
     is_aside = False
 
 
+def _name(root: str, model: nn.Module, path: str) -> str:
+    """The name of what lies at `path` in a model; of one that PyTorch's wrappers hold, as if it were not wrapped."""
+    if not isinstance(model, _WRAPPERS):
+        return f"{root}.{path}" if path else root
+    if path.partition(".")[0] == "module":
+        return _name(root, model.module, path.partition(".")[2])
+    wrapper = f"{type(model).__name__}({root})"
+    return f"{wrapper}.{path}" if path else wrapper
+
+
 def _is_transformed() -> bool:
     """Whether a transform of `torch.func` is under way, in which tensors have no values of their own."""
     return torch._C._functorch.maybe_current_level() is not None
 
 
-def _is_finite(value: Any) -> bool:
-    """Whether all numbers in a structure of tensors are finite."""
-    leaves = torch.utils._pytree.tree_leaves(value)
-    return all(values_of(leaf).nonfinite == 0 for leaf in leaves if isinstance(leaf, torch.Tensor))
+def _nonfinite_tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors of a structure that have values which are not finite."""
+    if _is_transformed():
+        return []
+    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [tensor for tensor in tensors if values_of(tensor).nonfinite]

@@ -66,7 +66,7 @@ class Traced:
             self.nonfinite_outputs.append(names.module_name(event.module))
 
     def _take_gradient(self, event: Gradient, name: str) -> None:
-        if getattr(event, "has_optimizer", True):
+        if event.has_optimizer:
             self.account.gradients[name].append(GradientSeen(event.step, event.statistics))
         elif event.statistics is not None:
             self.account.left_gradients[name].append(event.statistics)
