@@ -99,12 +99,13 @@ class CountedRun(Run):
         self._last_sure: dict[str, Look] = {}
         self._is_hand_step_due = False
         self._nonfinite: list[torch.Tensor] = []
+        self._being_stepped: set[int] = set()
 
     def model(self, module: M, name: str = "model") -> M:
         """Count for `module` and all below it from now on."""
         with self._lock:
             self._models.append((name, module))
-            self._look(is_sure=True)
+            self._look(is_sure=True, is_first=True)
         return module
 
     def optimizer(self, optimizer: O) -> O:
@@ -190,18 +191,23 @@ class CountedRun(Run):
             before = {name: look for name, look in self._last.items() if id(look.tensor) in tensors}
             if not has_closure:
                 self._note_gradients(tensors, step)
+            self._being_stepped |= tensors
         thread.is_stepping = True
+        has_returned = False
         try:
             result = original(*args, **kwargs)
+            has_returned = True
         finally:
             thread.is_stepping = False
-        with self._lock:
-            if has_closure:
-                self._note_gradients(tensors, step)
-            self._note_step(before)
-            self.truth.account.optimizer_steps[type(optimizer).__name__] += 1
-            self.truth.account.steps += 1
-            self._is_hand_step_due = False
+            with self._lock:
+                self._being_stepped -= tensors
+                if has_returned:
+                    if has_closure:
+                        self._note_gradients(tensors, step)
+                    self._note_step(before)
+                    self.truth.account.optimizer_steps[type(optimizer).__name__] += 1
+                    self.truth.account.steps += 1
+                    self._is_hand_step_due = False
         return result
 
     def _backward(
@@ -252,11 +258,17 @@ class CountedRun(Run):
     def _state(self) -> dict[str, torch.Tensor]:
         return {name: tensor for name, (_, tensor) in self._held().items()}
 
-    def _look(self, *, is_sure: bool) -> None:
-        """Note what has changed outside of steps since the last look."""
-        is_first = not self._last
+    def _look(self, *, is_sure: bool, is_first: bool = False) -> None:
+        """Note what has changed outside of steps since the last look.
+
+        Args:
+            is_sure: whether everybody who looks must look now.
+            is_first: whether what is new belongs to a model that was just taken up.
+        """
         now = {name: Look.at(holder, tensor) for name, (holder, tensor) in self._held().items()}
         for name, look in now.items():
+            if id(look.tensor) in self._being_stepped:
+                continue  # By another thread, whose step will tell.
             self.truth.all_values[name].add(look.values.identity)
             changes = self.truth.changes[name]
             before = self._last.get(name)
@@ -268,9 +280,9 @@ class CountedRun(Run):
             if is_sure and before is not None and look.holder is before.holder and look.differs_from(before):
                 changes.surely += 1
                 changes.surely_in_training += self.truth.account.steps > 0
-        self._last.update(now)
-        if is_sure:
-            self._last_sure = now
+            self._last[name] = look
+            if is_sure:
+                self._last_sure[name] = look
 
     def _note_step(self, before: dict[str, Look]) -> None:
         """Note what a step has changed of the parameters that it has."""
