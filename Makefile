@@ -1,7 +1,8 @@
 # Two commands are all: `make demo` and `make test`. Each makes what it needs; only Python 3.10+ and make are taken
 # for granted. Variables: PYTHON (interpreter for the environment), TORCH_VERSION, TORCH_INDEX (see
 # scripts/make_environment.sh), TEST_ARGS (more arguments for pytest), BENCH_ARGS (arguments for the
-# benchmark), TREE and TREE_ARGS (the trees that zoo checks, and more arguments for that).
+# benchmark), TREE and TREE_ARGS (the trees that zoo checks, and more arguments for that), MATRIX_ARGS (arguments for
+# scripts/matrix.py, such as --only 3.12).
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +10,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit conformance compose soundness fuzz variants zoo bench clean
+.PHONY: help demo test lint types unit conformance compose soundness fuzz variants zoo bench matrix clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -58,6 +59,10 @@ zoo: $(VENV)/.installed ## Check on a whole tree of sources what is promised of 
 
 bench: $(VENV)/.installed ## Measure what tracing costs
 	$(BIN)/python benchmarks/runtime_overhead.py $(BENCH_ARGS)
+
+# The environments are many: their tests run one environment after another, each by as many processes as `unit`.
+matrix: ## Run the tests on each Python and torch that is supported (hours)
+	$(or $(PYTHON),python3) scripts/matrix.py $(MATRIX_ARGS) -- -n auto --maxprocesses 4 $(TEST_ARGS)
 
 clean: ## Remove the environment and everything built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ torch_index=${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
 
 say() { echo "[environment] $*" >&2; }
 fail() { say "$*"; exit 1; }
+no_torch=3 # The exit code where that torch cannot be had, which is for scripts/matrix.py to tell.
 
 is_usable() { # A version manager's python3.x may be there and not run, hence by trying; 3.10 is the oldest we support.
     "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
@@ -59,8 +60,11 @@ if ! has_torch; then
     pip "torch==$torch_version+cpu" 2>/dev/null ||
         pip "torch==$torch_version" --index-url "$torch_index" ||
         { [ "$(uname -s)" != Linux ] && pip "torch==$torch_version"; } ||
-        fail "torch $torch_version could not be installed for $("$directory/bin/python" --version); see above. Another" \
-            "Python (make PYTHON=...), version (TORCH_VERSION=...) or index (TORCH_INDEX=...) may have it."
+        {
+            say "torch $torch_version could not be installed for $("$directory/bin/python" --version); see above." \
+                "Another Python (make PYTHON=...), version (TORCH_VERSION=...) or index (TORCH_INDEX=...) may have it."
+            exit $no_torch
+        }
 fi
 
 # Without numpy, which it does not require, torch warns on every import.

@@ -8,7 +8,7 @@ surroundings, so the run that is counted is one of its own, with the same seed a
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MethodType
@@ -46,9 +46,7 @@ class Look:
 
     def has_marks_of(self, other: Look) -> bool:
         """Whether nothing but the values can tell this look from the other."""
-        return (
-            self.tensor is other.tensor and self.version == other.version and self.values.shape == other.values.shape
-        )
+        return self.tensor is other.tensor and self.version == other.version and self.values.shape == other.values.shape
 
     def differs_from(self, other: Look) -> bool:
         """Whether values changed since the other look; those that were only converted to another dtype did not."""
@@ -62,8 +60,9 @@ class Changes:
     """How often a parameter or buffer was changed outside of optimizer steps, as far as one can tell by looking.
 
     `surely` counts the stretches from one step to the next, or from one step by hand to the next call, in which it
-    changed: everybody who looks must see as many; `surely_in_training` those of them after the first step. `at_most` counts the stretches between any two moments at which one
-    may look, and those in which it was only written to, or replaced by its equal.
+    changed: everybody who looks must see as many. `surely_in_training` counts those after the first step. `at_most`
+    counts the stretches between any two moments at which one may look, with those in which it was only written to, or
+    replaced by its equal.
     """
 
     surely: int = 0
@@ -210,9 +209,7 @@ class CountedRun(Run):
                     self._is_hand_step_due = False
         return result
 
-    def _backward(
-        self, original: Callable[..., Any], args: Any, kwargs: Any, *, leaves_gradients: bool = True
-    ) -> Any:
+    def _backward(self, original: Callable[..., Any], args: Any, kwargs: Any, *, leaves_gradients: bool = True) -> Any:
         with self._lock:
             self.truth.account.backward_passes += 1
         result = original(*args, **kwargs)
@@ -308,7 +305,10 @@ class CountedRun(Run):
     def _note_left_gradients(self) -> None:
         """Note the gradients of what no optimizer has."""
         taken = {
-            id(tensor) for optimizer in self._optimizers for group in optimizer.param_groups for tensor in group["params"]
+            id(tensor)
+            for optimizer in self._optimizers
+            for group in optimizer.param_groups
+            for tensor in group["params"]
         }
         for name, tensor in self._state().items():
             if id(tensor) not in taken and tensor.is_leaf and tensor.grad is not None:

@@ -74,10 +74,10 @@ def _elements(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 def _bounds_of_norm(elements: np.ndarray[Any, Any], dtype: torch.dtype) -> tuple[float, float]:
     """The least and the greatest norm that an honest sum of the squares may come to.
 
-    The terms are not negative. So, however n of them are grouped, each of the n - 1 additions, of the n squarings and of
-    the conversions adds a relative error of at most u to what has gone through it, and no more than n + 1 such errors
-    lie one upon another: the sum is off by a factor between (1 - u) ** (n + 1) and its inverse, and by what the squares
-    lose that underflow. The root halves the first and rounds once more.
+    The terms are not negative. So, in whatever order n of them are added up, each of the n - 1 additions, of the n
+    squarings and of the conversions puts a relative error of at most u on what has gone through it, and no term goes
+    through more than n + 4 of them: the sum is off by a factor between (1 - u) ** (n + 4) and its inverse, and by what
+    the squares lose that underflow. The root makes the factor no larger, and rounds once more.
     """
     if np.isnan(elements).any():
         return math.nan, math.nan

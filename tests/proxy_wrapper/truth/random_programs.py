@@ -93,7 +93,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Model(nn.Module):
-    """Layers in a row, of which one may be called twice, another share its weight with the head, a third be left out."""
+    """Layers in a row, perhaps gone through twice, a head, perhaps one that shares its weight, and one without use."""
 
     def __init__(self, plan: ModelPlan) -> None:
         super().__init__()

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tests.proxy_wrapper.truth.run import Run
 
 
-def with_optimizer(make: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer], steps: int = 4) -> Callable[[Run], Any]:
+def with_optimizer(
+    make: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer], steps: int = 4
+) -> Callable[[Run], Any]:
     """A program that trains a perceptron by an ordinary loop."""
 
     def run(run: Run) -> Any:
@@ -184,7 +186,6 @@ def use_lbfgs(run: Run) -> Any:
     model = run.model(Perceptron())
     optimizer = run.optimizer(torch.optim.LBFGS(model.parameters(), lr=0.3, max_iter=4))
     x, y = batch()
-    losses = []
 
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
@@ -192,9 +193,7 @@ def use_lbfgs(run: Run) -> Any:
         loss.backward()
         return loss
 
-    for _ in range(3):
-        losses.append(torch.as_tensor(optimizer.step(closure)).detach())
-    return losses, state_of(model)
+    return [torch.as_tensor(optimizer.step(closure)).detach() for _ in range(3)], state_of(model)
 
 
 def step_by_closure(run: Run) -> Any:
@@ -276,7 +275,10 @@ PROGRAMS = (
     TruthProgram("an optimizer that flips signs", with_optimizer(SignFlipping)),
     TruthProgram("many steps of an optimizer that changes .data", with_optimizer(DataSGD, 40)),
     TruthProgram("a fused optimizer", with_optimizer(lambda given: torch.optim.AdamW(given, fused=True))),
-    TruthProgram("maximizing, with weight decay", with_optimizer(lambda given: torch.optim.SGD(given, 0.1, 0.9, weight_decay=0.1, maximize=True))),
+    TruthProgram(
+        "maximizing, with weight decay",
+        with_optimizer(lambda given: torch.optim.SGD(given, 0.1, 0.9, weight_decay=0.1, maximize=True)),
+    ),
     TruthProgram("a rate of zero", with_optimizer(lambda given: torch.optim.SGD(given, lr=0.0))),
     TruthProgram("a rate too small for float32", with_optimizer(lambda given: torch.optim.SGD(given, lr=1e-12))),
     TruthProgram("an optimizer around another", look_ahead),
