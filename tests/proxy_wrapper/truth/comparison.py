@@ -68,7 +68,7 @@ def _wrong_gradient(true: GradientSeen[Values], said: GradientSeen[Statistics], 
     if in_order and true.step != said.step:
         return f"recorded in step {said.step}"
     if true.values is None or said.values is None:
-        return "" if true.values is said.values else f"{said.values} where there was {true.values}"
+        return "" if true.values is None and said.values is None else f"{said.values} where there was {true.values}"
     return disagreement(true.values, said.values)
 
 
@@ -98,7 +98,7 @@ def _step_updates(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[s
 
 def _other_updates(truth: Truth, traced: Traced) -> Iterator[str]:
     for name in _names(truth.changes, traced.other_updates):
-        causes = traced.other_updates.get(name, {})
+        causes = traced.other_updates[name]
         said = sum(causes.values())
         true = truth.changes.get(name)
         surely, at_most = (true.surely, true.at_most) if true is not None else (0, 0)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from tests.proxy_wrapper.truth.account import Account, GradientSeen
 from tests.proxy_wrapper.truth.numbers import Values, values_of
@@ -116,7 +117,7 @@ class CountedRun(Run):
         def step(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
             return self._step(optimizer, original, args, kwargs)
 
-        optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]  Bound, as schedulers want it.
+        vars(optimizer)["step"] = MethodType(step, optimizer)  # Bound, as schedulers want it.
         return optimizer
 
     def hand_step(self) -> None:
@@ -130,7 +131,7 @@ class CountedRun(Run):
         """Count what the block does."""
         call, backward, grad = nn.Module.__call__, torch.autograd.backward, torch.autograd.grad
         functional_call = torch.func.functional_call
-        nn.Module.__call__ = lambda module, *args, **kwargs: self._call(call, module, args, kwargs)  # type: ignore[method-assign,assignment]
+        nn.Module.__call__ = lambda module, *args, **kwargs: self._call(call, module, args, kwargs)  # type: ignore[method-assign]
         torch.autograd.backward = lambda *args, **kwargs: self._backward(backward, args, kwargs)
         torch.autograd.grad = lambda *args, **kwargs: self._backward(grad, args, kwargs, leaves_gradients=False)
         torch.func.functional_call = lambda *args, **kwargs: self._aside(functional_call, args, kwargs)
@@ -243,7 +244,7 @@ class CountedRun(Run):
         for root, model in self._models:
             for is_buffer, members in ((False, model.named_parameters()), (True, model.named_buffers())):
                 for path, tensor in members:
-                    if id(tensor) in known or isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+                    if id(tensor) in known or is_lazy(tensor):
                         continue
                     known.add(id(tensor))
                     name = _name(root, model, path)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from proxy_wrapper.events import as_number
+from tests.proxy_wrapper.truth.expected_bits import expected_bits
 
 if TYPE_CHECKING:
     from proxy_wrapper.events import Statistics
@@ -106,6 +107,8 @@ def disagreement(true: Values, said: Statistics) -> str:
     ):
         if found != (None if expected is None else as_number(expected)):
             return f"{name} {found} where it is {expected}"
+    if said.bits is not None and said.bits != expected_bits(true.contents):
+        return f"bits {said.bits} where they are {expected_bits(true.contents)}"
     if said.nonfinite != true.nonfinite:
         return f"{said.nonfinite} non-finite elements where there are {true.nonfinite}"
     norm = math.nan if said.norm is None else float(said.norm)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
 
+from tests.proxy_wrapper.truth.in_threads import run_in_threads
 from tests.proxy_wrapper.truth.judgement import TruthProgram
 from tests.proxy_wrapper.truth.networks import CLASSES, FEATURES, state_of
 from tests.proxy_wrapper.truth.programs import by_hand, optimizers
@@ -70,7 +71,8 @@ class Detached(nn.Module):
         self.inner = nn.Linear(FEATURES, FEATURES)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.inner(x).detach()
+        out: torch.Tensor = self.inner(x)
+        return x + out.detach()
 
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
@@ -111,7 +113,9 @@ class Model(nn.Module):
             for layer in self.layers:
                 x = layer(x)
         out: torch.Tensor = self.head(x)
-        return out + self.tied(x) if hasattr(self, "tied") else out
+        if hasattr(self, "tied"):
+            out = out + self.tied(x)
+        return out
 
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -230,7 +234,7 @@ def _carry_out(plan: ProgramPlan, run: Run) -> Any:
         run.model(training.model, f"model{number}")
         trainings.append(training)
     if plan.schedule == "in threads":
-        _in_threads([lambda training=training: list(training.steps(run)) for training in trainings])
+        run_in_threads([partial(list, training.steps(run)) for training in trainings])
     elif plan.schedule == "in turns":
         pending = [training.steps(run) for training in trainings]
         while pending:
@@ -239,24 +243,6 @@ def _carry_out(plan: ProgramPlan, run: Run) -> Any:
         for training in trainings:
             list(training.steps(run))
     return [(training.results, state_of(training.model)) for training in trainings]
-
-
-def _in_threads(tasks: list[Callable[[], Any]]) -> None:
-    failures: list[BaseException] = []
-
-    def work(task: Callable[[], Any]) -> None:
-        try:
-            task()
-        except BaseException as error:  # noqa: BLE001  It is raised again below.
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(task,)) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 class Training:

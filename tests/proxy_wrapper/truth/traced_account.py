@@ -23,7 +23,6 @@ from tests.proxy_wrapper.truth.account import Account, GradientSeen
 if TYPE_CHECKING:
     from proxy_trace.names import Names
     from proxy_trace.summary import Summary
-    from proxy_trace.trace import Trace
     from proxy_wrapper.events import AnyEvent, StateTensor
 
 
@@ -83,7 +82,7 @@ class Traced:
 
 def read_trace(logdir: str) -> Traced:
     """What the newest run in `logdir` says of this process."""
-    trace: Trace = open_trace(logdir)
+    trace = open_trace(logdir)
     summary = trace.summary()
     found = Traced(Account(), summary)
     for file in trace.files:

@@ -24,7 +24,7 @@ def in_place(model: nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.grad is not None:
-                parameter -= RATE * parameter.grad  # noqa: PLW2901
+                parameter.sub_(RATE * parameter.grad)
 
 
 def by_data(model: nn.Module) -> None:
@@ -47,9 +47,9 @@ def by_replacing(model: nn.Module) -> None:
 
 
 def by_foreach(model: nn.Module) -> None:
-    parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
+    pairs = [(parameter, parameter.grad) for parameter in model.parameters() if parameter.grad is not None]
     with torch.no_grad():
-        torch._foreach_add_(parameters, [parameter.grad for parameter in parameters], alpha=-RATE)
+        torch._foreach_add_([parameter for parameter, _ in pairs], [gradient for _, gradient in pairs], alpha=-RATE)
 
 
 def by_flipping(model: nn.Module) -> None:

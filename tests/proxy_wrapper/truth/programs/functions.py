@@ -73,7 +73,7 @@ def learn_to_learn(run: Run) -> Any:
         total = torch.zeros(())
         for _ in range(2):
             x, y = batch()
-            weights = dict(model.named_parameters())
+            weights: dict[str, torch.Tensor] = dict(model.named_parameters())
             inner = F.cross_entropy(torch.func.functional_call(model, weights, (x,)), y)
             gradients = torch.autograd.grad(inner, list(weights.values()), create_graph=True)
             fast = {name: p - 0.1 * g for (name, p), g in zip(weights.items(), gradients, strict=True)}

@@ -262,7 +262,11 @@ def use_complex_numbers(run: Run) -> Any:
 
 
 class Odd(nn.Module):
-    """Parameters without elements, with one, transposed in memory, of two layers' worth, and buffers of all kinds."""
+    """Parameters without elements, with one, transposed in memory, of another dtype, and buffers of all kinds."""
+
+    mask: torch.Tensor
+    count: torch.Tensor
+    mean: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()

@@ -98,12 +98,16 @@ def triple(parameter: torch.Tensor) -> None:
     parameter.grad.mul_(3)
 
 
+def halve(module: nn.Module, inner: Any, outer: Any) -> Any:
+    return tuple(gradient * 0.5 for gradient in inner)
+
+
 def change_gradients(run: Run) -> Any:
     """Hooks that scale gradients: of a tensor, after accumulation, of a module."""
     model = run.model(Perceptron())
     model.first.weight.register_hook(lambda gradient: gradient * 2)
     model.first.bias.register_post_accumulate_grad_hook(triple)
-    model.second.register_full_backward_hook(lambda module, inner, outer: tuple(each * 0.5 for each in inner))
+    model.second.register_full_backward_hook(halve)
     optimizer = run.optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
     return train(model, optimizer), state_of(model)
 

@@ -36,7 +36,7 @@ class DataSGD(torch.optim.Optimizer):
     def __init__(self, params: Any, lr: float = 0.1) -> None:
         super().__init__(params, {"lr": lr})
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -47,7 +47,7 @@ class CopyingSGD(DataSGD):
     """Copies the new values in."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -58,7 +58,7 @@ class ForeachSGD(DataSGD):
     """Takes all parameters at once."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             found = [parameter for parameter in group["params"] if parameter.grad is not None]
             torch._foreach_add_(found, [parameter.grad for parameter in found], alpha=-group["lr"])
@@ -68,7 +68,7 @@ class SwappingSGD(DataSGD):
     """Swaps each parameter with the one that is to come."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -79,7 +79,7 @@ class SwappingSGD(DataSGD):
 class SettingSGD(DataSGD):
     """Puts other storage under each parameter."""
 
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -89,7 +89,7 @@ class SettingSGD(DataSGD):
 class SignFlipping(DataSGD):
     """Leaves extremes, norm and version as they are for symmetrical values."""
 
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.data.neg_()
@@ -113,7 +113,7 @@ class Lookahead(torch.optim.Optimizer):
         self.slow = [parameter.detach().clone() for group in inner.param_groups for parameter in group["params"]]
         self.made = 0
 
-    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         loss = self.inner.step(closure)
         self.made += 1
         if self.made % 2 == 0:
@@ -169,7 +169,9 @@ def share_out(run: Run) -> Any:
 def step_in_backward(run: Run) -> Any:
     """Each parameter has an optimizer of its own, which steps as soon as its gradient is there."""
     model = run.model(Perceptron())
-    optimizers = {parameter: run.optimizer(torch.optim.SGD([parameter], lr=0.1)) for parameter in model.parameters()}
+    optimizers: dict[torch.Tensor, torch.optim.Optimizer] = {
+        parameter: run.optimizer(torch.optim.SGD([parameter], lr=0.1)) for parameter in model.parameters()
+    }
 
     def step(parameter: torch.Tensor) -> None:
         optimizers[parameter].step()
@@ -212,9 +214,8 @@ def step_by_closure(run: Run) -> Any:
 def schedule(run: Run) -> Any:
     """Groups with rates of their own, one of which falls to zero, and a group that is added late."""
     model = run.model(Perceptron())
-    optimizer = run.optimizer(
-        torch.optim.SGD([{"params": [model.first.weight]}, {"params": [model.first.bias], "lr": 0.0}], lr=0.1)
-    )
+    groups: list[dict[str, Any]] = [{"params": [model.first.weight]}, {"params": [model.first.bias], "lr": 0.0}]
+    optimizer = run.optimizer(torch.optim.SGD(groups, lr=0.1))
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.0)
     losses = []
     for number in range(5):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.proxy_wrapper.truth.in_threads import run_in_threads
 from tests.proxy_wrapper.truth.judgement import TruthProgram
 from tests.proxy_wrapper.truth.networks import CLASSES, FEATURES, Perceptron, batch, state_of
 
@@ -113,31 +115,21 @@ def in_threads(*, made_inside: bool) -> Any:
         if not made_inside:
             for number, model in enumerate(models):
                 run.model(model, f"model{number}")
-        failures: list[BaseException] = []
 
         def work(number: int) -> None:
-            try:
-                model = models[number]
-                if made_inside:
-                    run.model(model, f"model{number}")
-                optimizer = run.optimizer(torch.optim.Adam(model.parameters(), lr=0.01))
-                generator = torch.Generator().manual_seed(number)
-                for _ in range(25):
-                    x = torch.randn(5, FEATURES, generator=generator)
-                    y = torch.randint(0, CLASSES, (5,), generator=generator)
-                    optimizer.zero_grad()
-                    F.cross_entropy(model(x), y).backward()
-                    optimizer.step()
-            except BaseException as error:  # noqa: BLE001  It is raised again in the main thread.
-                failures.append(error)
+            model = models[number]
+            if made_inside:
+                run.model(model, f"model{number}")
+            optimizer = run.optimizer(torch.optim.Adam(model.parameters(), lr=0.01))
+            generator = torch.Generator().manual_seed(number)
+            for _ in range(25):
+                x = torch.randn(5, FEATURES, generator=generator)
+                y = torch.randint(0, CLASSES, (5,), generator=generator)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
+        run_in_threads([partial(work, number) for number in range(count)])
         return state_of(*models)
 
     return run
