@@ -10,7 +10,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit conformance compose soundness fuzz variants zoo bench matrix clean
+.PHONY: help demo test lint types unit conformance compose truth soundness fuzz variants zoo bench matrix clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -44,6 +44,9 @@ conformance: $(VENV)/.installed-dev ## Run all of PyTorch's test databases, plai
 
 compose: $(VENV)/.installed-dev ## Run 1,000 random rows of programs, plain against traced (half an hour)
 	PROXY_EXAMPLES=1000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/proxy_wrapper/test_compositions.py $(TEST_ARGS)
+
+truth: $(VENV)/.installed-dev ## Compare the traces of 200 random programs with what is counted independently
+	PROXY_TRUTH_EXAMPLES=200 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/proxy_wrapper/truth $(TEST_ARGS)
 
 soundness: $(VENV)/.installed-dev ## Judge the analysis by 2,000 random programs (a quarter of an hour)
 	INSTRUMENT_PROGRAMS=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/instrumentor/test_soundness.py -rA

@@ -31,7 +31,7 @@ def untruths(truth: Truth, traced: Traced, *, in_order: bool = True) -> list[str
         *_gradients(truth, traced, in_order=in_order),
         *_left_gradients(truth, traced),
         *_step_updates(truth, traced, in_order=in_order),
-        *_other_updates(truth, traced),
+        *_other_updates(truth, traced, in_order=in_order),
         *_values(truth, traced),
         *_findings(truth, traced),
     ]
@@ -96,12 +96,15 @@ def _step_updates(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[s
             yield f"updates of {name} by steps {said} where steps {changed} changed it"
 
 
-def _other_updates(truth: Truth, traced: Traced) -> Iterator[str]:
+def _other_updates(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]:
+    """As many changes outside of steps are told as there were; where several threads look, one may be told in parts."""
     for name in _names(truth.changes, traced.other_updates):
         causes = traced.other_updates[name]
         said = sum(causes.values())
         true = truth.changes.get(name)
         surely, at_most = (true.surely, true.at_most) if true is not None else (0, 0)
+        if at_most and not in_order:
+            at_most = max(at_most, said)
         if not surely <= said <= at_most:
             due = str(surely) if surely == at_most else f"{surely} to {at_most}"
             yield f"{said} updates of {name} outside of steps {dict(causes)} where there were {due}"

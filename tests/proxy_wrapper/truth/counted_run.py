@@ -100,6 +100,7 @@ class CountedRun(Run):
         self._is_hand_step_due = False
         self._nonfinite: list[torch.Tensor] = []
         self._being_stepped: set[int] = set()
+        self._owners: dict[str, int] = {}
 
     def model(self, module: M, name: str = "model") -> M:
         """Count for `module` and all below it from now on."""
@@ -142,6 +143,7 @@ class CountedRun(Run):
             torch.autograd.backward, torch.autograd.grad = backward, grad
             torch.func.functional_call = functional_call
         with self._lock:
+            self._owners.clear()
             self._look(is_sure=True)
             self.truth.account.final = {name: self._last[name].values for name in self._state()}
 
@@ -154,6 +156,7 @@ class CountedRun(Run):
         thread = self._thread
         with self._lock:
             self.truth.account.calls[name] += 1
+            self._owners[name.partition(".")[0]] = threading.get_ident()
             if not (thread.depth or thread.is_aside or _is_transformed()):
                 self._look(is_sure=self._is_hand_step_due)
                 self._is_hand_step_due = False
@@ -182,10 +185,11 @@ class CountedRun(Run):
     def _step(self, optimizer: torch.optim.Optimizer, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         thread = self._thread
         tensors = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
-        if thread.is_stepping or not any(id(tensor) in tensors for tensor in self._state().values()):
+        if thread.is_stepping or not self._names_of(tensors):
             return original(*args, **kwargs)
         has_closure = bool(args and args[0] is not None) or kwargs.get("closure") is not None
         with self._lock:
+            self._owners.update((name.partition(".")[0], threading.get_ident()) for name in self._names_of(tensors))
             self._look(is_sure=True)
             step = self.truth.account.steps
             before = {name: look for name, look in self._last.items() if id(look.tensor) in tensors}
@@ -253,20 +257,27 @@ class CountedRun(Run):
                         self.truth.buffers.add(name)
         return found
 
+    def _names_of(self, tensors: set[int]) -> list[str]:
+        """The names of the parameters among objects of these ids."""
+        return [name for name, tensor in self._state().items() if id(tensor) in tensors]
+
     def _state(self) -> dict[str, torch.Tensor]:
         return {name: tensor for name, (_, tensor) in self._held().items()}
 
     def _look(self, *, is_sure: bool, is_first: bool = False) -> None:
-        """Note what has changed outside of steps since the last look.
+        """Note what has changed outside of steps since the last look, but of models that another thread used last.
+
+        That thread may be in the midst of changing them, and will look itself.
 
         Args:
             is_sure: whether everybody who looks must look now.
             is_first: whether what is new belongs to a model that was just taken up.
         """
-        now = {name: Look.at(holder, tensor) for name, (holder, tensor) in self._held().items()}
-        for name, look in now.items():
-            if id(look.tensor) in self._being_stepped:
-                continue  # By another thread, whose step will tell.
+        here = threading.get_ident()
+        for name, (holder, tensor) in self._held().items():
+            if id(tensor) in self._being_stepped or self._owners.get(name.partition(".")[0], here) != here:
+                continue
+            look = Look.at(holder, tensor)
             self.truth.all_values[name].add(look.values.identity)
             changes = self.truth.changes[name]
             before = self._last.get(name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.proxy_wrapper.truth.judgement import TruthProgram, faults
-from tests.proxy_wrapper.truth.programs import layers
+from tests.proxy_wrapper.truth.programs import by_hand, functions, layers, loops, optimizers, several_models
 
-PROGRAMS = [program for module in (layers,) for program in module.PROGRAMS]
+MODULES = (by_hand, functions, layers, loops, optimizers, several_models)
+PROGRAMS = [program for module in MODULES for program in module.PROGRAMS]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -14,12 +14,15 @@ from torch import nn
 from tests.proxy_wrapper.truth.in_threads import run_in_threads
 from tests.proxy_wrapper.truth.judgement import TruthProgram
 from tests.proxy_wrapper.truth.networks import CLASSES, FEATURES, Perceptron, batch, state_of
+from tests.proxy_wrapper.truth.programs.optimizers import DataSGD, SwappingSGD
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.proxy_wrapper.truth.run import Run
 
 
-def adversaries(*, penalized: bool) -> Any:
+def adversaries(*, penalized: bool) -> Callable[[Run], Any]:
     """A GAN; the penalty on the critic's gradient takes a second derivative."""
 
     def run(run: Run) -> Any:
@@ -103,7 +106,7 @@ def made_one_after_another(run: Run) -> Any:
     return state_of(*kept)
 
 
-def in_threads(*, made_inside: bool) -> Any:
+def in_threads(make: Callable[[Any], torch.optim.Optimizer], *, made_inside: bool = False) -> Callable[[Run], Any]:
     """Models that are trained at once, each in a thread of its own, with numbers of its own."""
 
     def run(run: Run) -> Any:
@@ -120,7 +123,7 @@ def in_threads(*, made_inside: bool) -> Any:
             model = models[number]
             if made_inside:
                 run.model(model, f"model{number}")
-            optimizer = run.optimizer(torch.optim.Adam(model.parameters(), lr=0.01))
+            optimizer = run.optimizer(make(model.parameters()))
             generator = torch.Generator().manual_seed(number)
             for _ in range(25):
                 x = torch.randn(5, FEATURES, generator=generator)
@@ -169,7 +172,11 @@ PROGRAMS = (
     TruthProgram("one optimizer for two models", one_optimizer_for_two),
     TruthProgram("a copy in the middle", copy_in_the_middle),
     TruthProgram("a sweep, one model after another", made_one_after_another),
-    TruthProgram("threads that train at once", in_threads(made_inside=False), in_order=False),
-    TruthProgram("threads that proxy and train at once", in_threads(made_inside=True), in_order=False),
+    TruthProgram("threads that train at once", in_threads(torch.optim.Adam), in_order=False),
+    TruthProgram(
+        "threads that proxy and train at once", in_threads(torch.optim.Adam, made_inside=True), in_order=False
+    ),
+    TruthProgram("threads that swap tensors", in_threads(SwappingSGD), in_order=False),
+    TruthProgram("threads that change .data", in_threads(DataSGD), in_order=False),
     TruthProgram("an actor in a thread", actors_and_learner),
 )
