@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 V = TypeVar("V")
 """What is kept of a tensor's values: the values themselves, or the statistics that a trace has of them."""
 
 
-class GradientSeen(NamedTuple, Generic[V]):
+@dataclass(frozen=True)
+class GradientSeen(Generic[V]):
     """The gradient of a parameter when step number `step` began; `values` is None if it had none."""
 
     step: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -57,7 +58,7 @@ def first_gradient(traced: Traced) -> Statistics:
 
 def with_other_gradient(traced: Traced, **numbers: Any) -> None:
     gradients = traced.account.gradients["model.first.weight"]
-    gradients[0] = gradients[0]._replace(values=msgspec.structs.replace(first_gradient(traced), **numbers))
+    gradients[0] = replace(gradients[0], values=msgspec.structs.replace(first_gradient(traced), **numbers))
 
 
 def finding(traced: Traced, kind: str, name: str) -> None:
