@@ -12,10 +12,14 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class GradientSeen(Generic[V]):
-    """The gradient of a parameter when step number `step` began; `values` is None if it had none."""
+    """The gradient of a parameter when step number `step` began; `values` is None if it had none.
+
+    `cleared` if there was none, or only zeros, though a backward pass since the last step had left another.
+    """
 
     step: int
     values: V | None
+    cleared: bool = False
 
 
 @dataclass

@@ -67,6 +67,8 @@ def _gradients(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]
 def _wrong_gradient(true: GradientSeen[Values], said: GradientSeen[Statistics], *, in_order: bool) -> str:
     if in_order and true.step != said.step:
         return f"recorded in step {said.step}"
+    if true.cleared is not said.cleared:
+        return "said to have been cleared" if said.cleared else "not said to have been cleared"
     if true.values is None or said.values is None:
         return "" if true.values is None and said.values is None else f"{said.values} where there was {true.values}"
     return disagreement(true.values, said.values)
@@ -117,6 +119,10 @@ def _values(truth: Truth, traced: Traced) -> Iterator[str]:
         wrong = "nothing is said" if said is None else disagreement(values, said)
         if wrong:
             yield f"{name} at the end: {wrong}"
+    for name, told in traced.update_statistics.items():
+        unknown = {statistics.bits for statistics in told} - truth.all_bits[name] - {None}
+        if unknown:
+            yield f"{name} was said to have values that it never had: {', '.join(sorted(map(str, unknown)))}"
 
 
 def _findings(truth: Truth, traced: Traced) -> Iterator[str]:
@@ -132,6 +138,9 @@ def _findings(truth: Truth, traced: Traced) -> Iterator[str]:
             count and f"{name}.".startswith(f"{finding.name}.") for name, count in truth.account.calls.items()
         ):
             yield f"{finding.name}: {finding.reason!r}"
+    for where, name in sorted(truth.nonfinite_state ^ traced.nonfinite_state):
+        verb = "is not said" if (where, name) in truth.nonfinite_state else "is said"
+        yield f"{where} {name} {verb} to have been non-finite"
     if traced.nonfinite_outputs != list(truth.nonfinite_outputs):
         yield f"non-finite outputs of {traced.nonfinite_outputs} where they were of {list(truth.nonfinite_outputs)}"
 

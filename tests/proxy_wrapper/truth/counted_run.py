@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tests.proxy_wrapper.truth.account import Account, GradientSeen
+from tests.proxy_wrapper.truth.expected_bits import expected_bits
 from tests.proxy_wrapper.truth.numbers import Values, values_of
 from tests.proxy_wrapper.truth.run import Run
 
@@ -33,17 +34,18 @@ _WRAPPERS = (nn.DataParallel, torch.optim.swa_utils.AveragedModel)
 
 @dataclass(frozen=True)
 class Look:
-    """A parameter or buffer as it was found: the module that has it, torch's marks of it, and its values."""
+    """A parameter or buffer as it was found: the module that has it, torch's marks of it, its values and a copy."""
 
     holder: nn.Module
     tensor: torch.Tensor
     version: int
     values: Values
+    copy: torch.Tensor
 
     @classmethod
     def at(cls, holder: nn.Module, tensor: torch.Tensor) -> Look:
         """What is found now."""
-        return cls(holder, tensor, tensor._version, values_of(tensor))
+        return cls(holder, tensor, tensor._version, values_of(tensor), tensor.detach().clone())
 
     def has_marks_of(self, other: Look) -> bool:
         """Whether nothing but the values can tell this look from the other."""
@@ -51,8 +53,8 @@ class Look:
 
     def differs_from(self, other: Look) -> bool:
         """Whether values changed since the other look; those that were only converted to another dtype did not."""
-        if self.values.dtype is not other.values.dtype and self.values.shape == other.values.shape:
-            return False
+        if self.values.dtype is not other.values.dtype:
+            return self.values.identity != values_of(other.copy.to(self.values.dtype)).identity
         return self.values.identity != other.values.identity
 
 
@@ -79,8 +81,10 @@ class Truth:
     changes: dict[str, Changes] = field(default_factory=lambda: defaultdict(Changes))
     written_in_step: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """For each parameter, the steps that wrote to it, be it the same values."""
-    all_values: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
-    """For each parameter and buffer, the identities of all values that it was found with."""
+    all_bits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """For each parameter and buffer, the fingerprints of all values that it was found with."""
+    nonfinite_state: set[tuple[str, str]] = field(default_factory=set)
+    """The parameters that were not finite at some time, and those whose gradients were not."""
     buffers: set[str] = field(default_factory=set)
     nonfinite_outputs: dict[str, None] = field(default_factory=dict)
     """The modules that made a tensor non-finite, in order: one that they gave back, or one that they were given."""
@@ -99,6 +103,7 @@ class CountedRun(Run):
         self._last_sure: dict[str, Look] = {}
         self._is_hand_step_due = False
         self._nonfinite: list[torch.Tensor] = []
+        self._had_gradient: set[str] = set()
         self._being_stepped: set[int] = set()
         self._owners: dict[str, int] = {}
 
@@ -278,7 +283,7 @@ class CountedRun(Run):
             if id(tensor) in self._being_stepped or self._owners.get(name.partition(".")[0], here) != here:
                 continue
             look = Look.at(holder, tensor)
-            self.truth.all_values[name].add(look.values.identity)
+            self._note_values(name, look)
             changes = self.truth.changes[name]
             before = self._last.get(name)
             if before is None:
@@ -293,6 +298,11 @@ class CountedRun(Run):
             if is_sure:
                 self._last_sure[name] = look
 
+    def _note_values(self, name: str, look: Look) -> None:
+        self.truth.all_bits[name].add(expected_bits(look.values.contents))
+        if look.values.nonfinite and name not in self.truth.buffers:
+            self.truth.nonfinite_state.add(("parameter", name))
+
     def _note_step(self, before: dict[str, Look]) -> None:
         """Note what a step has changed of the parameters that it has."""
         held = self._held()
@@ -305,17 +315,21 @@ class CountedRun(Run):
                 self.truth.account.step_updates[name].append(step)
             elif not look.has_marks_of(old):
                 self.truth.written_in_step[name].append(step)
-            self.truth.all_values[name].add(look.values.identity)
+            self._note_values(name, look)
             self._last[name] = self._last_sure[name] = look
 
     def _note_gradients(self, tensors: set[int], step: int) -> None:
         for name, tensor in self._state().items():
             if id(tensor) in tensors:
                 values = None if tensor.grad is None else values_of(tensor.grad)
-                self.truth.account.gradients[name].append(GradientSeen(step, values))
+                cleared = name in self._had_gradient and not _has_nonzero(values)
+                self._had_gradient.discard(name)
+                self.truth.account.gradients[name].append(GradientSeen(step, values, cleared))
+                if values is not None and values.nonfinite:
+                    self.truth.nonfinite_state.add(("gradient", name))
 
     def _note_left_gradients(self) -> None:
-        """Note the gradients of what no optimizer has."""
+        """Note which parameters have gradients now, and the gradients of those that no optimizer has."""
         taken = {
             id(tensor)
             for optimizer in self._optimizers
@@ -323,8 +337,15 @@ class CountedRun(Run):
             for tensor in group["params"]
         }
         for name, tensor in self._state().items():
-            if id(tensor) not in taken and tensor.is_leaf and tensor.grad is not None:
-                self.truth.account.left_gradients[name].append(values_of(tensor.grad))
+            if not tensor.is_leaf or tensor.grad is None:
+                continue
+            values = values_of(tensor.grad)
+            if _has_nonzero(values):
+                self._had_gradient.add(name)
+            if id(tensor) not in taken:
+                self.truth.account.left_gradients[name].append(values)
+                if values.nonfinite:
+                    self.truth.nonfinite_state.add(("gradient", name))
 
 
 class _ThreadState(threading.local):
@@ -347,6 +368,10 @@ def _name(root: str, model: nn.Module, path: str) -> str:
 def _is_transformed() -> bool:
     """Whether a transform of `torch.func` is under way, in which tensors have no values of their own."""
     return torch._C._functorch.maybe_current_level() is not None
+
+
+def _has_nonzero(values: Values | None) -> bool:
+    return values is not None and values.greatest_norm != 0.0
 
 
 def _nonfinite_tensors(value: Any) -> list[torch.Tensor]:

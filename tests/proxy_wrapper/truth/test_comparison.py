@@ -99,6 +99,20 @@ UNTRUTHS: dict[str, tuple[Callable[[Traced], Any], str]] = {
         lambda traced: with_other_gradient(traced, bits="0123456789abcdef"),
         "gradient of model.first.weight in step 0: bits",
     ),
+    "a gradient that was cleared": (
+        lambda traced: traced.account.gradients["model.first.weight"].__setitem__(
+            0, replace(traced.account.gradients["model.first.weight"][0], cleared=True)
+        ),
+        "gradient of model.first.weight in step 0: said to have been cleared",
+    ),
+    "values that it never had": (
+        lambda traced: traced.update_statistics["model.first.bias"].append(Statistics(bits="0123456789abcdef")),
+        "model.first.bias was said to have values that it never had: 0123456789abcdef",
+    ),
+    "a parameter that was finite": (
+        lambda traced: traced.nonfinite_state.add(("parameter", "model.first.bias")),
+        "parameter model.first.bias is said to have been non-finite",
+    ),
     "an infinity": (
         lambda traced: with_other_gradient(traced, nonfinite=1),
         "gradient of model.first.weight in step 0: 1 non-finite elements",

@@ -34,6 +34,7 @@ class Traced:
         account: calls, steps, gradients and updates by name.
         other_updates: for each parameter and buffer, how many updates were outside of steps, by cause.
         update_statistics: for each, the statistics of all its updates, in order.
+        nonfinite_state: the parameters that were said to be non-finite, and those whose gradients were.
         nonfinite_outputs: the modules whose output was non-finite first, in order.
         state: the definition of each parameter and buffer, by name.
         summary: what `proxy-trace summary` says.
@@ -43,6 +44,7 @@ class Traced:
     summary: Summary
     other_updates: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     update_statistics: dict[str, list[Statistics]] = field(default_factory=lambda: defaultdict(list))
+    nonfinite_state: set[tuple[str, str]] = field(default_factory=set)
     nonfinite_outputs: list[str] = field(default_factory=list)
     state: dict[str, StateTensor] = field(default_factory=dict)
 
@@ -63,10 +65,12 @@ class Traced:
             self._take_update(event, names.tensor_name(event.tensor))
         elif isinstance(event, NonFinite) and event.where == "output":
             self.nonfinite_outputs.append(names.module_name(event.module))
+        elif isinstance(event, NonFinite) and event.where in ("parameter", "gradient"):
+            self.nonfinite_state.add((event.where, names.tensor_name(event.tensor)))
 
     def _take_gradient(self, event: Gradient, name: str) -> None:
         if event.has_optimizer:
-            self.account.gradients[name].append(GradientSeen(event.step, event.statistics))
+            self.account.gradients[name].append(GradientSeen(event.step, event.statistics, event.cleared))
         elif event.statistics is not None:
             self.account.left_gradients[name].append(event.statistics)
 
