@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tests.proxy_wrapper.truth.numbers import disagreement
+from tests.proxy_wrapper.truth.numbers import disagreement, has_nonzero
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from proxy_wrapper.events import Statistics
     from tests.proxy_wrapper.truth.account import GradientSeen
@@ -58,8 +58,12 @@ def _gradients(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]
         if len(true) != len(said):
             yield f"{len(said)} gradients of {name} where there were {len(true)}"
             continue
+        was_bereft = False
         for expected, found in zip(true, said, strict=True):
             wrong = _wrong_gradient(expected, found, in_order=in_order)
+            if expected.cleared and was_bereft and not found.cleared:
+                wrong = "not said to have been cleared"  # It is looked at only where the last step found none, either.
+            was_bereft = not has_nonzero(expected.values)
             if wrong:
                 yield f"gradient of {name} in step {expected.step}: {wrong}"
 
@@ -67,8 +71,8 @@ def _gradients(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]
 def _wrong_gradient(true: GradientSeen[Values], said: GradientSeen[Statistics], *, in_order: bool) -> str:
     if in_order and true.step != said.step:
         return f"recorded in step {said.step}"
-    if true.cleared is not said.cleared:
-        return "said to have been cleared" if said.cleared else "not said to have been cleared"
+    if said.cleared and not true.cleared:
+        return "said to have been cleared"
     if true.values is None or said.values is None:
         return "" if true.values is None and said.values is None else f"{said.values} where there was {true.values}"
     return disagreement(true.values, said.values)
@@ -87,29 +91,30 @@ def _left_gradients(truth: Truth, traced: Traced) -> Iterator[str]:
 
 
 def _step_updates(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]:
-    """Each step that changed values is told; none that did not so much as write to the parameter."""
+    """Each step that changed values is told, and no other; of some, that the change may have come before the step."""
     for name in _names(truth.account.step_updates, traced.account.step_updates):
-        changed, said = truth.account.step_updates.get(name, []), traced.account.step_updates.get(name, [])
-        written = truth.written_in_step.get(name, [])
+        changed, said = truth.account.step_updates[name], traced.account.step_updates[name]
+        unsure = traced.unsure_updates[name]
         if not in_order:
-            if not len(changed) <= len(said) <= len(changed) + len(written):
+            if not len(said) <= len(changed) <= len(said) + len(unsure):
                 yield f"{len(said)} updates of {name} by steps where there were {len(changed)}"
-        elif not set(changed) <= set(said) <= {*changed, *written} or len(set(said)) < len(said):
+        elif not set(said) <= set(changed) <= {*said, *unsure} or len(set(said)) < len(said):
             yield f"updates of {name} by steps {said} where steps {changed} changed it"
 
 
 def _other_updates(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]:
     """As many changes outside of steps are told as there were; where several threads look, one may be told in parts."""
-    for name in _names(truth.changes, traced.other_updates):
-        causes = traced.other_updates[name]
-        said = sum(causes.values())
-        true = truth.changes.get(name)
-        surely, at_most = (true.surely, true.at_most) if true is not None else (0, 0)
+    for name in _names(_names(truth.changes, traced.other_updates), traced.unsure_updates):
+        said, unsure = traced.other_updates[name].total(), len(traced.unsure_updates[name])
+        by_steps = len(truth.account.step_updates[name]) - len(traced.account.step_updates[name])
+        surely, at_most = truth.changes[name].surely, truth.changes[name].at_most
         if at_most and not in_order:
-            at_most = max(at_most, said)
-        if not surely <= said <= at_most:
+            at_most = max(at_most, said + unsure)
+        # A change that is told at the end of a step may have been the step's, one before it, or both.
+        if not surely - unsure <= said <= at_most or said + unsure - by_steps > at_most:
             due = str(surely) if surely == at_most else f"{surely} to {at_most}"
-            yield f"{said} updates of {name} outside of steps {dict(causes)} where there were {due}"
+            causes = dict(traced.other_updates[name])
+            yield f"{said} updates of {name} outside of steps {causes} where there were {due}"
 
 
 def _values(truth: Truth, traced: Traced) -> Iterator[str]:
@@ -152,7 +157,7 @@ def _is_trained(truth: Truth, name: str) -> bool:
     )
 
 
-def _names(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+def _names(first: Iterable[str], second: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*first, *second]))
 
 

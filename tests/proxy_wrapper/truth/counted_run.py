@@ -19,8 +19,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tests.proxy_wrapper.truth.account import Account, GradientSeen
-from tests.proxy_wrapper.truth.expected_bits import expected_bits
-from tests.proxy_wrapper.truth.numbers import Values, values_of
+from tests.proxy_wrapper.truth.numbers import Values, has_nonzero, values_of
 from tests.proxy_wrapper.truth.run import Run
 
 if TYPE_CHECKING:
@@ -79,8 +78,6 @@ class Truth:
 
     account: Account[Values] = field(default_factory=Account)
     changes: dict[str, Changes] = field(default_factory=lambda: defaultdict(Changes))
-    written_in_step: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """For each parameter, the steps that wrote to it, be it the same values."""
     all_bits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """For each parameter and buffer, the fingerprints of all values that it was found with."""
     nonfinite_state: set[tuple[str, str]] = field(default_factory=set)
@@ -278,9 +275,8 @@ class CountedRun(Run):
             is_sure: whether everybody who looks must look now.
             is_first: whether what is new belongs to a model that was just taken up.
         """
-        here = threading.get_ident()
         for name, (holder, tensor) in self._held().items():
-            if id(tensor) in self._being_stepped or self._owners.get(name.partition(".")[0], here) != here:
+            if id(tensor) in self._being_stepped or self._is_elsewhere(name):
                 continue
             look = Look.at(holder, tensor)
             self._note_values(name, look)
@@ -298,8 +294,13 @@ class CountedRun(Run):
             if is_sure:
                 self._last_sure[name] = look
 
+    def _is_elsewhere(self, name: str) -> bool:
+        """Whether another thread was the last to use the model of what is called `name`: it may be at it now."""
+        here = threading.get_ident()
+        return self._owners.get(name.partition(".")[0], here) != here
+
     def _note_values(self, name: str, look: Look) -> None:
-        self.truth.all_bits[name].add(expected_bits(look.values.contents))
+        self.truth.all_bits[name].add(look.values.bits)
         if look.values.nonfinite and name not in self.truth.buffers:
             self.truth.nonfinite_state.add(("parameter", name))
 
@@ -313,8 +314,6 @@ class CountedRun(Run):
             look = Look.at(*held[name])
             if look.values.identity != old.values.identity:
                 self.truth.account.step_updates[name].append(step)
-            elif not look.has_marks_of(old):
-                self.truth.written_in_step[name].append(step)
             self._note_values(name, look)
             self._last[name] = self._last_sure[name] = look
 
@@ -322,7 +321,7 @@ class CountedRun(Run):
         for name, tensor in self._state().items():
             if id(tensor) in tensors:
                 values = None if tensor.grad is None else values_of(tensor.grad)
-                cleared = name in self._had_gradient and not _has_nonzero(values)
+                cleared = name in self._had_gradient and not has_nonzero(values)
                 self._had_gradient.discard(name)
                 self.truth.account.gradients[name].append(GradientSeen(step, values, cleared))
                 if values is not None and values.nonfinite:
@@ -337,10 +336,10 @@ class CountedRun(Run):
             for tensor in group["params"]
         }
         for name, tensor in self._state().items():
-            if not tensor.is_leaf or tensor.grad is None:
+            if self._is_elsewhere(name) or not tensor.is_leaf or tensor.grad is None:
                 continue
             values = values_of(tensor.grad)
-            if _has_nonzero(values):
+            if has_nonzero(values):
                 self._had_gradient.add(name)
             if id(tensor) not in taken:
                 self.truth.account.left_gradients[name].append(values)
@@ -368,10 +367,6 @@ def _name(root: str, model: nn.Module, path: str) -> str:
 def _is_transformed() -> bool:
     """Whether a transform of `torch.func` is under way, in which tensors have no values of their own."""
     return torch._C._functorch.maybe_current_level() is not None
-
-
-def _has_nonzero(values: Values | None) -> bool:
-    return values is not None and values.greatest_norm != 0.0
 
 
 def _nonfinite_tensors(value: Any) -> list[torch.Tensor]:

@@ -14,15 +14,25 @@ _SHORT = 65536
 _COLUMNS = (2039, 2029)
 
 
-def expected_bits(contents: bytes) -> str:
-    """The fingerprint of a tensor whose elements, in order, have these bytes: 16 hexadecimal digits."""
+def expected_bits(*parts: bytes) -> str:
+    """The fingerprint of a tensor whose elements, in order, have these bytes: 16 hexadecimal digits.
+
+    A sparse tensor has two parts: its indices, and its values.
+    """
+    weighted = size = 0
+    for part in parts:
+        weighted = weighted * _GOLDEN + _weighted_sum(part)
+        size = size * _GOLDEN + len(part)
+    return f"{(weighted + size * _GOLDEN) % 2**64:016x}"
+
+
+def _weighted_sum(contents: bytes) -> int:
     padded = contents + bytes(-len(contents) % 4)
     terms = _halves(padded)
     if len(contents) > _SHORT:
         sequences = [_column_sums(padded[4 * skipped :], columns) for skipped, columns in enumerate(_COLUMNS)]
         terms = np.concatenate([*sequences, terms[-1:]])
-    weighted = sum(int(term) * int(weight) for term, weight in zip(terms, _weights(), strict=False))
-    return f"{(weighted + len(contents) * _GOLDEN) % 2**64:016x}"
+    return sum(int(term) * weight for term, weight in zip(terms, _weights(), strict=False))
 
 
 def _halves(contents: bytes) -> Words:

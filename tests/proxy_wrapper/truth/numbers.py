@@ -26,13 +26,14 @@ _FLUSHED: dict[torch.dtype, float] = {torch.float64: 2.0**-1022, torch.complex12
 class Values:
     """A tensor's values at one moment.
 
-    `contents` are the bytes of its elements in order, `minimum`, `maximum` and `nonfinite` as in `events.Statistics`;
-    `least_norm` and `greatest_norm` bound what any order of adding the squares up can make of the norm.
+    `parts` are the bytes of its elements in order, those of the indices first if it is sparse. `minimum`, `maximum` and
+    `nonfinite` are as in `events.Statistics`. `least_norm` and `greatest_norm` bound what any order of adding the squares
+    up can make of the norm.
     """
 
     dtype: torch.dtype
     shape: tuple[int, ...]
-    contents: bytes
+    parts: tuple[bytes, ...]
     minimum: float | None
     maximum: float | None
     least_norm: float
@@ -40,26 +41,38 @@ class Values:
     nonfinite: int
 
     @property
-    def identity(self) -> tuple[str, tuple[int, ...], bytes]:
+    def identity(self) -> tuple[str, tuple[int, ...], tuple[bytes, ...]]:
         """What two tensors of equal values have in common."""
-        return (str(self.dtype), self.shape, self.contents)
+        return (str(self.dtype), self.shape, self.parts)
+
+    @property
+    def bits(self) -> str:
+        """The fingerprint that a trace must have."""
+        return expected_bits(*self.parts)
 
 
 def values_of(tensor: torch.Tensor) -> Values:
     """The values of a tensor on the CPU; those of a sparse one are what it holds after coalescing."""
     tensor = tensor.detach()
     shape = tuple(tensor.shape)
+    parts: tuple[bytes, ...] = ()
     if tensor.layout is torch.sparse_coo:
-        tensor = tensor.coalesce().values()
+        tensor = tensor.coalesce()
+        parts = (_bytes_of(tensor.indices()),)
+        tensor = tensor.values()
     tensor = tensor.resolve_conj().resolve_neg().contiguous()
-    contents = tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    parts = (*parts, _bytes_of(tensor))
     elements = _elements(tensor)
     if not elements.size:
-        return Values(tensor.dtype, shape, contents, None, None, 0.0, 0.0, 0)
+        return Values(tensor.dtype, shape, parts, None, None, 0.0, 0.0, 0)
     minimum, maximum = (math.nan, math.nan) if np.isnan(elements).any() else (elements.min(), elements.max())
     least, greatest = _bounds_of_norm(elements, tensor.dtype)
     nonfinite = int(elements.size - np.isfinite(elements).sum())
-    return Values(tensor.dtype, shape, contents, float(minimum), float(maximum), least, greatest, nonfinite)
+    return Values(tensor.dtype, shape, parts, float(minimum), float(maximum), least, greatest, nonfinite)
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
 def _elements(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
@@ -99,6 +112,11 @@ def _bounds_of_norm(elements: np.ndarray[Any, Any], dtype: torch.dtype) -> tuple
     return least, math.inf if greatest >= overflow * (1 - 2 * unit) else greatest
 
 
+def has_nonzero(values: Values | None) -> bool:
+    """Whether there are values, and any of them is not zero."""
+    return values is not None and values.greatest_norm != 0.0
+
+
 def disagreement(true: Values, said: Statistics) -> str:
     """In what `said` is not true of these values, in words; "" if it is."""
     for name, expected, found in (
@@ -107,8 +125,8 @@ def disagreement(true: Values, said: Statistics) -> str:
     ):
         if found != (None if expected is None else as_number(expected)):
             return f"{name} {found} where it is {expected}"
-    if said.bits is not None and said.bits != expected_bits(true.contents):
-        return f"bits {said.bits} where they are {expected_bits(true.contents)}"
+    if said.bits != true.bits:
+        return f"bits {said.bits} where they are {true.bits}"
     if said.nonfinite != true.nonfinite:
         return f"{said.nonfinite} non-finite elements where there are {true.nonfinite}"
     norm = math.nan if said.norm is None else float(said.norm)

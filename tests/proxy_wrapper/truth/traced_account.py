@@ -33,6 +33,8 @@ class Traced:
     Attributes:
         account: calls, steps, gradients and updates by name.
         other_updates: for each parameter and buffer, how many updates were outside of steps, by cause.
+        unsure_updates: for each parameter, the steps at whose end its values were other than when they were last looked
+            at, without a mark of when they changed: in the step, or before it.
         update_statistics: for each, the statistics of all its updates, in order.
         nonfinite_state: the parameters that were said to be non-finite, and those whose gradients were.
         nonfinite_outputs: the modules whose output was non-finite first, in order.
@@ -43,6 +45,7 @@ class Traced:
     account: Account[Statistics]
     summary: Summary
     other_updates: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    unsure_updates: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     update_statistics: dict[str, list[Statistics]] = field(default_factory=lambda: defaultdict(list))
     nonfinite_state: set[tuple[str, str]] = field(default_factory=set)
     nonfinite_outputs: list[str] = field(default_factory=list)
@@ -80,6 +83,8 @@ class Traced:
             self.update_statistics[name].append(event.statistics)
         if event.cause == "step":
             self.account.step_updates[name].append(event.step)
+        elif event.cause == "data" and event.location:  # Only what is found at the end of a step has a place.
+            self.unsure_updates[name].append(event.step)
         elif event.cause not in ("unchanged", "converted"):
             self.other_updates[name][event.cause] += 1
 
