@@ -127,7 +127,6 @@ class ModuleEntry:
 
     __slots__ = (
         "__weakref__",
-        "caller",
         "calls_seen",
         "channel",
         "configured_level",
@@ -147,6 +146,7 @@ class ModuleEntry:
         "state",
         "state_ids",
         "type_name",
+        "user",
         "watch",
     )
 
@@ -180,8 +180,9 @@ class ModuleEntry:
         self.state_ids: dict[tuple[bool, str], int] = {}
         self.has_been_nonfinite = False
         self.calls_seen = True
-        # Of a module at the top: the thread that was the last to call it or to step with it, as `threading.get_ident`.
-        self.caller = 0
+        # Of a module at the top: the thread that was the last to proxy it, to call it, or to step with its parameters,
+        # as `threading.get_ident` tells them apart; 0 for none.
+        self.user = 0
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
         self.removed = False

@@ -81,8 +81,6 @@ class Tracer:
         self._parent_pid = 0
         self.ranks = RankFinder()
         self.is_sampling = False
-        self.callers: set[int] = set()
-        """The threads that have used proxied models, as `threading.get_ident` tells them apart."""
         self._is_debugging = False
         self._watches: set[Watch] = set()
         self.began_ns = time.perf_counter_ns()
@@ -170,10 +168,8 @@ class Tracer:
             self.before_root_call()
 
     def note_use(self, entry: ModuleEntry) -> None:
-        """Note that this thread uses the model that `entry` is part of: it calls it, or steps with its parameters."""
-        caller = get_ident()
-        entry.top.caller = caller
-        self.callers.add(caller)
+        """Note that this thread uses the model that `entry` is part of: it proxies, calls or steps it."""
+        entry.top.user = get_ident()
 
     def set_stage(self, name: str | None) -> str | None:
         """Call the stage `name` from now on, for all threads; None: after the mode of the model.
@@ -241,6 +237,9 @@ class Tracer:
             if recurse:
                 entry.recurses = True
                 self._tree.add_tree(named_modules(module, entry.name), settings_of(entry), entry.parent, location)
+        known = self.registry.module_entry(module)
+        if known is not None:
+            self.note_use(known)
         self._note_levels()
         self.install_interceptors()
 

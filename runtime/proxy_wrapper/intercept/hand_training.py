@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from proxy_wrapper.intercept.state_records import gradient_of
+from proxy_wrapper.model_users import ModelUsers
 from proxy_wrapper.pending import PendingStatistics, is_nothing, was_cleared
 from proxy_wrapper.state_tensors import StateTensors
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     import torch
 
@@ -48,9 +50,19 @@ class HandTraining:
     as soon as the backward pass leaves them, and the next step tells whether they were cleared in between.
     """
 
-    def __init__(self, tracer: Tracer, records: StateRecords) -> None:
+    def __init__(
+        self, tracer: Tracer, records: StateRecords, tensors_of_optimizers: Callable[[], AbstractSet[int]]
+    ) -> None:
+        """Record for `tracer`.
+
+        Args:
+            tracer: what the events are made for.
+            records: makes them.
+            tensors_of_optimizers: gives the `id` of each tensor that an optimizer which has stepped has now.
+        """
         self._tracer = tracer
         self._records = records
+        self._tensors_of_optimizers = tensors_of_optimizers
         self._has_optimizer = False
         self.is_by_hand = False
         self._is_step_due = False
@@ -107,6 +119,9 @@ class HandTraining:
             marks = _marks_of_gradient(tensor)
             if marks is not None and marks != before.get(state.id):
                 reached.add(state, tensor)
+        if reached and self._has_optimizer:
+            taken = self._tensors_of_optimizers()  # One may have been given a parameter since its last step.
+            reached = StateTensors(pair for pair in reached if id(pair[1]) not in taken)
         if reached:
             self._take(self._records.gradients(reached, location, has_optimizer=False))
 
@@ -199,13 +214,17 @@ class HandTraining:
         self._records.send_gradients(self._waiting.pop(number).gradients)
 
     def _without_optimizer(self) -> Iterator[tuple[StateEntry, torch.Tensor]]:
-        """The parameters that no optimizer has stepped with, where the present iteration is recorded for them."""
+        """The parameters that no optimizer has stepped with, where the present iteration is recorded for them.
+
+        Those of other threads' models are left to them.
+        """
         registry = self._tracer.registry
         if self._without_as_of != registry.states_added:
             self._without_as_of = registry.states_added
             self._without = [s for s in list(registry.state.values()) if not (s.has_optimizer or s.is_buffer)]
+        users = ModelUsers()
         for state in self._without:
-            tensor = None if state.holder.is_paused else state.tensor()
+            tensor = None if state.holder.is_paused or users.has_another(state.holder) else state.tensor()
             if tensor is not None:
                 yield state, tensor
 

@@ -19,12 +19,12 @@ parameters is there for that call alone, and what has changed behind it shows at
 from __future__ import annotations
 
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from proxy_wrapper.events import Statistics
+from proxy_wrapper.model_users import ModelUsers
 from proxy_wrapper.pending import PendingStatistics
 from proxy_wrapper.state_tensors import Changes, StateTensors
 from proxy_wrapper.statistics import are_values_readable, bits_of, unobserved
@@ -79,8 +79,7 @@ class StateChanges:
         changes, suspects = Changes(), StateTensors()
         turn, self._looks = self._looks, self._looks + 1
         compares_all = self.has_compared_all = is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0
-        others = _NONE if is_last else self._other_threads()
-        for state, tensor in self._present(others):
+        for state, tensor in self._present(None if is_last else ModelUsers()):
             cause = self._cause(state, tensor)
             if not state.watched or (state.unrecorded_step >= 0 and not is_last):
                 continue
@@ -123,14 +122,16 @@ class StateChanges:
         # Once there are steps, all are compared again at those: evaluation costs nothing but its first calls.
         compares_all = has_trained and (turn < _FIRST_LOOKS or (not tracer.step and turn % _EVERY == 0))
         changes, suspects = Changes(), StateTensors()
-        others = self._other_threads()
+        users = ModelUsers()
         for state in list(tracer.registry.state.values()):
             if state.is_buffer or not state.watched or state.holder.is_paused:
                 continue
             if state in left_out or (state.unrecorded_step >= 0 and not trains_by_hand):
                 continue
+            if users.has_another(state.holder):
+                continue
             tensor = state.tensor()
-            if tensor is None or (others and state.holder.top.caller in others):
+            if tensor is None:
                 continue
             if id(tensor) != state.identity and self._may_be_for_this_call(state, tensor):
                 continue
@@ -170,25 +171,18 @@ class StateChanges:
         self._put_in.append(state)
         return True
 
-    def _other_threads(self) -> frozenset[int]:
-        """The threads beside this one that have called a proxied module, or stepped with its parameters, and run."""
-        callers = self._tracer.callers
-        if len(callers) < 2:
-            return _NONE
-        return frozenset(callers & sys._current_frames().keys()) - {threading.get_ident()}
-
     def follow_step(self) -> None:
         """Let the next glance follow upon the present step."""
         self._glanced_step = self._tracer.step
 
-    def _present(self, others: frozenset[int]) -> Iterator[tuple[StateEntry, torch.Tensor]]:
+    def _present(self, users: ModelUsers | None) -> Iterator[tuple[StateEntry, torch.Tensor]]:
         """The parameters and buffers of all modules that there are now, with their entries; what is new is defined.
 
-        Left out are the modules that one of the threads `others` was the last to use.
+        Left out are the models of other threads, if `users` are to be asked.
         """
         for entry in self._tracer.registry:
             module = entry.module()
-            if module is None or (others and entry.top.caller in others):
+            if module is None or (users is not None and users.has_another(entry)):
                 continue
             self._tracer.definitions.define_new_state(entry, module)
             for state in entry.state:

@@ -53,7 +53,7 @@ class Updates:
         self._tracer = tracer
         self._records = StateRecords(tracer)
         self._changes = StateChanges(tracer, self._records)
-        self._by_hand = HandTraining(tracer, self._records)
+        self._by_hand = HandTraining(tracer, self._records, self._tensors_of_optimizers)
         self.after_backward = self._by_hand.after_backward
         self._iterations = IterationCount()
         # Once it has updated a proxied model, an optimizer that no longer does is worth a record: the parameters were
@@ -83,7 +83,10 @@ class Updates:
     def before_root_call(self) -> None:
         """Record what has changed since the last call of a module, if no step of an optimizer came between."""
         by_hand = self._by_hand
-        self._end_step_by_hand(self._changes.glance(trains_by_hand=by_hand.is_by_hand, has_trained=by_hand.has_trained))
+        changed = self._changes.glance(
+            trains_by_hand=by_hand.is_by_hand, has_trained=by_hand.has_trained, left_out=self._being_stepped()
+        )
+        self._end_step_by_hand(changed)
 
     def before_backward(self) -> GradientMarks:
         """Record what was put into the model before the last call and still is there; gives the marks of gradients."""
@@ -101,18 +104,14 @@ class Updates:
                 if state.holder.is_paused and not state.is_buffer:
                     state.unrecorded_step = self._tracer.step
             if changed:
-                self._look()  # At the buffers as well, as at a step of an optimizer.
+                by_hand.note_changed(self._changes.look())  # At the buffers as well, as at a step of an optimizer.
             self._tracer.end_step(ends_iteration=True)
             self._changes.follow_step()
-
-    def _look(self, *, is_last: bool = False) -> None:
-        """Record what has changed otherwise than by a step."""
-        self._by_hand.note_changed(self._changes.look(is_last=is_last))
 
     def before_flush(self) -> None:
         """Record the state that the model is in, and the step by hand that has led to it."""
         self.before_root_call()
-        self._look(is_last=True)
+        self._end_step_by_hand(self._changes.look(is_last=True))
         self._by_hand.settle_all()
         self._tracer.definitions.define_removed()
 
@@ -177,7 +176,7 @@ class Updates:
             self._stepping[get_ident()] = Stepping(frame, frozenset(states.entries))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         self._emit(OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states)), recorded)
-        self._look()
+        self._by_hand.note_changed(self._changes.look())
         if not has_closure:
             self._send_gradients(recorded, location)
 
@@ -235,6 +234,10 @@ class Updates:
                 if state is not None and state.tensor() is tensor:
                     found.add(state, tensor)
         return found
+
+    def _tensors_of_optimizers(self) -> set[int]:
+        """The `id` of each tensor that an optimizer has which has stepped with proxied parameters."""
+        return {id(tensor) for known in list(self._known) for group in known.param_groups for tensor in group["params"]}
 
     def _is_part_of_step(self, states: StateTensors) -> bool:
         """Whether this step is made within another one, by an optimizer that has the same parameters.
