@@ -8,6 +8,7 @@ from proxy_wrapper.intercept.attributes import ModuleAttributes
 from proxy_wrapper.intercept.backward import BackwardPasses
 from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
+from proxy_wrapper.intercept.dynamo_view import DynamoView
 from proxy_wrapper.intercept.module_calls import ModuleCalls
 from proxy_wrapper.intercept.processes import Processes, SentModules
 from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
@@ -16,38 +17,51 @@ from proxy_wrapper.intercept.updates import Updates
 from proxy_wrapper.tracer import Tracer
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from torch import nn
 
     from proxy_wrapper.intercept.blacklist import Blacklist
     from proxy_wrapper.intercept.processes import SentModule
+    from proxy_wrapper.tracer import Interceptor
 
 
 def assemble(
-    blacklist: Blacklist, take_down: Callable[[], None], restore: Callable[[nn.Module, SentModule], None]
+    lock: threading.RLock,
+    blacklist: Blacklist,
+    take_down: Callable[[], None],
+    restore: Callable[[nn.Module, SentModule], None],
 ) -> Tracer:
     """A tracer with all its interceptors, none of which is installed yet.
 
     Args:
+        lock: held while anything is changed.
         blacklist: the modules that are never looked into.
         take_down: ends the tracing where a process ends without what `atexit` has.
         restore: proxies a module where `multiprocessing` has sent it; a function that can be pickled by its name.
     """
-    tracer = Tracer()
+    tracer = Tracer(lock)
     torch_calls = TorchCalls(tracer, blacklist)
     module_calls = ModuleCalls(tracer, torch_calls)
     updates = Updates(tracer)
     tracer.before_flush = updates.before_flush
     tracer.before_root_call = updates.before_root_call
-    tracer.interceptors = [
-        Processes(tracer, take_down),
-        SentModules(tracer, restore),
+    attributes = ModuleAttributes(tracer)
+    in_torch: list[Interceptor] = [
         module_calls,
         updates,
         BackwardPasses(tracer, torch_calls, updates),
         TensorSwaps(tracer),
-        CompiledCode(tracer, module_calls, CompiledCalls(tracer, module_calls, updates)),
     ]
-    tracer.debug_interceptors = [torch_calls, ModuleAttributes(tracer)]
+    compiled_code = CompiledCode(
+        tracer,
+        module_calls,
+        torch_calls,
+        CompiledCalls(tracer, module_calls, updates),
+        DynamoView(tracer, module_calls, updates, attributes),
+        [*in_torch, attributes],
+    )
+    tracer.interceptors = [Processes(tracer, take_down), SentModules(tracer, restore), *in_torch, compiled_code]
+    tracer.debug_interceptors = [torch_calls, attributes]
     return tracer

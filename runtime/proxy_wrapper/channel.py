@@ -8,6 +8,7 @@ from proxy_wrapper.levels import WARNING
 from proxy_wrapper.signal_handlers import comes_from_signal_handler
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from proxy_wrapper.events import AnyEvent, Location
@@ -33,25 +34,30 @@ class Observer(Protocol):
 class Channel:
     """Gives the events of one `logdir` to its observers, each location before its first use."""
 
-    def __init__(self, logdir: str, locations: dict[int, Location], report: Callable[[str], None]) -> None:
+    def __init__(
+        self, logdir: str, locations: dict[int, Location], report: Callable[[str], None], lock: threading.RLock
+    ) -> None:
         """Start without observers.
 
         Args:
             logdir: the `logdir` as the user gave it.
             locations: every location so far by id; shared by all channels and filled by the locator.
             report: called with a sentence when an observer failed.
+            lock: held while locations are defined, and observers come and go.
         """
         self.logdir = logdir
         self._locations = locations
         self._located: set[int] = {0}
         self._observers: tuple[Observer, ...] = ()
         self._report = report
+        self._lock = lock
         self._prologue: Callable[[], None] | None = None
         self.level = WARNING
 
     def add(self, observer: Observer) -> None:
         """Let `observer` have all events from now on."""
-        self._observers = (*self._observers, observer)
+        with self._lock:
+            self._observers = (*self._observers, observer)
 
     def emit(self, event: AnyEvent, location: int = 0) -> None:
         """Give `event`, which refers to `location`, to every observer."""
@@ -84,7 +90,8 @@ class Channel:
 
     def close(self) -> None:
         """Let every observer finish for good."""
-        observers, self._observers = self._observers, ()
+        with self._lock:
+            observers, self._observers = self._observers, ()
         for observer in observers:
             try:
                 observer.close()
@@ -97,20 +104,23 @@ class Channel:
         self._located.clear()  # Even "no location" is new then, so the first event finds the prologue.
 
     def _locate(self, location: int) -> None:
-        prologue, self._prologue = self._prologue, None
-        if prologue is not None:
-            self._located.add(0)
-            prologue()
-        self._located.add(location)
-        if location == 0:
-            return
-        definition = self._locations[location]
-        self.emit(definition, definition.caller)
+        with self._lock:
+            prologue, self._prologue = self._prologue, None
+            if prologue is not None:
+                self._located.add(0)
+                prologue()
+            if location == 0:
+                self._located.add(0)
+            elif location not in self._located:
+                definition = self._locations[location]
+                self.emit(definition, definition.caller)
+                self._located.add(location)  # Only now: other threads take it from here that it is defined.
 
     def _drop(self, observer: Observer, error: Exception) -> None:
         if comes_from_signal_handler(error):
             raise error
-        self._observers = tuple(other for other in self._observers if other is not observer)
+        with self._lock:
+            self._observers = tuple(other for other in self._observers if other is not observer)
         self._report(
             f"the observer {type(observer).__name__} for {self.logdir!r} failed and is no longer called: "
             f"{type(error).__name__}: {error}"

@@ -119,7 +119,7 @@ class Definitions:
             self._note_removed(entry, is_removed)
             for state in entry.state:
                 self._note_removed(state, is_removed or state.is_absent())
-        for entry in registry.departed.values():
+        for entry in list(registry.departed.values()):
             if entry.id not in living:  # Else another module has taken its place.
                 self._note_removed(entry, is_removed=True)
             for state in entry.state:
@@ -198,7 +198,7 @@ def _elements(module: nn.Module) -> int:
     """How many elements the parameters of `module` itself have; lazy ones, none."""
     registered = module.__dict__.get("_parameters")
     total = 0
-    for _, tensor in registered.items() if registered is not None else ():
+    for _, tensor in list(registered.items()) if registered is not None else ():
         if tensor is not None:
             try:
                 total += numel(tensor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -56,7 +57,7 @@ class Locator:
         self._ids: dict[tuple[int, int, int], int] = {}
         self._by_line: dict[tuple[int, int, int], int] = {}
         self._maps: dict[str, SourceMap | None] = {}
-        self._count = 0
+        self._numbers = count(1)
         self._skipped = _installed_prefixes()
         self._here = _working_folder()
         main = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -191,11 +192,11 @@ class Locator:
             file, line = source_map.source, source_map.original_line(line)
         elif self._here and file.startswith(self._here):
             file = file[len(self._here) :]
-        self._count += 1
-        number = self._count
+        number = next(self._numbers)
         function = getattr(code, "co_qualname", code.co_name)
         self._define(Location(number, file, line, function, caller))
-        self._ids[key] = self._by_line[place] = number
+        # Two threads may come to a new place at once: all use the number of the first.
+        number = self._ids[key] = self._by_line.setdefault(place, number)
         return number
 
     def _kind(self, code: CodeType) -> int:
@@ -204,8 +205,8 @@ class Locator:
 
     def _classify(self, code: CodeType) -> int:
         kind = _BOUNDARY if code is self._boundary else _USER if self._is_user_code(code) else _PASSED_OVER
-        self._kinds[id(code)] = kind
         self._codes.append(code)
+        self._kinds[id(code)] = kind
         return kind
 
     def _is_user_code(self, code: CodeType) -> bool:

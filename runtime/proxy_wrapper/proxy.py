@@ -16,15 +16,20 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from proxy_wrapper.after_import import AfterImport
 from proxy_wrapper.errors import SettingsTypeError, SettingsValueError
+from proxy_wrapper.forks import hold_while_forking
 from proxy_wrapper.launch import Launch
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, parse_level
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from torch import nn
     from typing_extensions import Self, TypeIs
 
@@ -40,9 +45,15 @@ M = TypeVar("M", bound="nn.Module")
 
 
 class _Installed:
-    """Holds the tracer of this process: the one piece of state that the runtime keeps at module level."""
+    """Holds the tracer of this process: the one piece of state that the runtime keeps at module level.
+
+    One lock for it and for all that the tracer changes, so that no two threads ever wait for each other: whoever makes
+    a tracer, proxies, or ends the tracing finds all of it done by the others, or none.
+    """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        hold_while_forking(self.lock)
         self.tracer: Tracer | None = None
         Launch.of_this_process().announce()  # Now: processes started before the first `Proxy` are of the same run.
 
@@ -55,21 +66,27 @@ class _Installed:
 
     def get(self) -> Tracer:
         """The tracer, made and connected on first use."""
-        if self.tracer is None:
-            from proxy_wrapper.assembly import assemble
+        tracer = self.tracer
+        if tracer is not None:
+            return tracer
+        # Outside of the lock: a thread that imports may wait for another, which waits for the lock.
+        from proxy_wrapper.assembly import assemble
 
-            self.tracer = assemble(self.blacklist, self.take_down_at_end, restore_proxied)
-            atexit.register(self.take_down_at_end)
-        return self.tracer
+        with self.lock:
+            if self.tracer is None:
+                self.tracer = assemble(self.lock, self.blacklist, self.take_down_at_end, restore_proxied)
+                atexit.register(self.take_down_at_end)
+            return self.tracer
 
     def take_down(self, reason: str = "unproxied", error: str = "") -> None:
         """Stop tracing, write everything and why it ends, and forget all that was proxied."""
-        tracer, self.tracer = self.tracer, None
-        if tracer is not None:
-            atexit.unregister(self.take_down_at_end)
-            tracer.flush()
-            tracer.close(reason, error)
-            Launch.of_this_process().renewed().announce()
+        with self.lock:
+            tracer, self.tracer = self.tracer, None
+            if tracer is not None:
+                atexit.unregister(self.take_down_at_end)
+                tracer.flush()
+                tracer.close(reason, error)
+                Launch.of_this_process().renewed().announce()
 
     def take_down_at_end(self) -> None:
         """Stop tracing at the end of the process."""
@@ -134,12 +151,14 @@ class ProxyType(type):
         if _is_module(obj):
             from torch._C import DisableTorchFunction
 
-            tracer = _installed.get()
-            try:
-                with DisableTorchFunction():  # A function mode of the program's must not see what we read.
-                    tracer.attach(obj, recurse=bool(recurse), logdir=folder, level=level, name=name, watch=watch)
-            except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
-                tracer.fail(error)
+            _installed.get()
+            with _installed.lock:
+                tracer = _installed.get()  # Asked again: another thread may have ended that one's tracing.
+                try:
+                    with DisableTorchFunction():  # A function mode of the program's must not see what we read.
+                        tracer.attach(obj, recurse=bool(recurse), logdir=folder, level=level, name=name, watch=watch)
+                except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+                    tracer.fail(error)
         return obj
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -154,6 +173,16 @@ Proxy: ProxyType = ProxyType(
 )
 
 
+def _teach_dynamo(_: ModuleType) -> None:
+    """Let Dynamo, which has just been loaded, know of `Proxy`."""
+    from proxy_wrapper.dynamo_rules import teach_dynamo
+
+    teach_dynamo(Proxy)
+
+
+AfterImport("torch._dynamo.polyfills.loader", _teach_dynamo)  # The last thing that Dynamo loads of its own.
+
+
 def is_proxied(obj: object) -> bool:
     """Whether `obj` is traced: a proxied module, of its state, or a tensor that went into one or came out of one.
 
@@ -165,10 +194,14 @@ def is_proxied(obj: object) -> bool:
 
 def unproxy(obj: T) -> T:
     """Stop tracing the module `obj` and those below it, and give it back; with the last one all hooks go."""
-    tracer = _installed.tracer
-    if tracer is not None and _is_module(obj):
-        from torch._C import DisableTorchFunction
+    if _installed.tracer is None or not _is_module(obj):
+        return obj
+    from torch._C import DisableTorchFunction
 
+    with _installed.lock:
+        tracer = _installed.tracer
+        if tracer is None:
+            return obj
         try:
             with DisableTorchFunction():
                 tracer.detach(obj)
@@ -199,7 +232,9 @@ def restore_proxied(module: nn.Module, sent: SentModule) -> None:
 
 def observe(observer: Observer) -> None:
     """Let `observer` have every event from now on, of all proxied modules, beside the trace that is written."""
-    _installed.get().add_observer(observer)
+    _installed.get()
+    with _installed.lock:
+        _installed.get().add_observer(observer)
 
 
 def blacklist(module_type: type[M]) -> type[M]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from proxy_wrapper.distributed_tensors import is_gathered
 from proxy_wrapper.seen_tensors import SeenTensors
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator
 
     from proxy_wrapper.channel import Channel
@@ -216,9 +218,14 @@ class ModuleEntry:
 
 
 class Registry:
-    """All proxied objects of the process."""
+    """All proxied objects of the process.
 
-    def __init__(self) -> None:
+    It is changed under the tracer's lock, and read without: each look-up is one of a dictionary. Modules are freed in
+    any thread and at any time, so what is done then never waits for the lock.
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
         self.modules: dict[int, ModuleEntry] = {}
         self.state: dict[int, StateEntry] = {}
         self.tensors = SeenTensors()
@@ -230,7 +237,8 @@ class Registry:
         # The modules that had a name last: of each type (the key begins with it), and of all (it begins with "").
         self._named: dict[tuple[str, str], ModuleEntry] = {}
         self._sweep_at = _FIRST_SWEEP
-        self._on_freed = self._forget_freed  # One for all modules.
+        self._on_freed = self._note_freed  # One for all modules.
+        self._freed: deque[weakref.KeyedRef[int, nn.Module]] = deque()  # Not forgotten yet.
         self._next_module = 1
         self._next_state = 1
         self.states_added = 0
@@ -297,6 +305,7 @@ class Registry:
         A module in the place of one that is gone is the same to whoever reads the trace, and has its number: another
         layer put there, the wrapper that a solver makes for each of its calls.
         """
+        self._forget_freed()
         key = id(module)
         self._strangers.pop(key, None)
         type_name = type(module).__name__
@@ -332,32 +341,43 @@ class Registry:
     def _forget_names(self) -> None:
         """Let go of modules that are gone with all of their model: the next one gets another name than theirs."""
         living = {entry.top.plain_name for entry in self}
-        self._named = {key: entry for key, entry in self._named.items() if entry.top.plain_name in living}
+        self._named = {key: entry for key, entry in self._named.copy().items() if entry.top.plain_name in living}
         self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._named))
 
     def remove_module(self, entry: ModuleEntry) -> None:
         """Forget a module and its state."""
-        for key, other in list(self.modules.items()):
+        for key, other in self.modules.copy().items():
             if other is entry:
-                del self.modules[key]
+                self.modules.pop(key, None)
         for state in entry.state:
             self._forget_state(state)
 
-    def _forget_freed(self, ref: weakref.KeyedRef[int, nn.Module]) -> None:
-        entry = self.modules.get(ref.key)
-        if entry is not None and entry.module is ref:
-            del self.modules[ref.key]
-            for state in entry.state:
-                self._forget_state(state)
-            if entry.is_submodule and entry.top.module() is not None:
-                self.departed[entry.id] = entry
+    def _note_freed(self, ref: weakref.KeyedRef[int, nn.Module]) -> None:
+        """Forget a module that is being freed: now, or when the thread that changes the registry does so again."""
+        self._freed.append(ref)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget_freed()
+            finally:
+                self._lock.release()
+
+    def _forget_freed(self) -> None:
+        while self._freed:
+            ref = self._freed.popleft()
+            entry = self.modules.get(ref.key)
+            if entry is not None and entry.module is ref:
+                self.modules.pop(ref.key, None)
+                for state in entry.state:
+                    self._forget_state(state)
+                if entry.is_submodule and entry.top.module() is not None:
+                    self.departed[entry.id] = entry
 
     def _forget_state(self, state: StateEntry) -> None:
         if self.state.get(state.id) is state:
-            del self.state[state.id]
+            self.state.pop(state.id, None)
         for identity in (state.identity, state.original):
             if self.by_identity.get(identity) is state:
-                del self.by_identity[identity]
+                self.by_identity.pop(identity, None)
 
     def add_state(self, entry: ModuleEntry) -> list[tuple[StateEntry, torch.Tensor]]:
         """Register the parameters and buffers that `entry`'s module holds itself and that are new.
@@ -473,7 +493,7 @@ def _visit(
     seen.add(id(module))
     wraps = is_wrapper(module)
     found.append(NamedModule(module, f"{type(module).__name__}({name})" if wraps else name, parent))
-    for key, child in (module.__dict__.get("_modules") or {}).items():
+    for key, child in list((module.__dict__.get("_modules") or {}).items()):  # Other threads may add some.
         if child is not None:
             _visit(child, name if wraps else f"{name}.{key}", module, found, seen, is_left_out)
 

@@ -44,11 +44,15 @@ class SeenTensors:
     def add(self, tensor: torch.Tensor) -> int:
         """The number that is now given to `tensor`, which has not been met."""
         refs, key = self.refs, id(tensor)
-        number = next(self._next)
-        refs[key] = (_WeakTensorRef(tensor), number)
+        mine = (_WeakTensorRef(tensor), next(self._next))
+        known = refs.setdefault(key, mine)
+        if known is not mine:
+            if not known[0].expired():  # Another thread has met it meanwhile.
+                return known[1]
+            refs[key] = mine
         if len(refs) >= self._sweep_at:
             self._sweep()
-        return number
+        return mine[1]
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Hold no reference to `tensor` any more; if it is met again, it gets another number."""
@@ -56,8 +60,11 @@ class SeenTensors:
 
     def _sweep(self) -> None:
         refs = self.refs
-        for key, known in list(refs.items()):
-            # Another thread may have met a new tensor under this id since.
-            if known[0].expired() and refs.get(key) is known:
-                del refs[key]
+        self._sweep_at = 2 * len(refs)  # Other threads need not sweep as well.
+        for key, known in refs.copy().items():
+            if not known[0].expired():
+                continue
+            removed = refs.pop(key, known)
+            if removed is not known:  # Another thread has met a new tensor under this id since.
+                refs.setdefault(key, removed)
         self._sweep_at = max(_FIRST_SWEEP, 2 * len(refs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -10,11 +11,9 @@ import msgspec
 from proxy_wrapper.events import TRAIN
 
 if TYPE_CHECKING:
-    import weakref
-
     from torch import nn
 
-    from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.registry import ModuleEntry, StateEntry
 
 
 UNKNOWN: Final = -1
@@ -59,15 +58,54 @@ class BackwardPass(NamedTuple):
     gradient_marks: dict[int, tuple[int, int, int] | None] | None
 
 
+class CompiledCall(NamedTuple):
+    """A call of compiled code that has not returned."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    location: int
+
+
+class Inside(NamedTuple):
+    """A stay in compiled code: what entered there, and how to leave it.
+
+    Attributes:
+        switcher: the `id` of what switched Dynamo on.
+        call: the call that it is, where that is recorded.
+        had_mode: whether the mode that sees torch calls was on the thread's stack.
+        hidden: what is kept from all threads meanwhile.
+    """
+
+    switcher: int
+    call: CompiledCall | None
+    had_mode: bool
+    hidden: tuple[Any, ...]
+
+
+class SteppingWithClosure(NamedTuple):
+    """A step of an optimizer that was given a closure, and has not ended.
+
+    `frame` is the `id` of the frame that it runs in, `states` are the parameters that it changes.
+    """
+
+    frame: int
+    states: frozenset[StateEntry]
+
+
 class ThreadState:
     """What is known of one thread."""
 
     __slots__ = (
+        "__weakref__",
         "_ordinals",
         "_ordinals_step",
         "aside",
         "backward_passes",
         "checked",
+        "has_called",
+        "has_compared_all",
+        "inside",
         "mode",
         "number",
         "optimizer_began_us",
@@ -76,6 +114,7 @@ class ThreadState:
         "optimizer_walks",
         "stack",
         "stage",
+        "stepping",
         "suspended_calls",
         "torch_calls",
     )
@@ -83,6 +122,11 @@ class ThreadState:
     def __init__(self) -> None:
         self.stack: list[ActiveCall] = []
         self.number = 0 if threading.get_ident() == threading.main_thread().ident else threading.get_native_id()
+        # Its stay in compiled code: until that ends, nothing that it does is seen.
+        self.inside: Inside | None = None
+        self.has_called = False  # Whether it has ever called a proxied module.
+        self.stepping: SteppingWithClosure | None = None
+        self.has_compared_all = False  # Whether its last look compared the values of all tensors.
         self.optimizer_location = 0
         self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.
         self.optimizer_walks: set[tuple[int, int]] = set()  # See `Locator.locate`.
@@ -101,6 +145,7 @@ class ThreadState:
 
     def enter_root(self) -> None:
         """Begin to count anew: a module is called that no other proxied one is calling."""
+        self.has_called = True
         self.checked.clear()
         self._ordinals.clear()
         self.leave_optimizer()  # A step that was interrupted has not said that it ended.
@@ -134,5 +179,16 @@ class ThreadState:
 class ThreadStates(threading.local):
     """Has the state of the thread that asks. Each question costs a look-up, so ask once and keep the answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: dict[int, weakref.ref[ThreadState]]) -> None:
+        """Make the state of a thread, which asks for the first time, and enter it among those `known`."""
         self.state = ThreadState()
+        self.known = known
+        key = id(self.state)
+        known[key] = weakref.ref(self.state, lambda _: known.pop(key, None))
+
+    def others(self) -> list[ThreadState]:
+        """The states of the other threads that have not ended."""
+        if len(self.known) == 1:
+            return []
+        states = [ref() for ref in self.known.copy().values()]
+        return [state for state in states if state is not None and state is not self.state]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections import Counter
 from datetime import datetime, timezone
 from os import getppid
 from pathlib import Path
@@ -29,7 +30,8 @@ from proxy_wrapper.sinks.open_sink import open_sink
 from proxy_wrapper.thread_state import ThreadStates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import threading
+    from collections.abc import Callable, Iterable, Mapping
 
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
@@ -56,16 +58,22 @@ class Tracer:
     """Registers proxied objects and sends what the interceptors see to the channels.
 
     It knows no torch hook; `intercept/` knows those, and calls this.
+
+    What is proxied, what is installed and what is known of the models' state is changed under `lock`. A call of a
+    module that is known takes it only at the outermost level. A thread that holds it may take it again: a signal
+    handler of the program may call what it interrupts.
     """
 
-    def __init__(self) -> None:
-        self.registry = Registry()
+    def __init__(self, lock: threading.RLock) -> None:
+        self.lock = lock
+        self.registry = Registry(lock)
         self.describer = Describer()
-        self.threads = ThreadStates()
+        self.threads = ThreadStates({})
         self.step = 0
         self.iteration = 0
         self.stage: str | None = None
         self.active = True
+        self.is_closed = False
         self.channels: dict[str, Channel] = {}
         self.interceptors: list[Interceptor] = []
         self.debug_interceptors: list[Interceptor] = []
@@ -82,6 +90,7 @@ class Tracer:
         self.ranks = RankFinder()
         self.is_sampling = False
         self._is_debugging = False
+        self._hidden: Counter[Interceptor] = Counter()
         self._watches: set[Watch] = set()
         self.began_ns = time.perf_counter_ns()
         self._started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
@@ -99,9 +108,11 @@ class Tracer:
 
     def channel(self, logdir: str) -> Channel:
         """The channel of `logdir`, made and given its trace writer on first use."""
-        channel = self.channels.get(logdir)
-        if channel is None:
-            channel = self.channels[logdir] = Channel(logdir, self._locations, self.report)
+        with self.lock:
+            channel = self.channels.get(logdir)
+            if channel is not None:
+                return channel
+            channel = Channel(logdir, self._locations, self.report, self.lock)
             path = str(Path(logdir).absolute())  # Now: the program may change its folder before the first write.
             writer = TraceWriter(
                 lambda: self._open_sink(path),
@@ -113,13 +124,15 @@ class Tracer:
             channel.add(writer)
             for observer in self._observers:
                 channel.add(observer)
-        return channel
+            self.channels[logdir] = channel
+            return channel
 
     def add_observer(self, observer: Observer) -> None:
         """Let `observer` have the events of every channel from now on."""
-        self._observers.append(observer)
-        for channel in self.channels.values():
-            channel.add(observer)
+        with self.lock:
+            self._observers.append(observer)
+            for channel in self.channels.values():
+                channel.add(observer)
 
     def broadcast(self, event: AnyEvent, location: int = 0, *, level: int) -> None:
         """Send what concerns no one module to every channel that has a module at `level` or closer."""
@@ -134,6 +147,15 @@ class Tracer:
         self._reported.add(message)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or none at all.
             sys.stderr.write(f"proxy_wrapper: {message}\n")
+        self._record_problem(message)
+
+    def note_problem(self, message: str) -> None:
+        """Tell the trace once, and nobody else: nothing is wrong with the run, only something is missing."""
+        if message not in self._reported:
+            self._reported.add(message)
+            self._record_problem(message)
+
+    def _record_problem(self, message: str) -> None:
         self.broadcast(Problem(self.now_us(), self.step, stage=self.thread.stage, message=message), level=WARNING)
 
     def fail(self, error: Exception) -> None:
@@ -165,7 +187,8 @@ class Tracer:
         thread.mode = TRAIN if training else EVAL
         thread.stage = self.stage or thread.mode
         if self.before_root_call is not None:
-            self.before_root_call()
+            with self.lock:
+                self.before_root_call()
 
     def note_use(self, entry: ModuleEntry) -> None:
         """Note that this thread uses the model that `entry` is part of: it proxies, calls or steps it."""
@@ -183,19 +206,20 @@ class Tracer:
 
     def end_step(self, *, ends_iteration: bool) -> None:
         """Count a step of an optimizer, and turn recording off or on where a new iteration calls for it."""
-        self.step += 1
-        if ends_iteration:
-            self.iteration += 1
-            before, now = self.iteration - 1, self.iteration
-            if self.is_sampling and any(watch.records(before) != watch.records(now) for watch in self._watches):
-                self._note_levels()
-                self.install_interceptors()
+        with self.lock:
+            self.step += 1
+            if ends_iteration:
+                self.iteration += 1
+                before, now = self.iteration - 1, self.iteration
+                if self.is_sampling and any(watch.records(before) != watch.records(now) for watch in self._watches):
+                    self._note_levels()
+                    self.install_interceptors()
 
     def flush(self) -> None:
         """Look at the model's state once more, and hand everything seen so far to the operating system."""
         if self.before_flush is not None and self.active:
             try:
-                with torch._C.DisableTorchFunction():
+                with self.lock, torch._C.DisableTorchFunction():
                     self.before_flush()
             except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
                 self.fail(error)
@@ -206,12 +230,19 @@ class Tracer:
         """Stop seeing, write everything and at last why it ends (see `RunEnd`), close every file."""
         if not self.active:
             reason, error = "failed", ""
-        self.remove_interceptors()
+        self.end()
         for channel in list(self.channels.values()):
             channel.emit(RunEnd(self.now_us(), self.step, stage=self.thread.stage, reason=reason, error=error))
             channel.close()
-        self.channels.clear()
-        self._writers.clear()
+        with self.lock:
+            self.channels.clear()
+            self._writers.clear()
+
+    def end(self) -> None:
+        """Stop seeing for good; what is proxied later, another tracer has."""
+        with self.lock:
+            self.is_closed = True
+            self.remove_interceptors()
 
     # What is proxied.
 
@@ -226,30 +257,32 @@ class Tracer:
         watch: Mapping[str, Any],
     ) -> None:
         """Proxy `module`, or change the settings of one that is proxied already; `watch` has fields of `Watch`."""
-        if not self.active:
-            return
-        entry = self.registry.module_entry(module)
         location = self.locator.locate(2)
-        if entry is None:
-            self._tree.add_root(module, recurse, logdir, level, name, watch, location)
-        else:
-            self._tree.change_settings(entry, logdir=logdir, level=level, watch=watch, recurse=recurse)
-            if recurse:
-                entry.recurses = True
-                self._tree.add_tree(named_modules(module, entry.name), settings_of(entry), entry.parent, location)
-        known = self.registry.module_entry(module)
-        if known is not None:
-            self.note_use(known)
-        self._note_levels()
-        self.install_interceptors()
+        with self.lock:
+            if not self.active:
+                return
+            entry = self.registry.module_entry(module)
+            if entry is None:
+                self._tree.add_root(module, recurse, logdir, level, name, watch, location)
+            else:
+                self._tree.change_settings(entry, logdir=logdir, level=level, watch=watch, recurse=recurse)
+                if recurse:
+                    entry.recurses = True
+                    self._tree.add_tree(named_modules(module, entry.name), settings_of(entry), entry.parent, location)
+            known = self.registry.module_entry(module)
+            if known is not None:
+                self.note_use(known)
+            self._note_levels()
+            self.install_interceptors()
 
     def detach(self, module: nn.Module) -> None:
         """Forget `module` and all modules below it."""
-        for found in named_modules(module, ""):
-            entry = self.registry.module_entry(found.module)
-            if entry is not None:
-                self.registry.remove_module(entry)
-        self._note_levels()
+        with self.lock:
+            for found in named_modules(module, ""):
+                entry = self.registry.module_entry(found.module)
+                if entry is not None:
+                    self.registry.remove_module(entry)
+            self._note_levels()
 
     def adopt(self, module: nn.Module) -> ModuleEntry | None:
         """Proxy a module that is being called: if it is called by a proxied one, holds one, or was put into one.
@@ -258,19 +291,23 @@ class Tracer:
             Its entry; None for a module that has nothing to do with any proxied one.
         """
         stack = self.thread.stack
-        if stack:
-            caller = stack[-1].entry
-            entry = self._tree.adopt_below(module, caller) if caller.recurses else None
-            if self.is_sampling:
-                self._note_levels()
-            return entry
-        if self.registry.is_stranger(module):
+        if not stack and self.registry.is_stranger(module):
             return None
+        with self.lock:
+            return self._adopt_below(module, stack[-1].entry) if stack else self._adopt(module)
+
+    def _adopt_below(self, module: nn.Module, caller: ModuleEntry) -> ModuleEntry | None:
+        entry = self._tree.adopt_below(module, caller) if caller.recurses else None
+        if self.is_sampling:
+            self._note_levels()
+        return entry
+
+    def _adopt(self, module: nn.Module) -> ModuleEntry | None:
         tree = named_modules(module, "")
         for found in tree[1:]:
             inner = self.registry.module_entry(found.module)
             if inner is not None:
-                self._tree.adopt_above(module, inner, self.locator.locate(3))
+                self._tree.adopt_above(module, inner, self.locator.locate(4))
                 self._note_levels()
                 return self.registry.module_entry(module)
         if has_state(module) and self.take_up_new():
@@ -286,45 +323,74 @@ class Tracer:
 
         A program that calls methods of its model, and not the model, gives no other occasion to.
         """
-        found_any = self._tree.take_up_new()
-        if found_any:
-            self._note_levels()
-        return found_any
+        with self.lock:
+            found_any = self._tree.take_up_new()
+            if found_any:
+                self._note_levels()
+            return found_any
+
+    # What is installed.
 
     def install_interceptors(self) -> None:
         """See what the levels in use call for."""
-        if not self.active:
-            return
-        for interceptor in self.interceptors:
-            interceptor.install()
-        for interceptor in self.debug_interceptors:
-            if self._is_debugging:
-                interceptor.install()
-            else:
-                interceptor.remove()
-
-    def _note_levels(self) -> None:
-        """Work out, for each channel and for all, the closest level that a module in it has."""
-        for channel in self.channels.values():
-            channel.level = WARNING
-        self._watches.clear()
-        for entry in self.registry:
-            self._watches.add(entry.watch)
-            entry.level = entry.configured_level if entry.watch.records(self.iteration) else WARNING
-            entry.channel.level = min(entry.channel.level, entry.level)
-        self.is_sampling = any(watch.every > 1 for watch in self._watches)
-        self._is_debugging = any(channel.level <= DEBUG for channel in self.channels.values())
+        with self.lock:
+            if not self.active or self.is_closed:
+                return
+            for interceptor in self.interceptors:
+                if not self._hidden[interceptor]:
+                    interceptor.install()
+            for interceptor in self.debug_interceptors:
+                if not self._is_debugging:
+                    interceptor.remove()
+                elif not self._hidden[interceptor]:
+                    interceptor.install()
 
     def remove_interceptors(self) -> None:
         """See nothing any more."""
-        for interceptor in (*self.debug_interceptors, *self.interceptors):
-            interceptor.remove()
+        with self.lock:
+            for interceptor in (*self.debug_interceptors, *self.interceptors):
+                interceptor.remove()
+
+    def rest(self) -> None:
+        """See nothing until there is a proxied module again, if the last one has been freed."""
+        with self.lock:
+            if not self.registry.modules:
+                self.remove_interceptors()
+
+    def hide(self, interceptors: Iterable[Interceptor]) -> None:
+        """Remove `interceptors` until `show` has been called as often."""
+        with self.lock:
+            for interceptor in interceptors:
+                self._hidden[interceptor] += 1
+                interceptor.remove()
+
+    def show(self, interceptors: Iterable[Interceptor]) -> None:
+        """Install again what was hidden, if nobody else hides it."""
+        with self.lock:
+            for interceptor in interceptors:
+                self._hidden[interceptor] -= 1
+            if self.registry.modules:  # Else `module_calls` has removed all: there is nothing to be seen.
+                self.install_interceptors()
+
+    def _note_levels(self) -> None:
+        """Work out, for each channel and for all, the closest level that a module in it has."""
+        levels = dict.fromkeys(self.channels.values(), WARNING)
+        watches = set()
+        for entry in self.registry:
+            watches.add(entry.watch)
+            entry.level = entry.configured_level if entry.watch.records(self.iteration) else WARNING
+            levels[entry.channel] = min(levels.get(entry.channel, WARNING), entry.level)
+        for channel, level in levels.items():  # Not before: other threads ask meanwhile.
+            channel.level = level
+        self._watches = watches
+        self.is_sampling = any(watch.every > 1 for watch in watches)
+        self._is_debugging = any(level <= DEBUG for level in levels.values())
 
     # Around a fork.
 
     def before_fork(self) -> None:
         """Let no thread of ours run."""
-        for writer in self._writers:
+        for writer in list(self._writers):
             writer.pause()
 
     def after_fork_in_child(self) -> None:

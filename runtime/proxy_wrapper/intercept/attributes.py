@@ -32,6 +32,11 @@ class ModuleAttributes:
         self._originals: dict[str, Callable[..., Any]] = {}
         self._replacements: dict[str, Callable[..., Any]] = {}
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether the methods are replaced."""
+        return bool(self._originals)
+
     def install(self) -> None:
         """Replace the three methods of `nn.Module`."""
         if self._originals:
@@ -111,6 +116,8 @@ class ModuleAttributes:
             if entry is None or entry.level > DEBUG or not tracer.active or torch._C._get_tracing_state() is not None:
                 return
             thread = tracer.thread
+            if thread.inside is not None:
+                return
             location = tracer.locator.locate(2)
             value = fields.get("value")
             if "value" in fields:

@@ -92,9 +92,9 @@ class BackwardPasses:
         It has where somebody put a function of his own around ours, and we have since put another one around his.
         """
         tracer = self._tracer
-        if not (self._replaced and tracer.active):
-            return None
         thread = tracer.thread
+        if not (self._replaced and tracer.active) or thread.inside is not None:
+            return None
         running = thread.backward_passes
         if running and running[-1].roots is roots and running[-1].gradients is gradients:
             return None
@@ -111,7 +111,8 @@ class BackwardPasses:
                 marks = None
                 if function == "backward" and _is_whole(running):
                     self._outputs.check_loss(tensors, location)
-                    marks = self._updates.before_backward()
+                    with tracer.lock:
+                        marks = self._updates.before_backward()
             mode = self._torch_calls
             found = mode.enter_engine() if mode.is_installed else None
             begun = BackwardPass(roots, gradients, function, now, location, found, marks)
@@ -136,7 +137,7 @@ class BackwardPasses:
             event = BackwardEnd(now, tracer.step, 0, location, thread.number, thread.stage, duration, raised)
             tracer.broadcast(event, location, level=INFO)
             if not raised and _is_whole(thread.backward_passes):
-                with torch._C.DisableTorchFunction():
+                with tracer.lock, torch._C.DisableTorchFunction():
                     self._updates.after_backward(location, begun.gradient_marks)
         except Exception as error:  # noqa: BLE001
             tracer.fail(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch import nn
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallFunction
 from proxy_wrapper.levels import DEBUG, INFO
+from proxy_wrapper.thread_state import CompiledCall
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -24,15 +25,6 @@ _CALLED: Final = "fn"
 """What `torch.compile`'s wrapper calls the function that it was given; `args`, `kwargs` and `result` speak for
 themselves. Where a version of torch calls them otherwise, the edges are not seen; where it has no `result` (as 2.6
 has none), what comes out is not."""
-
-
-class CompiledCall(NamedTuple):
-    """A call of compiled code that has not returned."""
-
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    location: int
 
 
 class CompiledCalls:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, ReturnModule
-from proxy_wrapper.intercept.hook_numbers import numbered_apart
+from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.outputs import Outputs
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.levels import INFO
@@ -27,8 +26,6 @@ from proxy_wrapper.value_marks import version_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
-
-    from torch.utils.hooks import RemovableHandle
 
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.thread_state import ThreadState
@@ -71,40 +68,40 @@ class ModuleCalls:
         self._locate_inside = tracer.locator.locate_inside
         self._mode = on_enter
         self._outputs = Outputs(tracer)
-        self._handles: list[RemovableHandle] = []
+        self._hooks = GlobalHooks(
+            torch.nn.modules.module,
+            {
+                "_global_forward_hooks_with_kwargs": True,
+                "_global_forward_hooks_always_called": True,
+                "_global_forward_hooks": self.leave,
+                "_global_forward_pre_hooks": self.enter,
+            },
+        )
 
     def install(self) -> None:
         """Register the hooks."""
-        if not self._handles:
-            with numbered_apart():
-                self._handles = [
-                    register_module_forward_pre_hook(self.enter),
-                    register_module_forward_hook(self.leave, with_kwargs=True, always_call=True),
-                ]
+        self._hooks.put_in()
 
     def remove(self) -> None:
         """Remove the hooks."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
-            # torch 2.13 forgets this note of a hook when it removes the hook.
-            torch.nn.modules.module._global_forward_hooks_with_kwargs.pop(handle.id, None)
+        self._hooks.take_out()
+
+    def without_ours(self, value: Any) -> Any:
+        """What torch would have in place of `value`, one of its registries of hooks, without ours."""
+        return self._hooks.without_ours(value)
 
     def is_alone(self) -> bool:
         """Whether these are the only global module hooks there are."""
-        hooks = torch.nn.modules.module
-        ours = {handle.id for handle in self._handles}
-        return not (
-            hooks._global_backward_pre_hooks
-            or hooks._global_backward_hooks
-            or set(hooks._global_forward_hooks) - ours
-            or set(hooks._global_forward_pre_hooks) - ours
-        )
+        modules = torch.nn.modules.module
+        has_others = modules._global_backward_pre_hooks or modules._global_backward_hooks
+        return not has_others and self._hooks.are_alone()
 
     def enter(self, module: nn.Module, args: Any, *, compiled: bool = False) -> None:
         """Begin a call of `module` with the positional arguments `args`; `compiled` if nothing below it is seen."""
         try:
             thread = self._threads.state
+            if thread.inside is not None:
+                return
             # What follows asks tensors for nothing that a function mode sees, but for the look at the model's state
             # before the outermost call.
             if thread.stack and not _count_function_modes():
@@ -119,6 +116,9 @@ class ModuleCalls:
         """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised."""
         try:
             thread = self._threads.state
+            if thread.inside is not None:
+                self._hide_traceback(module, rest)
+                return
             if not _count_function_modes() and not thread.aside:  # Else ours may be put back on the way.
                 self._end(module, args, rest, thread)
                 return
@@ -197,7 +197,13 @@ class ModuleCalls:
         """
         thread = self._tracer.thread
         if not (thread.torch_calls or thread.suspended_calls):  # Else torch would put the mode back.
-            self._tracer.remove_interceptors()
+            self._tracer.rest()
+
+    def _hide_traceback(self, module: nn.Module, rest: tuple[Any, ...]) -> None:
+        """Let the error of a module that is called inside compiled code look as without us."""
+        error = sys.exc_info()[1] if len(rest) == 1 and rest[0] is None else None
+        if error is not None and self.is_alone():
+            show_as_unhooked(module, error)
 
     def _end(self, module: nn.Module, args: Any, rest: tuple[Any, ...], thread: ThreadState) -> None:
         entry = self._modules.get(id(module))

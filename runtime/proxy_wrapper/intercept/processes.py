@@ -20,16 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from proxy_wrapper.intercept.hook_numbers import numbered_apart
 from proxy_wrapper.launch import is_multiprocessing_child
 from proxy_wrapper.registry import named_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch.utils.hooks import RemovableHandle
 
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
@@ -46,13 +42,9 @@ class Processes:
         self._tracer = weakref.ref(tracer)  # Python keeps what was registered for forks for ever.
         self._take_down = take_down
         self._is_registered = False
-        self._handle: RemovableHandle | None = None
 
     def install(self) -> None:
         """Ask to be told of forks and ends. Python offers no way to take that back, so it is asked for once."""
-        if self._handle is None:  # A short program may have left its process group again before the next write.
-            with numbered_apart():
-                self._handle = register_optimizer_step_pre_hook(self._note_rank)
         if self._is_registered:
             return
         self._is_registered = True
@@ -64,20 +56,12 @@ class Processes:
             self._take_down_at_end()
 
     def remove(self) -> None:
-        """See no step any more. To be told of forks does no harm: there is no writer to pause."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        """Do nothing: to be told of forks does no harm, since there is no writer to pause."""
 
     def _take_down_at_end(self) -> None:
         util.Finalize(None, self._take_down, exitpriority=_LAST)
         if sys.version_info >= (3, 13):
             _call_before_failure_is_printed(self._take_down)
-
-    def _note_rank(self, *_: object) -> None:
-        tracer = self._tracer()
-        if tracer is not None:
-            tracer.ranks.note()
 
     def _before_fork(self) -> None:
         tracer = self._tracer()

@@ -64,8 +64,6 @@ class StateChanges:
         self._glanced_step = 0
         # Whose tensors may have been put in for one call.
         self._put_in: list[StateEntry] = []
-        self.has_compared_all = False
-        """Whether the last look compared the values of all tensors with those recorded last."""
 
     def look(self, *, is_last: bool = False) -> Sequence[StateEntry]:
         """Record what has changed since the last look; gives what has.
@@ -78,7 +76,7 @@ class StateChanges:
             return []
         changes, suspects = Changes(), StateTensors()
         turn, self._looks = self._looks, self._looks + 1
-        compares_all = self.has_compared_all = is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0
+        compares_all = self._tracer.thread.has_compared_all = is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0
         for state, tensor in self._present(None if is_last else ModelUsers()):
             cause = self._cause(state, tensor)
             if not state.watched or (state.unrecorded_step >= 0 and not is_last):
@@ -122,17 +120,7 @@ class StateChanges:
         # Once there are steps, all are compared again at those: evaluation costs nothing but its first calls.
         compares_all = has_trained and (turn < _FIRST_LOOKS or (not tracer.step and turn % _EVERY == 0))
         changes, suspects = Changes(), StateTensors()
-        users = ModelUsers()
-        for state in list(tracer.registry.state.values()):
-            if state.is_buffer or not state.watched or state.holder.is_paused:
-                continue
-            if state in left_out or (state.unrecorded_step >= 0 and not trains_by_hand):
-                continue
-            if users.has_another(state.holder):
-                continue
-            tensor = state.tensor()
-            if tensor is None:
-                continue
+        for state, tensor in self._glanced_at(left_out, trains_by_hand=trains_by_hand):
             if id(tensor) != state.identity and self._may_be_for_this_call(state, tensor):
                 continue
             cause = self._cause(state, tensor)
@@ -145,6 +133,20 @@ class StateChanges:
         for state in changes.of.entries:
             state.unrecorded_step = -1
         return self._records.record_updates(changes, 0) if changes else []
+
+    def _glanced_at(
+        self, left_out: frozenset[StateEntry], *, trains_by_hand: bool
+    ) -> Iterator[tuple[StateEntry, torch.Tensor]]:
+        """The parameters that a glance looks at, with their entries."""
+        users = ModelUsers()
+        for state in list(self._tracer.registry.state.values()):
+            if state.is_buffer or not state.watched or state.holder.is_paused or state in left_out:
+                continue
+            if (state.unrecorded_step >= 0 and not trains_by_hand) or users.has_another(state.holder):
+                continue
+            tensor = state.tensor()
+            if tensor is not None:
+                yield state, tensor
 
     def confirm(self) -> Sequence[StateEntry]:
         """Record the tensors that were found in the place of others before a call, and still are there after it.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+
+from proxy_wrapper.intercept.call_sites import uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +37,8 @@ class TensorSwaps:
             return
         forget = self._tracer.registry.tensors.forget
 
+        @functools.wraps(original)
+        @uncounted
         def swap(first: torch.Tensor, second: torch.Tensor) -> None:
             forget(first)
             forget(second)

@@ -328,7 +328,7 @@ class TorchCalls(ModeSetter):
         """Put the mode under the calling thread's stack; other threads get it with their next module call."""
         self.is_installed = self._mode.is_on = True
         thread = self._tracer.thread
-        if not thread.torch_calls and not thread.aside and not _is_on_stack(self._mode):
+        if not thread.torch_calls and not thread.aside and thread.inside is None and not _is_on_stack(self._mode):
             push_lowest(self._mode)
 
     def remove(self) -> None:
@@ -367,6 +367,17 @@ class TorchCalls(ModeSetter):
         """Take the mode off this thread's stack until the next `enter`."""
         if not self._tracer.thread.torch_calls:
             take_off(self._mode)
+
+    def enter_compiled(self) -> bool:
+        """Take the mode off this thread's stack; whether it was there."""
+        was_on_stack = _is_on_stack(self._mode)
+        take_off(self._mode)
+        return was_on_stack
+
+    def leave_compiled(self) -> None:
+        """Put the mode back, unless it has been removed meanwhile."""
+        if self.is_installed and not _is_on_stack(self._mode):
+            push_lowest(self._mode)
 
     def enter_engine(self) -> ThreadFound:
         """Put the mode on this thread's stack although it is inside a torch call: autograd's engine is to run."""

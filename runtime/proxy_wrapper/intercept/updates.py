@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import sys
 import weakref
-from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
+from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.hand_training import HandTraining
-from proxy_wrapper.intercept.hook_numbers import numbered_apart
 from proxy_wrapper.intercept.state_changes import StateChanges
 from proxy_wrapper.intercept.state_records import StateRecords, is_watched
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.state_tensors import Changes, StateTensors
+from proxy_wrapper.thread_state import SteppingWithClosure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
-
-    from torch.utils.hooks import RemovableHandle
 
     from proxy_wrapper.intercept.hand_training import GradientMarks
     from proxy_wrapper.registry import StateEntry
@@ -37,13 +34,6 @@ _STEP: Final = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
 
 
 _NONE: Final[frozenset[Any]] = frozenset()
-
-
-class Stepping(NamedTuple):
-    """A step that has not ended: the `id` of the frame that it runs in, and the parameters that it changes."""
-
-    frame: int
-    states: frozenset[StateEntry]
 
 
 class Updates:
@@ -61,24 +51,22 @@ class Updates:
         self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         # How many of its parameters belong to no proxied module, as of the last look for new modules.
         self._unknown: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
-        # Of each thread the step that it is in, of those that are given a closure.
-        self._stepping: dict[int, Stepping] = {}
-        self._handles: list[RemovableHandle] = []
+        self._hooks = GlobalHooks(
+            sys.modules[torch.optim.Optimizer.__module__],
+            {"_global_optimizer_post_hooks": self.after_step, "_global_optimizer_pre_hooks": self.before_step},
+        )
 
     def install(self) -> None:
         """Register the hooks."""
-        if not self._handles:
-            with numbered_apart():
-                self._handles = [
-                    register_optimizer_step_pre_hook(self.before_step),
-                    register_optimizer_step_post_hook(self.after_step),
-                ]
+        self._hooks.put_in()
 
     def remove(self) -> None:
         """Remove the hooks."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        self._hooks.take_out()
+
+    def without_ours(self, value: Any) -> Any:
+        """What torch would have in place of `value`, one of its registries of hooks, without ours."""
+        return self._hooks.without_ours(value)
 
     def before_root_call(self) -> None:
         """Record what has changed since the last call of a module, if no step of an optimizer came between."""
@@ -118,30 +106,35 @@ class Updates:
     def before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Record that `optimizer` steps. `args` are those of `step`, the optimizer first."""
         try:
-            with torch._C.DisableTorchFunction():
-                self._begin(optimizer, _has_closure(args, kwargs))
+            tracer = self._tracer
+            tracer.ranks.note()  # A short program may have left its process group again before the next write.
+            if tracer.thread.inside is None:
+                with tracer.lock, torch._C.DisableTorchFunction():
+                    self._begin(optimizer, _has_closure(args, kwargs))
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
     def after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Record that `optimizer` has stepped, and what that has changed."""
         try:
-            with torch._C.DisableTorchFunction():
-                self._end(optimizer, _has_closure(args, kwargs))
+            tracer = self._tracer
+            if tracer.thread.inside is None:
+                with tracer.lock, torch._C.DisableTorchFunction():
+                    self._end(optimizer, _has_closure(args, kwargs))
         except Exception as error:  # noqa: BLE001
             self._tracer.fail(error)
 
     def _being_stepped(self) -> frozenset[StateEntry]:
         """The parameters that an optimizer is changing right now, in whose step this thread calls a closure."""
-        thread = get_ident()
-        stepping = self._stepping.get(thread)
+        thread = self._tracer.thread
+        stepping = thread.stepping
         if stepping is None:
             return _NONE
         frame: FrameType | None = sys._getframe()
         while frame is not None and id(frame) != stepping.frame:
             frame = frame.f_back
         if frame is None or frame.f_code is not _STEP:  # An exception has left the step.
-            del self._stepping[thread]
+            thread.stepping = None
             return _NONE
         return stepping.states
 
@@ -173,7 +166,7 @@ class Updates:
         frame = _frame_of_step(sys._getframe(2))
         tracer.thread.enter_optimizer(frame, location)
         if frame and has_closure:
-            self._stepping[get_ident()] = Stepping(frame, frozenset(states.entries))
+            tracer.thread.stepping = SteppingWithClosure(frame, frozenset(states.entries))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         self._emit(OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states)), recorded)
         self._by_hand.note_changed(self._changes.look())
@@ -186,8 +179,8 @@ class Updates:
         states = self._states(optimizer)
         if self._is_part_of_step(states):
             return
-        self._stepping.pop(get_ident(), None)
         tracer = self._tracer
+        tracer.thread.stepping = None
         recorded = self._recorded(states)
         if len(recorded) < len(states):
             for state in states.entries:
@@ -206,7 +199,7 @@ class Updates:
         for state in recorded.entries:
             state.unrecorded_step = -1
         changes = Changes(recorded.where(is_watched), "step")
-        self._records.record_updates(changes, location, is_compared=self._changes.has_compared_all)
+        self._records.record_updates(changes, location, is_compared=tracer.thread.has_compared_all)
         now = tracer.now_us()
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         duration = now - tracer.thread.optimizer_began_us

@@ -1,0 +1,223 @@
+"""Lets Dynamo, in a thread that compiles, find torch as it is without us, while other threads are seen.
+
+What is ours stays where it is: hooks, which are the process's, are called by all threads. But what Dynamo takes from
+there on behalf of the code that it compiles comes through few places, and there it gets what would be there without us:
+
+- values that it reads (`VariableBuilder`): a registry of hooks without ours, the function that we have replaced;
+- guards (`CheckFunctionManager`): those on the type of a registry hold either way. Where they are on what is in one (a
+  module has hooks of its own; an optimizer's step is compiled), they hold only while ours are out of it. From then on
+  these are taken out, for all threads, while any is in compiled code: that cannot be told apart;
+- the methods of `nn.Module` that stand in for attributes at DEBUG, which it compares with those that it has noted when
+  it was imported: they are put back while it compiles.
+
+All of these are private to torch. Where a version has none of that name, all hooks are taken out while any thread is in
+compiled code.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import OrderedDict
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy_wrapper.after_import import AfterImport
+from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.location import UNCOUNTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import ModuleType
+
+    from proxy_wrapper.intercept.attributes import ModuleAttributes
+    from proxy_wrapper.intercept.module_calls import ModuleCalls
+    from proxy_wrapper.intercept.updates import Updates
+    from proxy_wrapper.tracer import Interceptor, Tracer
+
+_CONVERSION: Final = "torch._dynamo.convert_frame"
+_OF_MODULES: Final = ("_global_forward_hooks", "_global_forward_pre_hooks")
+_OF_OPTIMIZERS: Final = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+_HARMLESS: Final = ("TYPE_MATCH", "ID_MATCH")
+"""Guards on a registry that do not depend on what is in it; of an `ID_MATCH`, that on a module it is found in."""
+
+
+class DynamoView:
+    """Keeps ours from Dynamo's eyes.
+
+    Attributes:
+        throughout: what has to be taken out while any thread is in compiled code.
+    """
+
+    def __init__(
+        self, tracer: Tracer, module_calls: ModuleCalls, updates: Updates, attributes: ModuleAttributes
+    ) -> None:
+        self._tracer = tracer
+        self._module_calls = module_calls
+        self._updates = updates
+        self._attributes = attributes
+        self.throughout: tuple[Interceptor, ...] = ()
+        self._originals: list[tuple[Any, str, Any, Any]] = []
+        self._waiting: list[AfterImport] = []
+        self._is_installed = False
+
+    def install(self) -> None:
+        """Stand before Dynamo, now or once it is imported. Does nothing if that has been done."""
+        if self._is_installed:
+            return
+        self._is_installed = True
+        conversion = sys.modules.get(_CONVERSION)
+        if conversion is not None and getattr(getattr(conversion, "output_codes", None), "seen", True):
+            # Guards on what is in the registries may be among those of what has been compiled before.
+            self.throughout = (self._module_calls, self._updates)
+        self._watch("torch._dynamo.utils", self._correct_note)
+        self._watch(
+            "torch._dynamo.variables.builder",
+            lambda module: self._replace_in(module, "VariableBuilder", "__call__", self._reading),
+        )
+        self._watch(
+            "torch._dynamo.variables.base",
+            lambda module: self._replace_in(module, "VariableTracker", "build", self._building),
+        )
+        self._watch(
+            "torch._dynamo.guards",
+            lambda module: self._replace_in(module, "CheckFunctionManager", "__init__", self._guarding),
+        )
+        self._watch(
+            _CONVERSION, lambda module: self._replace_in(module, "ConvertFrameAssert", "__call__", self._converting)
+        )
+
+    def remove(self) -> None:
+        """Leave Dynamo as it was found."""
+        if not self._is_installed:
+            return
+        self._is_installed = False
+        for owner, name, original, replacement in self._originals:
+            if vars(owner).get(name) is replacement:
+                setattr(owner, name, original)
+        self._originals.clear()
+        for each in self._waiting:
+            each.give_up()
+        self._waiting.clear()
+
+    def _watch(self, module: str, then: Callable[[ModuleType], None]) -> None:
+        self._waiting.append(AfterImport(module, then))
+
+    def _replace_in(self, module: ModuleType, owner_name: str, name: str, make: Callable[[Any], Any]) -> None:
+        """Replace what a class of `module` has under `name`; a static method by one."""
+        owner = getattr(module, owner_name, None)
+        original = vars(owner).get(name) if owner is not None else None
+        if original is None:
+            self.throughout = (self._module_calls, self._updates, self._attributes)
+            return
+        if isinstance(original, staticmethod):
+            replacement: Any = staticmethod(make(original.__func__))
+        else:
+            replacement = make(original)
+        self._originals.append((owner, name, original, replacement))
+        setattr(owner, name, replacement)
+
+    def _correct_note(self, utils: ModuleType) -> None:
+        """Dynamo has just noted which method of `nn.Module` reads attributes: that is not to be ours."""
+        name = "unpatched_nn_module_getattr"
+        if hasattr(utils, name):
+            setattr(utils, name, self._without_ours(getattr(utils, name)))
+
+    def _without_ours(self, value: Any) -> Any:
+        """What would be there without us in place of `value`."""
+        if type(value) is OrderedDict:
+            return self._updates.without_ours(self._module_calls.without_ours(value))
+        while type(value) is FunctionType and value.__code__.co_filename == UNCOUNTED:
+            value = getattr(value, "__wrapped__", None)
+        return value
+
+    def _reading(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        without_ours = self._without_ours
+
+        @functools.wraps(original)
+        @uncounted
+        def read(builder: Any, value: Any) -> Any:
+            return original(builder, without_ours(value))
+
+        return read
+
+    def _building(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        without_ours = self._without_ours
+
+        @functools.wraps(original)
+        @uncounted
+        def build(tx: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(tx, without_ours(value), *args, **kwargs)
+
+        return build
+
+    def _guarding(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        @uncounted
+        def guard(manager: Any, code: Any, graph: Any, *args: Any, **kwargs: Any) -> None:
+            self._note_guards(getattr(graph, "guards", None) or ())
+            original(manager, code, graph, *args, **kwargs)
+
+        return guard
+
+    def _note_guards(self, guards: Iterable[Any]) -> None:
+        """Take out, from now on while any thread is in compiled code, the hooks of a registry that is guarded."""
+        try:
+            found: list[Interceptor] = []
+            for guard in guards:
+                kind = guard.create_fn_name()
+                name = str(guard.name() if callable(guard.name) else guard.name)
+                if kind not in _HARMLESS:
+                    if any(each in name for each in _OF_MODULES):
+                        found.append(self._module_calls)
+                    if any(each in name for each in _OF_OPTIMIZERS):
+                        found.append(self._updates)
+            self._take_out_throughout(found)
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            self._tracer.fail(error)
+
+    def _take_out_throughout(self, found: Iterable[Interceptor]) -> None:
+        tracer = self._tracer
+        with tracer.lock:
+            new = tuple(each for each in dict.fromkeys(found) if each not in self.throughout)
+            if not new:
+                return
+            self.throughout += new
+            for state in (tracer.thread, *tracer.threads.others()):  # Those that are in there, at once.
+                if state.inside is not None:
+                    state.inside = state.inside._replace(hidden=(*state.inside.hidden, *new))
+                    tracer.hide(new)
+            self.tell_of(new)
+
+    def tell_of(self, hidden: Iterable[Interceptor]) -> None:
+        """Say once in the trace what is not seen of other threads because of `hidden`, if there are any."""
+        if not any(thread.has_called and thread.inside is None for thread in self._tracer.threads.others()):
+            return
+        said = {
+            self._module_calls: "calls of modules",
+            self._updates: "steps of optimizers, with their gradients,",
+            self._attributes: "reads and writes of modules' attributes",
+        }
+        what = [said[each] for each in hidden if each in said]
+        if what:
+            self._tracer.note_problem(
+                f"While a thread is in compiled code, {' and '.join(what)} of other threads are not seen: what is "
+                "compiled depends on there being no hooks. Changes of parameters are found later."
+            )
+
+    def _converting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def convert(conversion: Any, *args: Any, **kwargs: Any) -> Any:
+            hidden = (self._attributes,) if self._attributes.is_installed else ()
+            self._tracer.hide(hidden)
+            self.tell_of(hidden)
+            try:
+                return original(conversion, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            finally:
+                self._tracer.show(hidden)
+
+        return convert
