@@ -11,6 +11,8 @@ import msgspec
 from proxy_wrapper.events import TRAIN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
     from proxy_wrapper.registry import ModuleEntry, StateEntry
@@ -74,13 +76,17 @@ class Inside(NamedTuple):
         switcher: the `id` of what switched Dynamo on.
         call: the call that it is, where that is recorded.
         had_mode: whether the mode that sees torch calls was on the thread's stack.
-        hidden: what is kept from all threads meanwhile.
+        hidden: what is kept from all threads whenever Dynamo is on meanwhile.
+        is_hiding: whether it is kept from them now.
+        is_export: whether it is a capture by `torch.export`, which has it kept from them all the time.
     """
 
     switcher: int
     call: CompiledCall | None
     had_mode: bool
     hidden: tuple[Any, ...]
+    is_hiding: bool
+    is_export: bool
 
 
 class SteppingWithClosure(NamedTuple):
@@ -179,12 +185,24 @@ class ThreadState:
 class ThreadStates(threading.local):
     """Has the state of the thread that asks. Each question costs a look-up, so ask once and keep the answer."""
 
-    def __init__(self, known: dict[int, weakref.ref[ThreadState]]) -> None:
-        """Make the state of a thread, which asks for the first time, and enter it among those `known`."""
+    def __init__(self, known: dict[int, weakref.ref[ThreadState]], at_end: list[Callable[[], None]]) -> None:
+        """Make the state of a thread, which asks for the first time.
+
+        Args:
+            known: those of all threads, which it is entered among.
+            at_end: what each thread calls as the last thing of all that it does in Python.
+        """
         self.state = ThreadState()
         self.known = known
+        self.at_end = at_end
         key = id(self.state)
-        known[key] = weakref.ref(self.state, lambda _: known.pop(key, None))
+
+        def end(_: object) -> None:
+            known.pop(key, None)
+            for each in at_end:
+                each()
+
+        known[key] = weakref.ref(self.state, end)
 
     def others(self) -> list[ThreadState]:
         """The states of the other threads that have not ended."""

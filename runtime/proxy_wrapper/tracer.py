@@ -68,7 +68,7 @@ class Tracer:
         self.lock = lock
         self.registry = Registry(lock)
         self.describer = Describer()
-        self.threads = ThreadStates({})
+        self.threads = ThreadStates({}, [])
         self.step = 0
         self.iteration = 0
         self.stage: str | None = None

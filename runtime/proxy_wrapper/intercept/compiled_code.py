@@ -111,8 +111,10 @@ class CompiledCode:
             frame = sys._getframe(1)
             if callback is not None:
                 self._enter_or_leave(True, _switcher(frame), frame)
+                self._view.hide()
                 return original(callback)
             before = original(callback)  # First: until then Dynamo would compile what we do.
+            self._view.show()
             self._enter_or_leave(False, _switcher(frame), frame)
             return before
 
@@ -126,6 +128,7 @@ class CompiledCode:
         def stepped_aside(*args: Any, **kwargs: Any) -> Any:
             me = id(sys._getframe())
             self._enter_or_leave(True, me)
+            self._view.hide()
             try:
                 return original(*args, **kwargs)
             except BaseException as error:
@@ -152,9 +155,8 @@ class CompiledCode:
             if is_entering and outermost is None:
                 call = self._calls.begin(frame) if frame is not None and self._tracer.active else None
                 hidden = self._view.throughout if frame is not None else self._hidden_from_export
-                with self._tracer.lock:
-                    thread.inside = Inside(switcher, call, self._torch_calls.enter_compiled(), hidden)
-                    self._tracer.hide(hidden)
+                had_mode = self._torch_calls.enter_compiled()
+                thread.inside = Inside(switcher, call, had_mode, hidden, is_hiding=False, is_export=frame is None)
                 self._view.tell_of(hidden)
             elif not is_entering and outermost is not None and outermost.switcher == switcher:
                 self._leave(thread)
@@ -166,11 +168,10 @@ class CompiledCode:
     def _leave(self, thread: ThreadState) -> None:
         tracer = self._tracer
         with tracer.lock:
+            self._view.show(is_leaving=True)
             inside, thread.inside = thread.inside, None
-            if inside is not None:
-                tracer.show(inside.hidden)
-                if inside.had_mode:
-                    self._torch_calls.leave_compiled()
+            if inside is not None and inside.had_mode:
+                self._torch_calls.leave_compiled()
             if not self._is_wanted:
                 self.remove()
 

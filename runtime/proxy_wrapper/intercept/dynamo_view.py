@@ -156,7 +156,15 @@ class DynamoView:
         @uncounted
         def guard(manager: Any, code: Any, graph: Any, *args: Any, **kwargs: Any) -> None:
             self._note_guards(getattr(graph, "guards", None) or ())
-            original(manager, code, graph, *args, **kwargs)
+            has_hidden = self.hide()
+            try:
+                original(manager, code, graph, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            finally:
+                if has_hidden:
+                    self.show()
 
         return guard
 
@@ -184,10 +192,36 @@ class DynamoView:
                 return
             self.throughout += new
             for state in (tracer.thread, *tracer.threads.others()):  # Those that are in there, at once.
-                if state.inside is not None:
-                    state.inside = state.inside._replace(hidden=(*state.inside.hidden, *new))
-                    tracer.hide(new)
+                inside = state.inside
+                if inside is not None:
+                    state.inside = inside._replace(hidden=(*inside.hidden, *new))
+                    if inside.is_hiding:
+                        tracer.hide(new)
             self.tell_of(new)
+
+    def hide(self) -> bool:
+        """Take out what this thread's stay in compiled code calls for; whether that was still to be done."""
+        tracer = self._tracer
+        inside = tracer.thread.inside
+        if inside is None or not inside.hidden or inside.is_hiding:
+            return False
+        with tracer.lock:
+            inside = tracer.thread.inside or inside
+            tracer.thread.inside = inside._replace(is_hiding=True)
+            tracer.hide(inside.hidden)
+        return True
+
+    def show(self, *, is_leaving: bool = False) -> bool:
+        """Put back what `hide` has taken out; whether that was still to be done."""
+        tracer = self._tracer
+        inside = tracer.thread.inside
+        if inside is None or not inside.is_hiding or (inside.is_export and not is_leaving):
+            return False
+        with tracer.lock:
+            inside = tracer.thread.inside or inside
+            tracer.thread.inside = inside._replace(is_hiding=False)
+            tracer.show(inside.hidden)
+        return True
 
     def tell_of(self, hidden: Iterable[Interceptor]) -> None:
         """Say once in the trace what is not seen of other threads because of `hidden`, if there are any."""
@@ -195,29 +229,34 @@ class DynamoView:
             return
         said = {
             self._module_calls: "calls of modules",
-            self._updates: "steps of optimizers, with their gradients,",
+            self._updates: "steps of optimizers, and gradients,",
             self._attributes: "reads and writes of modules' attributes",
         }
-        what = [said[each] for each in hidden if each in said]
-        if what:
-            self._tracer.note_problem(
-                f"While a thread is in compiled code, {' and '.join(what)} of other threads are not seen: what is "
-                "compiled depends on there being no hooks. Changes of parameters are found later."
-            )
+        for each in hidden:
+            if each in said:
+                self._tracer.note_problem(
+                    f"While a thread compiles, or enters compiled code, {said[each]} of other threads may be missing: "
+                    "what is compiled depends on there being no hooks. Changes of parameters are found later."
+                )
 
     def _converting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         @uncounted
         def convert(conversion: Any, *args: Any, **kwargs: Any) -> Any:
             hidden = (self._attributes,) if self._attributes.is_installed else ()
-            self._tracer.hide(hidden)
-            self.tell_of(hidden)
+            if hidden:
+                self._tracer.hide(hidden)
+                self.tell_of(hidden)
+            has_shown = self.show()  # No guard is asked meanwhile.
             try:
                 return original(conversion, *args, **kwargs)
             except BaseException as error:
                 hide_frames(error)
                 raise
             finally:
-                self._tracer.show(hidden)
+                if has_shown:
+                    self.hide()
+                if hidden:
+                    self._tracer.show(hidden)
 
         return convert

@@ -322,7 +322,10 @@ class TorchCalls(ModeSetter):
     def __init__(self, tracer: Tracer, blacklist: Blacklist) -> None:
         self._tracer = tracer
         self._blacklist = blacklist
-        self._mode = TorchCallMode(tracer)
+        self._mode = mode = TorchCallMode(tracer)
+        # What is still on the stack of a thread is let go of once the thread is gone, for which torch waits for the
+        # interpreter; where that is about to end, it aborts the process.
+        tracer.threads.at_end.append(lambda: take_off(mode))
 
     def install(self) -> None:
         """Put the mode under the calling thread's stack; other threads get it with their next module call."""
