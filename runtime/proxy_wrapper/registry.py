@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.statistics import PendingOr
+    from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.watch import Watch
 
 _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
@@ -182,9 +183,8 @@ class ModuleEntry:
         self.state_ids: dict[tuple[bool, str], int] = {}
         self.has_been_nonfinite = False
         self.calls_seen = True
-        # Of a module at the top: the thread that was the last to proxy it, to call it, or to step with its parameters,
-        # as `threading.get_ident` tells them apart; 0 for none.
-        self.user = 0
+        # Of a module at the top: the thread that was the last to proxy it, to call it, or to step with its parameters.
+        self.user: weakref.ref[ThreadState] | None = None
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
         self.removed = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+import weakref
 from collections import Counter
 from datetime import datetime, timezone
 from os import getppid
 from pathlib import Path
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
@@ -192,7 +192,13 @@ class Tracer:
 
     def note_use(self, entry: ModuleEntry) -> None:
         """Note that this thread uses the model that `entry` is part of: it proxies, calls or steps it."""
-        entry.top.user = get_ident()
+        entry.top.user = weakref.ref(self.thread)
+
+    def is_used_elsewhere(self, entry: ModuleEntry, thread: ThreadState) -> bool:
+        """Whether another thread than `thread`, one that has not ended, was the last to use that model."""
+        user = entry.top.user
+        found = None if user is None else user()
+        return found is not None and found is not thread
 
     def set_stage(self, name: str | None) -> str | None:
         """Call the stage `name` from now on, for all threads; None: after the mode of the model.

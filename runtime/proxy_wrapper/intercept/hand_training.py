@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from proxy_wrapper.intercept.state_records import gradient_of
-from proxy_wrapper.model_users import ModelUsers
 from proxy_wrapper.pending import PendingStatistics, is_nothing, was_cleared
 from proxy_wrapper.state_tensors import StateTensors
 from proxy_wrapper.value_marks import marks_of
@@ -218,15 +217,16 @@ class HandTraining:
 
         Those of other threads' models are left to them.
         """
-        registry = self._tracer.registry
+        tracer = self._tracer
+        registry, thread = tracer.registry, tracer.thread
         if self._without_as_of != registry.states_added:
             self._without_as_of = registry.states_added
             self._without = [s for s in list(registry.state.values()) if not (s.has_optimizer or s.is_buffer)]
-        users = ModelUsers()
         for state in self._without:
-            tensor = None if state.holder.is_paused or users.has_another(state.holder) else state.tensor()
-            if tensor is not None:
-                yield state, tensor
+            if not (state.holder.is_paused or tracer.is_used_elsewhere(state.holder, thread)):
+                tensor = state.tensor()
+                if tensor is not None:
+                    yield state, tensor
 
 
 def _marks_of_gradient(tensor: torch.Tensor) -> tuple[int, int, int] | None:

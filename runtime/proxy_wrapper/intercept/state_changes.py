@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from proxy_wrapper.events import Statistics
-from proxy_wrapper.model_users import ModelUsers
 from proxy_wrapper.pending import PendingStatistics
 from proxy_wrapper.state_tensors import Changes, StateTensors
 from proxy_wrapper.statistics import are_values_readable, bits_of, unobserved
@@ -77,7 +76,7 @@ class StateChanges:
         changes, suspects = Changes(), StateTensors()
         turn, self._looks = self._looks, self._looks + 1
         compares_all = self._tracer.thread.has_compared_all = is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0
-        for state, tensor in self._present(None if is_last else ModelUsers()):
+        for state, tensor in self._present(of_all_threads=is_last):
             cause = self._cause(state, tensor)
             if not state.watched or (state.unrecorded_step >= 0 and not is_last):
                 continue
@@ -138,11 +137,12 @@ class StateChanges:
         self, left_out: frozenset[StateEntry], *, trains_by_hand: bool
     ) -> Iterator[tuple[StateEntry, torch.Tensor]]:
         """The parameters that a glance looks at, with their entries."""
-        users = ModelUsers()
-        for state in list(self._tracer.registry.state.values()):
+        tracer = self._tracer
+        thread = tracer.thread
+        for state in list(tracer.registry.state.values()):
             if state.is_buffer or not state.watched or state.holder.is_paused or state in left_out:
                 continue
-            if (state.unrecorded_step >= 0 and not trains_by_hand) or users.has_another(state.holder):
+            if (state.unrecorded_step >= 0 and not trains_by_hand) or tracer.is_used_elsewhere(state.holder, thread):
                 continue
             tensor = state.tensor()
             if tensor is not None:
@@ -177,14 +177,16 @@ class StateChanges:
         """Let the next glance follow upon the present step."""
         self._glanced_step = self._tracer.step
 
-    def _present(self, users: ModelUsers | None) -> Iterator[tuple[StateEntry, torch.Tensor]]:
+    def _present(self, *, of_all_threads: bool) -> Iterator[tuple[StateEntry, torch.Tensor]]:
         """The parameters and buffers of all modules that there are now, with their entries; what is new is defined.
 
-        Left out are the models of other threads, if `users` are to be asked.
+        Left out are the models of other threads, unless they are asked for.
         """
-        for entry in self._tracer.registry:
+        tracer = self._tracer
+        thread = tracer.thread
+        for entry in tracer.registry:
             module = entry.module()
-            if module is None or (users is not None and users.has_another(entry)):
+            if module is None or (not of_all_threads and tracer.is_used_elsewhere(entry, thread)):
                 continue
             self._tracer.definitions.define_new_state(entry, module)
             for state in entry.state:
