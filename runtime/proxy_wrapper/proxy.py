@@ -173,16 +173,6 @@ Proxy: ProxyType = ProxyType(
 )
 
 
-def _teach_dynamo(_: ModuleType) -> None:
-    """Let Dynamo, which has just been loaded, know of `Proxy`."""
-    from proxy_wrapper.dynamo_rules import teach_dynamo
-
-    teach_dynamo(Proxy)
-
-
-AfterImport("torch._dynamo.polyfills.loader", _teach_dynamo)  # The last thing that Dynamo loads of its own.
-
-
 def is_proxied(obj: object) -> bool:
     """Whether `obj` is traced: a proxied module, of its state, or a tensor that went into one or came out of one.
 
@@ -332,3 +322,25 @@ def _path(logdir: str | os.PathLike[str]) -> str:
         return os.fsdecode(logdir)
     except TypeError:
         raise SettingsTypeError("logdir", logdir, "a path") from None
+
+
+def _teach_dynamo(_: ModuleType) -> None:
+    """Let Dynamo, which has just been loaded, know of what is here."""
+    from proxy_wrapper.dynamo_rules import teach_dynamo
+
+    of_stages = (stage.__init__, stage.__enter__, stage.__exit__)
+    called = (ProxyType.__call__, is_proxied, unproxy, flush, restore_proxied, observe, blacklist, *of_stages)
+    teach_dynamo(Proxy, called, _note_capture)
+
+
+def _note_capture(obj: object) -> None:
+    """Say in the trace that a call of `Proxy` is captured, and so does nothing, if `obj` is not traced already."""
+    tracer = _installed.tracer
+    if tracer is not None and not tracer.registry.is_proxied(obj):
+        tracer.note_problem(
+            "Models that are made in compiled code are not traced: where `torch.compile` captures a call of `Proxy`, "
+            "that gives the model back and does nothing else."
+        )
+
+
+AfterImport("torch._dynamo.polyfills.loader", _teach_dynamo)  # The last thing that Dynamo loads of its own.

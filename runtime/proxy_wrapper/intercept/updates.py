@@ -107,8 +107,8 @@ class Updates:
         """Record that `optimizer` steps. `args` are those of `step`, the optimizer first."""
         try:
             tracer = self._tracer
-            tracer.ranks.note()  # A short program may have left its process group again before the next write.
             if tracer.thread.inside is None:
+                tracer.ranks.note()  # A short program may have left its process group again before the next write.
                 with tracer.lock, torch._C.DisableTorchFunction():
                     self._begin(optimizer, _has_closure(args, kwargs))
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
