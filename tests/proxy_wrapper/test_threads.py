@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 def run(program: str, level: str | None, folder: Path) -> Run:
     environment = {**os.environ, "LOGDIR": str(folder / "trace"), "TRUTH": str(folder / "truth.json")}
-    environment["OMP_NUM_THREADS"] = "1"
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROGRAMS.parents[2])}
     if level is not None:
         environment["LEVEL"] = level
     command = [sys.executable, "-W", "ignore::DeprecationWarning", *program.split()]

@@ -1,4 +1,4 @@
-"""Threads make, train, take out and free models all the time, so that the hooks go with the last one, and come again."""
+"""Threads make, train, take out and free models all the time: with the last one the hooks go, and come again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import threading
 
 import torch
 from torch import nn
-from tracing import digest, start, tell, traced, train, untraced
+
+from tests.proxy_wrapper.thread_programs.tracing import digest, start, tell, traced, train, untraced
 
 THREADS, MODELS = 5, 6
 results = [""] * THREADS

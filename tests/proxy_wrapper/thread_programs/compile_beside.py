@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from tracing import counted, digest, start, tell, traced, train, untraced
+
+from tests.proxy_wrapper.thread_programs.tracing import counted, digest, start, tell, traced, train, untraced
 
 KIND = sys.argv[1]
 FIRST = 10
@@ -42,7 +43,7 @@ def train_eagerly() -> None:
     generator = torch.Generator().manual_seed(1)
     net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
     start(net, generator)
-    net = traced(net, "eager")  # type: ignore[assignment]
+    net = traced(net, "eager")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     steps = 0
     while steps < FIRST or not stop.is_set():

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import torch
 from torch import nn
-from tracing import LEVEL, counted, digest, start, tell, traced
 
 import proxy_wrapper.proxy as Proxy
+from tests.proxy_wrapper.thread_programs.tracing import LEVEL, counted, digest, start, tell, traced
 
 made = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
 start(made, torch.Generator().manual_seed(0))
-made = traced(made, "made")  # type: ignore[assignment]
+made = traced(made, "made")
 given = torch.optim.Adam(made.parameters())
 weight = torch.ones(1, 8)
 LOGDIR = os.environ["LOGDIR"]
 
 
-def loop() -> nn.Module:
-    net = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
+def loop() -> Any:
+    net: Any = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
     if LEVEL is not None:
         net = Proxy.Proxy(net, recurse=True, name="net", logdir=LOGDIR, log_level=LEVEL)
     with torch.no_grad():
@@ -39,19 +40,17 @@ def loop() -> nn.Module:
     return net
 
 
-def unrolled() -> nn.Module:
+def unrolled() -> Any:
+    net: Any = made
     if LEVEL is not None:
         net = Proxy.Proxy(made, recurse=True, name="made", logdir=LOGDIR, log_level=LEVEL)
-    else:
-        net = made
     given.zero_grad()
     net(torch.ones(2, 8)).sum().backward()
     given.step()
+    net = other
     if LEVEL is not None:
         net = Proxy.Proxy(other, recurse=True, name="other", logdir=LOGDIR, log_level=LEVEL)
-    else:
-        net = other
-    return net(net(torch.ones(2, 8)))  # type: ignore[no-any-return]
+    return net(net(torch.ones(2, 8)))
 
 
 other = nn.Linear(8, 8)
@@ -59,7 +58,7 @@ start(other, torch.Generator().manual_seed(1))
 if sys.argv[1] == "loop":
     print(digest(torch.compile(loop, backend="eager")(), made), counted())
 else:
-    compiled = torch.compile(unrolled, backend="eager")
+    compiled: Any = torch.compile(unrolled, backend="eager")
     for _ in range(3):
         print(compiled().sum().item(), digest(made), counted())
 tell({})

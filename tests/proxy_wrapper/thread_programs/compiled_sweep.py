@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import nn
-from tracing import counted, digest, start, tell, traced, train
+
+from tests.proxy_wrapper.thread_programs.tracing import counted, digest, start, tell, traced, train
 
 MODELS, STEPS = 4, 4
 
@@ -15,7 +16,7 @@ def work(seed: int) -> str:
     generator = torch.Generator().manual_seed(seed)
     net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)])
     start(net, generator)
-    net = traced(net, "net")  # type: ignore[assignment]
+    net = traced(net, "net")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     train(torch.compile(net, backend="aot_eager", fullgraph=True), optimizer, generator, STEPS)
     return digest(net)

@@ -6,7 +6,8 @@ import threading
 
 import torch
 from torch import nn
-from tracing import digest, start, tell, traced, train
+
+from tests.proxy_wrapper.thread_programs.tracing import digest, start, tell, traced, train
 
 THREADS, STEPS = 6, 5
 together = threading.Barrier(THREADS)
@@ -19,7 +20,7 @@ def work(seed: int) -> None:
     start(net, generator)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     together.wait()
-    net = traced(net, "net")  # type: ignore[assignment]
+    net = traced(net, "net")
     train(net, optimizer, generator, STEPS)
     results[seed] = digest(net)
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 import torch
 from torch import nn
-from tracing import digest, start, tell, traced, train, untraced
+
+from tests.proxy_wrapper.thread_programs.tracing import digest, start, tell, traced, train, untraced
 
 FORKS = 4
 stop = threading.Event()
 
 
-def net_of(seed: int, name: str) -> nn.Module:
+def net_of(seed: int, name: str) -> Any:
     generator = torch.Generator().manual_seed(seed)
     net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
     start(net, generator)
-    net = traced(net, name)  # type: ignore[assignment]
+    net = traced(net, name)
     train(net, torch.optim.SGD(net.parameters(), lr=0.01), generator, 2)
     return net
 

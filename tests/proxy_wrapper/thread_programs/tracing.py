@@ -1,4 +1,4 @@
-"""What the programs have in common: how a model is traced where the test asks for it, and what they tell of themselves."""
+"""What the programs have in common: how a model is traced where the test asks for it, and what they tell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ torch.set_num_threads(1)
 sys.setswitchinterval(1e-6)
 
 
-def traced(net: nn.Module, name: str) -> nn.Module:
+def traced(net: Any, name: str) -> Any:
     """`net`, proxied if the run is traced."""
     if LEVEL is None:
         return net
