@@ -21,6 +21,7 @@ from proxy_trace.options import (
     StageOption,
     StepOption,
     open_run,
+    print_json,
     print_lines,
     print_note,
 )
@@ -73,9 +74,10 @@ _EPILOG = """
 _SUMMARY_HELP = """
 Say what happened in a run, and first of all what looks wrong.
 
-What looks wrong are non-finite values (the first one first), parameters that training never changed and why, modules \
-that were never called, problems of tracing, and trace files that break off. Then come a table of modules (calls and \
-times) and one of parameters (updates, and how their values moved).
+What looks wrong are exceptions that ended processes, non-finite values (the first one first), backward passes that \
+changed nothing, parameters that training never changed and why, modules that were never called, ranks that part, \
+problems of tracing, and trace files that break off. One line says how many checks passed, and what was not looked \
+at. Then come a table of modules (calls and times) and one of parameters (updates, and how their values moved).
 
 [bold]Examples[/bold]
 
@@ -167,8 +169,6 @@ def summary(
     rank: RankOption = None,
 ) -> None:
     """Say what happened in a run; the text of `--help` is `_SUMMARY_HELP`."""
-    import msgspec
-
     from proxy_trace.colour import Palette
     from proxy_trace.progress import progress_bar
     from proxy_trace.selection import Period, StepRange
@@ -182,7 +182,7 @@ def summary(
     with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
         result = summarize(trace, on_progress, period)
     if output is Format.JSON:
-        print_lines([msgspec.json.format(msgspec.json.encode(result)).decode()])
+        print_json([result], indented=True)
     else:
         print_lines(summary_lines(result, Palette.for_stream(sys.stdout), tables_of_all=rank is not None))
 
@@ -205,8 +205,6 @@ def show(
     """Show events; the text of `--help` is `_SHOW_HELP`."""
     from itertools import islice
 
-    import msgspec
-
     from proxy_trace.colour import Palette
     from proxy_trace.selection import Selection, StepRange
     from proxy_trace.show import EventLines, resolve, select_events
@@ -217,8 +215,7 @@ def show(
     names = [file.names() for file in trace.files]
     sightings = _noting_none(islice(select_events(trace, names, selection), limit))
     if output is Format.JSON:
-        encode = msgspec.json.Encoder().encode
-        print_lines(encode(resolve(sighting)).decode() for sighting in sightings)
+        print_json(map(resolve, sightings))
         return
     lines = EventLines(names, Palette.for_stream(sys.stdout))
     print_lines([lines.header()])
@@ -289,9 +286,10 @@ def run_command(arguments: list[str]) -> int:
         return _INTERRUPTED
     else:
         return code if isinstance(code, int) else 0
-    from proxy_trace.colour import Palette
+    from proxy_trace.colour import Palette, for_terminal
 
-    print(f"proxy-trace: {Palette.for_stream(sys.stderr).paint('error:', 'red')} {message}", file=sys.stderr)
+    error_word = Palette.for_stream(sys.stderr).paint("error:", "red")
+    print(for_terminal(f"proxy-trace: {error_word} {message}"), file=sys.stderr)
     return _WRONG_INPUT
 
 

@@ -16,6 +16,7 @@ from proxy_trace.options import (
     StepOption,
     TensorNameOption,
     open_run,
+    print_json,
     print_lines,
 )
 
@@ -28,8 +29,9 @@ A run that no longer matches yesterday's: another version of a library, a line t
 set. The first difference says where to look. If it is a value at the start, at seeds and checkpoints; if it is a \
 gradient, at the data, at what is random, at the loss; if it is a parameter, at the optimizer.
 
-What is compared is what the traces have of each parameter, buffer and gradient after each step: minimum, maximum, \
-norm (to a relative 2**-20) and non-finite elements; rank by rank where there are several.
+What is compared is what the traces have of each parameter, buffer and gradient after each step: a fingerprint of its \
+bits; where one of them is older, minimum, maximum, norm (to a relative 2**-20) and non-finite elements; rank by rank \
+where there are several.
 
 [bold]Examples[/bold]
 
@@ -54,8 +56,6 @@ def compare(
     rank: RankOption = None,
 ) -> None:
     """Compare two runs; the text of `--help` is `COMPARE_HELP`."""
-    import msgspec
-
     from proxy_trace.colour import Palette
     from proxy_trace.progress import progress_bar
     from proxy_trace.runs import compare_runs
@@ -68,7 +68,7 @@ def compare(
     with progress_bar(size, "reading") as on_progress:
         found = compare_runs(one, other, steps, GlobMatcher(name) if name else None, on_progress)
     if output is Format.JSON:
-        print_lines([msgspec.json.format(msgspec.json.encode(found)).decode()])
+        print_json([found], indented=True)
     else:
         print_lines(run_lines(found, Palette.for_stream(sys.stdout)))
     if not found.agrees:

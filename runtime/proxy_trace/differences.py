@@ -1,9 +1,10 @@
 """Finds what differs between traces of models that should hold the same: ranks of a run, or two runs of a script.
 
-What is compared are the statistics that a trace has of every parameter after every optimizer step: minimum and maximum,
-which are elements and must be equal to the bit, the number of non-finite elements, and the L2 norm. A norm depends on
-the order in which it is summed up, which depends on the machine and its threads, so norms count as equal up to a
-relative 2**-20; a value that moves an element past the minimum or the maximum, or the norm by more than that, is seen.
+What is compared is what a trace has of every parameter after every optimizer step: the fingerprint of its bits. Traces
+of older versions have none. There it is minimum and maximum, which are elements and must be equal to the bit, the
+number of non-finite elements, and the L2 norm. A norm depends on the order in which it is summed up, which depends on
+the machine and its threads, so norms count as equal up to a relative 2**-20; a value that moves an element past the
+minimum or the maximum, or the norm by more than that, is seen.
 """
 
 from __future__ import annotations
@@ -51,18 +52,24 @@ class GroupedDifference(Difference):
     Attributes:
         groups: the traces at `first_step` by number (of ranks, the rank), those that agreed together, as in `values`.
         agreed: after how many steps all agreed before the first difference.
+        agrees_again: whether all agreed after some step behind the first difference.
         gradient_step: for a parameter, the first step in which its gradient differed; None if that never did.
+        same_start: for a parameter, whether all started training from the same values; None if that is not known.
     """
 
     groups: list[list[int]]
     agreed: int
+    agrees_again: bool = False
     gradient_step: int | None = None
+    same_start: bool | None = None
 
 
 def is_same(first: events.Statistics | None, second: events.Statistics | None) -> bool:
-    """Whether two statistics can be those of the same values."""
+    """Whether two statistics are those of the same values; where fingerprints are missing, whether they can be."""
     if first is None or second is None:
         return first is second
+    if first.bits is not None and second.bits is not None:
+        return first.bits == second.bits
     if (first.minimum, first.maximum, first.nonfinite) != (second.minimum, second.maximum, second.nonfinite):
         return False
     one, other = first.norm, second.norm
@@ -74,8 +81,9 @@ def is_same(first: events.Statistics | None, second: events.Statistics | None) -
 class DifferenceCollector:
     """Collects differences, and how often there was none."""
 
-    def __init__(self, is_chosen: Callable[[str], bool] | None) -> None:
+    def __init__(self, is_chosen: Callable[[str], bool] | None, *, with_gradients: bool = True) -> None:
         self._is_chosen = is_chosen
+        self._with_gradients = with_gradients
         self._compared: dict[tuple[str, str], int] = {}
         self._differences: dict[tuple[str, str], GroupedDifference] = {}
         self._is_first = True
@@ -88,7 +96,7 @@ class DifferenceCollector:
             for replicas in replicas_of(name, [reader for reader in readers if name in reader.values]):
                 kind = "buffer" if isinstance(replicas[0].tensors[name], events.Buffer) else "parameter"
                 self._compare(kind, name, step, [(reader.number, reader.values[name]) for reader in replicas])
-        gradients = set().union(*(reader.gradients for reader in readers))
+        gradients = set().union(*(reader.gradients for reader in readers)) if self._with_gradients else ()
         for name in sorted(gradients):
             for replicas in replicas_of(name, [reader for reader in readers if name in reader.gradients]):
                 self._compare("gradient", name, step, [(reader.number, reader.gradients[name]) for reader in replicas])
@@ -123,9 +131,11 @@ class DifferenceCollector:
                     break
             else:
                 groups.append((values, [number]))
-        if len(groups) == 1:
-            return
         known = self._differences.get(key)
+        if len(groups) == 1:
+            if known is not None:
+                known.agrees_again = True
+            return
         if known is None:
             values_of_groups, numbers_of_groups = [values for values, _ in groups], [numbers for _, numbers in groups]
             known = self._differences[key] = GroupedDifference(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Statistics
 
 
-_FIELDS: Final = ("norm", "minimum", "maximum", "nonfinite")
+_FIELDS: Final = ("norm", "minimum", "maximum", "nonfinite", "bits")
 
 
 def how_often(found: Difference) -> str:
@@ -23,12 +23,17 @@ def how_often(found: Difference) -> str:
 
 
 def values_apart(values: Sequence[Statistics | None]) -> str:
-    """The first of norm, minimum and maximum that tells most of the groups apart, in as many digits as that takes."""
+    """The first of norm, minimum and maximum that tells most of the groups apart, in as many digits as that takes.
+
+    Values that have all these in common are told apart by their fingerprints.
+    """
     if any(each is None for each in values):
         return " | ".join("none" if each is None else f"norm {format_number(each.norm)}" for each in values)
     by_field = {field: [getattr(each, field) for each in values] for field in _FIELDS}
     field = max(by_field, key=lambda field: len(set(map(repr, by_field[field]))))
     numbers = by_field[field]
+    if field == "bits":
+        return f"bits {' | '.join(str(bits) for bits in numbers)}"
     words = [format_number(number) for number in numbers]
     if len(set(words)) < len(set(map(repr, numbers))):
         words = [f"{number:.9g}" if isinstance(number, float) else str(number) for number in numbers]

@@ -151,6 +151,13 @@ class OutputIsFolderError(TraceError):
         super().__init__(f"{path}: is a folder, and this format is one file. Give the name of a file with --output.")
 
 
+class OutputIsLinkError(TraceError):
+    """An export that nobody named a place for would go where a link leads."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: is a link. Say with --output where the export goes, be it through this link.")
+
+
 class UnwritableFileError(TraceError):
     """The operating system would not let us write."""
 

@@ -114,8 +114,18 @@ def _format_of(output: Path | None) -> ExportFormat:
 
 
 def _default_output(chosen: ExportFormat, run: str) -> Path:
+    """Where an export goes if nobody says it: in the working directory.
+
+    Raises:
+        OutputIsLinkError: if a link there leads somewhere else.
+    """
+    from proxy_trace.errors import OutputIsLinkError
+
     if chosen is ExportFormat.PARQUET:
-        return Path("proxy_trace.parquet")
+        folder = Path("proxy_trace.parquet")
+        if folder.is_symlink():
+            raise OutputIsLinkError(folder)
+        return folder
     return Path(f"{run}.json.gz" if chosen is ExportFormat.CHROME else f"{run}.csv")
 
 

@@ -11,7 +11,8 @@ import msgspec
 
 from proxy_trace.given_back import how_given_back
 from proxy_trace.identity import Subject, find_subjects
-from proxy_trace.origins import Origins
+from proxy_trace.origins import Origins, new_numbers
+from proxy_trace.same_values import are_same_values
 from proxy_trace.selection import kind_of
 from proxy_wrapper import events
 
@@ -25,6 +26,14 @@ OPEN_ENTRIES: Final = 1024
 """How many tensors of the variable are followed at once; what takes an older one is not told any more."""
 
 _USES: Final = 64
+_MADE: Final = 1024
+"""How many of the tensors that one call made are followed."""
+
+_CALLERS: Final = 256
+_PLACES: Final = 1 << 14
+_OPEN_CALLS: Final = 1000
+"""How many calls lie in one another at most, as Python itself allows no more; and in how many threads."""
+
 _QUESTIONS: Final = frozenset(
     {"dim", "ndimension", "size", "stride", "numel", "nelement", "element_size", "storage_offset", "__len__", "type"}
     | {"is_floating_point", "is_complex", "is_signed", "is_contiguous", "is_inference", "is_same_size", "get_device"}
@@ -73,6 +82,7 @@ class HistoryEntry(msgspec.Struct):
         statistics: of the new values, or of the gradient.
         cause: why a parameter or buffer changed, as in `Update.cause`; of a call, whether it raised an exception or
             gave back what it was given, changed ("in place") or not ("itself").
+        is_same: whether an update left the values as they were, to the bit; None where that is not known.
         value: what Python read.
         uses: what took the tensors that were made, up to a limit.
         more_uses: how many uses there were beyond it.
@@ -91,6 +101,7 @@ class HistoryEntry(msgspec.Struct):
     types: Sequence[str] = ()
     statistics: events.Statistics | None = None
     cause: str = ""
+    is_same: bool | None = None
     value: bool | int | float | str | None = None
     uses: list[Use] = []
     more_uses: int = 0
@@ -140,6 +151,7 @@ class _Follower:
         self._state_names = {
             name for id_ in subject.tensors for name in (names.tensors[id_].name, *names.tensors[id_].aliases)
         }
+        self._values: dict[int, events.Statistics | None] = {}
         self._open: deque[tuple[HistoryEntry, list[int]]] = deque()
         self._by_number: dict[int, HistoryEntry] = {}
         self._origins = Origins()
@@ -213,6 +225,7 @@ class _Follower:
         self._state_names.update((event.name, *event.aliases))
         if self._subject.only_gradients:
             return
+        self._values.setdefault(event.id, event.statistics)
         self._latest_us = max(self._latest_us, event.time_us)
         time_us = self._latest_us + self._offset_us
         entry = HistoryEntry(event.name, kind_of(event), self._file.run.rank, time_us)
@@ -238,7 +251,9 @@ class _Follower:
         else:
             fields.update(statistics=event.statistics)
         if isinstance(event, events.Update):
+            before, self._values[event.tensor] = self._values.get(event.tensor), event.statistics
             fields["cause"] = event.cause
+            fields["is_same"] = None if event.cause == "converted" else are_same_values(before, event.statistics)
         self._add(event, f"{name}.grad" if self._subject.only_gradients else name, **fields)
 
     # What makes tensors
@@ -248,7 +263,7 @@ class _Follower:
         if not event.outputs and event.target.rpartition(".")[2] in _QUESTIONS:
             return
         self._use(inputs, event.target, event)
-        made = [number for number in event.output_ids if number and number not in inputs]
+        made = new_numbers(inputs, event.output_ids)
         is_followed = self._subject.has_call(event.location, event.target, event.ordinal)
         is_of_state = not self._state_names.isdisjoint(event.inputs) and not self._subject.only_gradients
         if is_followed or is_of_state:
@@ -283,7 +298,12 @@ class _Follower:
             entry = self._add(event, name, target=module, inputs=inputs)
             around = self._calls.get(event.thread)
             entry.module = self._names.module_name(around[-1].event.module) if around else ""
-        self._calls.setdefault(event.thread, []).append(_Call(event, entry))
+        if event.thread not in self._calls and len(self._calls) >= _OPEN_CALLS:
+            return  # More threads than any program has: which of them made what is not told.
+        calls = self._calls.setdefault(event.thread, [])
+        if len(calls) >= _OPEN_CALLS:
+            del calls[: _OPEN_CALLS // 2]  # What is outermost never ended.
+        calls.append(_Call(event, entry))
 
     def _return_module(self, event: events.ReturnModule) -> None:
         module = self._names.module_name(event.module)
@@ -300,8 +320,9 @@ class _Follower:
                     list(event.keywords.values()), [event.keyword_ids.get(key, 0) for key in event.keywords]
                 )
                 call.entry.inputs = call.entry.inputs + inputs
-                made = [number for number in event.output_ids if number and number not in call.event.input_ids]
-                self._watch(call.entry, made)
+                self._watch(call.entry, new_numbers(call.event.input_ids, event.output_ids))
+            if not calls:
+                del self._calls[event.thread]
         self._origins.note_module(module, [], event.output_ids)
 
     # Bookkeeping
@@ -326,6 +347,7 @@ class _Follower:
         """From now on, tell `entry` what takes these tensors."""
         numbers = next((numbers for other, numbers in reversed(self._open) if other is entry), None)
         if numbers is not None:
+            made = made[:_MADE]
             numbers.extend(made)
             self._by_number.update(dict.fromkeys(made, entry))
 
@@ -350,7 +372,11 @@ class _Follower:
         return f"{self._names.place(event.location)}:{target}:{ordinal}"
 
     def _place(self, id_: int) -> Place | None:
+        if id_ not in self._names.locations:
+            return None
         if id_ not in self._places:
+            if len(self._places) >= _PLACES:
+                self._places.clear()
             self._places[id_] = self._resolve(id_)
         return self._places[id_]
 
@@ -360,7 +386,7 @@ class _Follower:
             return None
         callers: list[str] = []
         caller = location.caller
-        while caller and len(callers) < len(self._names.locations):
+        while caller and len(callers) < _CALLERS:  # A trace can say that two lines call each other.
             callers.append(self._names.place(caller))
             above = self._names.locations.get(caller)
             caller = above.caller if above is not None else 0

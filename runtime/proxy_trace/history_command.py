@@ -19,6 +19,7 @@ from proxy_trace.options import (
     StageOption,
     StepOption,
     open_run,
+    print_json,
     print_lines,
     print_note,
 )
@@ -84,8 +85,6 @@ def history(
     """Follow one variable; the text of `--help` is `HISTORY_HELP`."""
     from itertools import chain, islice
 
-    import msgspec
-
     from proxy_trace.colour import Palette
     from proxy_trace.history import follow
     from proxy_trace.history_text import history_lines
@@ -112,8 +111,7 @@ def history(
         print_note(f"nothing of '{what}' was recorded{_why_nothing(what, names, is_chosen=is_chosen)}")
     entries = islice(chain(first, chosen), limit)
     if output is Format.JSON:
-        encode = msgspec.json.Encoder().encode
-        print_lines(encode(entry).decode() for entry in entries)
+        print_json(entries)
     else:
         print_lines(history_lines(entries, Palette.for_stream(sys.stdout), with_rank=len(trace.files) > 1))
 

@@ -42,7 +42,10 @@ def history_lines(entries: Iterable[HistoryEntry], palette: Palette, *, with_ran
 
 
 def _details(entry: HistoryEntry) -> str:
-    cause = f" ({entry.cause})" if entry.cause else ""
+    words = [entry.cause] if entry.cause else []
+    if entry.is_same and entry.cause != "unchanged":
+        words.append("same values")
+    cause = f" ({', '.join(words)})" if words else ""
     if entry.kind in _OF_STATE and entry.kind != "non_finite":
         return f"{cause}: {_numbers(entry.statistics)}" if entry.statistics or entry.kind == "gradient" else cause
     if entry.kind == "non_finite":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy_trace.bounded_lines import BoundedLines, open_regular
 from proxy_trace.errors import UnreadableFileError
 from proxy_trace.names import Names
 from proxy_wrapper.text_form import TextForm
@@ -45,8 +46,8 @@ def text_log_lines(path: Path) -> Iterator[str]:
         UnreadableFileError: if the file system refuses.
     """
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                yield line.rstrip("\n")
+        with open_regular(path) as file:
+            for line in BoundedLines(file):
+                yield line.decode("utf-8", "replace").rstrip("\r")
     except OSError as error:
         raise UnreadableFileError(path, error) from error

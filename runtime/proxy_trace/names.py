@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import Location, Module, StateTensor
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from proxy_wrapper.events import Event
+
+MOST_DEFINITIONS: Final = 1 << 19
+"""How many modules, tensors and locations each are known at once: several times what the largest models have."""
+
+_MOST_BYTES: Final = 1 << 28
+"""How long the lines of all definitions are at most, the later ones of an id included."""
 
 
 class Names:
     """The definitions of one trace file: of the same id, the last one learned counts.
 
-    Ids that were never defined are given a name too ("#7"), for a trace may have lost the line that did.
+    Ids that were never defined are given a name too ("#7"), for a trace may have lost the line that did. So are those
+    of definitions that go beyond what is kept.
     """
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}
         self.tensors: dict[int, StateTensor] = {}
         self.locations: dict[int, Location] = {}
+        self._bytes_left = _MOST_BYTES
 
-    def learn(self, event: Event) -> None:
-        """Take note of `event` if it defines something."""
+    def learn(self, event: Event, size_bytes: int = 0) -> bool:
+        """Take note of `event` if it defines something.
+
+        Args:
+            event: any event.
+            size_bytes: how long its line in the trace is.
+
+        Returns:
+            Whether it was noted: False for what defines nothing, and for definitions beyond what is kept.
+        """
+        table = self._table_of(event)
+        if table is None or self._bytes_left < size_bytes:
+            return False
+        id_: int = event.id  # type: ignore[attr-defined]
+        if len(table) >= MOST_DEFINITIONS and id_ not in table:
+            return False
+        self._bytes_left -= size_bytes
+        table[id_] = event
+        return True
+
+    def _table_of(self, event: Event) -> dict[int, Any] | None:
         if isinstance(event, Location):
-            self.locations[event.id] = event
-        elif isinstance(event, Module):
-            self.modules[event.id] = event
-        elif isinstance(event, StateTensor):
-            self.tensors[event.id] = event
+            return self.locations
+        if isinstance(event, Module):
+            return self.modules
+        return self.tensors if isinstance(event, StateTensor) else None
 
     def module_name(self, id_: int) -> str:
         """The full name of a module, such as "model.conv1"; "" for 0."""
@@ -48,3 +76,21 @@ class Names:
 
 def _unnamed(id_: int) -> str:
     return f"#{id_}" if id_ else ""
+
+
+def without_cycles(parents: Mapping[int, int]) -> dict[int, int]:
+    """For each id what it is part of, 0 for none.
+
+    A trace can say of two modules that each is part of the other. One of such a circle counts as part of none.
+    """
+    found: dict[int, int] = {}
+    for start in parents:
+        way: dict[int, None] = {}
+        id_ = start
+        while id_ in parents and id_ not in found and id_ not in way:
+            way[id_] = None
+            id_ = parents[id_]
+        found.update((each, parents[each]) for each in way)
+        if id_ in way:
+            found[id_] = 0
+    return found

@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -117,12 +117,47 @@ def open_run(run: Path | None, rank: int | None = None) -> Trace:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Write lines to standard output; end quietly if nobody reads any more, as with `| head`.
+    """Write lines for people to standard output, as `for_terminal` has them.
 
     Raises:
-        typer.Exit: if nobody does.
+        typer.Exit: if nobody reads any more, as with `| head`: quietly.
         UnwritableFileError: if they cannot be written for another reason, such as a full disk.
     """
+    from proxy_trace.colour import for_terminal
+
+    _write(map(for_terminal, lines))
+
+
+def print_json(values: Iterable[Any], *, indented: bool = False) -> None:
+    """Write values to standard output as JSON, each on a line of its own or, if `indented`, over several.
+
+    Raises:
+        typer.Exit: if nobody reads any more.
+        UnwritableFileError: if they cannot be written.
+    """
+    import msgspec
+
+    from proxy_trace.colour import json_for_terminal
+
+    def text(value: Any) -> str:
+        encoded = _encode(value)
+        return json_for_terminal((msgspec.json.format(encoded) if indented else encoded).decode())
+
+    _write(map(text, values))
+
+
+def _encode(value: Any) -> bytes:
+    import msgspec
+
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # A path may be any bytes; UTF-8 may not.
+        import json
+
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+def _write(lines: Iterable[str]) -> None:
     from proxy_trace.errors import UnwritableFileError
 
     stream = sys.stdout
@@ -139,4 +174,6 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_note(message: str) -> None:
     """Tell on standard error what is worth knowing and no error."""
-    print(f"proxy-trace: {message}", file=sys.stderr)
+    from proxy_trace.colour import for_terminal
+
+    print(for_terminal(f"proxy-trace: {message}"), file=sys.stderr)

@@ -16,6 +16,13 @@ _UNSEEN: Final[_Call] = ("", ())
 _REMEMBERED: Final = 1 << 15
 """How many tensors are remembered; the oldest are forgotten first."""
 
+_INPUTS: Final = 64
+"""How many of a call's inputs are remembered."""
+
+_FEW: Final = 16
+_SEARCHED: Final = 1024
+"""How many tensors are looked at for a trail."""
+
 
 class Origins:
     """Remembers, for each tensor by its number, the call that made it and the innermost module that put it out."""
@@ -27,7 +34,7 @@ class Origins:
     def note_call(self, name: str, inputs: Sequence[int], made: Sequence[int]) -> None:
         """A call of a function or method, or the read of an attribute, made tensors that it was not given."""
         calls = self._calls
-        call = (name, inputs)
+        call = (name, inputs[:_INPUTS])
         for number in made:
             calls[number] = call
         if len(calls) > _REMEMBERED:
@@ -35,10 +42,10 @@ class Origins:
 
     def note_module(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """A module put tensors out."""
-        for number in outputs:
-            if number and number not in inputs:
-                self._modules.setdefault(number, name)
-                self._calls.setdefault(number, (name, inputs))
+        call = (name, inputs[:_INPUTS])
+        for number in new_numbers(inputs, outputs):
+            self._modules.setdefault(number, name)
+            self._calls.setdefault(number, call)
         for known in (self._modules, self._calls):
             if len(known) > _REMEMBERED:
                 _forget_oldest(known)
@@ -52,7 +59,7 @@ class Origins:
         names: list[str] = []
         pending = [number]
         seen = set(pending)
-        while pending and len(names) < limit:
+        while pending and len(names) < limit and len(seen) < _SEARCHED:
             current = pending.pop(0)
             module = self._modules.get(current) if current != number else None
             name, inputs = (module, ()) if module is not None else self._calls.get(current, _UNSEEN)
@@ -63,6 +70,12 @@ class Origins:
         return names
 
 
+def new_numbers(inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
+    """The numbers of the tensors that a call put out without having been given them."""
+    given = inputs if len(inputs) < _FEW else frozenset(inputs)
+    return [number for number in outputs if number and number not in given]
+
+
 def _forget_oldest(known: dict[int, str] | dict[int, _Call]) -> None:
-    for number in list(islice(known, _REMEMBERED // 2)):
+    for number in list(islice(known, len(known) - _REMEMBERED // 2)):
         del known[number]

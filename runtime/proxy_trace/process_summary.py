@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from proxy_trace.origins import Origins
+from proxy_trace.names import MOST_DEFINITIONS, without_cycles
+from proxy_trace.origins import Origins, new_numbers
+from proxy_trace.same_values import are_same_values, has_bits
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from proxy_trace.names import Names
     from proxy_trace.selection import Period
     from proxy_trace.trace import Reading, TraceFile
 
@@ -28,6 +29,16 @@ _COMPILED_MODULES: Final = frozenset(
 _COMPILED_FUNCTION: Final = "torch.compile("
 """How the targets of calls of compiled functions begin."""
 
+_MOST_NAMES: Final = 1000
+"""How many stages, optimizers and threads are told apart; what has a further name counts under one of these."""
+
+_OTHERS: Final = "others"
+_OTHER_THREADS: Final = -1
+_MOST_NON_FINITE: Final = 1 << 14
+_DEEPEST: Final = 1000
+"""How many calls lie in one another at most: Python itself allows no more."""
+
+_OUTPUTS: Final = 64
 _TRAIL: Final = 5
 """How many calls back the making of a non-finite output is told."""
 
@@ -35,6 +46,7 @@ _TRAIL: Final = 5
 class ModuleSummary(msgspec.Struct):
     """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root.
 
+    `training_calls` are those in training mode.
     `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
     `every`-th are recorded. `is_compiled` if some of its calls ran compiled code, in which no calls are seen;
     `calls_seen` and `removed` as in `events.Module`.
@@ -47,6 +59,7 @@ class ModuleSummary(msgspec.Struct):
     level: str = "INFO"
     parameters: int = 0
     calls: int = 0
+    training_calls: int = 0
     ended: int = 0
     raised: int = 0
     total_us: int = 0
@@ -66,11 +79,24 @@ class ModuleSummary(msgspec.Struct):
 class TensorSummary(msgspec.Struct):
     """A parameter or buffer and its history.
 
-    `updates` counts the updates by cause. `first` are the statistics when it was proxied, those of a parameter
-    just before the first optimizer step; `last` the latest. `has_changed` says that in a stage with optimizer steps
-    some later statistics differ from `first`, or that there are none to tell; `changes` counts such by stage.
-    `watched` says whether its changes are recorded at all, `removed` that the model has it no more. `gradients` counts
-    the steps that found a gradient, `missing_gradients` those that found none.
+    Attributes:
+        updates: how many updates there were, by cause. One that left the values as they were, to the bit, counts as
+            "unchanged"; neither that nor "converted" is a change of values.
+        first: the statistics that training started from: those when it was proxied, or, of a parameter, those that it
+            was given before the first backward pass; those it was converted to, if its values had not changed by then.
+        last: the latest statistics that could be read.
+        has_changed: whether, in a stage that trains, it had other values than the first.
+        changes: how often it was found to have other values than the first, by stage.
+        undecided: how often it was written to, and nothing tells whether that changed its values.
+        watched: whether its changes are recorded at all.
+        removed: whether the model has it no more.
+        is_stepped: whether it was in an optimizer's step.
+        gradients: how many it had: in an optimizer's step, or, where no optimizer has it, after a backward pass.
+        missing_gradients: how many steps found none.
+        cleared_gradients: how many steps found none, or only zeros, where a backward pass had left one.
+        is_without_optimizer: whether it had a gradient that no optimizer was there to take.
+        has_nonzero_gradient: whether some gradient had an element other than zero.
+        largest_gradient: the largest magnitude that an element of its gradients had, where that was finite.
     """
 
     id: int
@@ -85,17 +111,27 @@ class TensorSummary(msgspec.Struct):
     last: events.Statistics | None = None
     has_changed: bool = False
     changes: dict[str, int] = {}
+    undecided: int = 0
     watched: bool = True
     removed: bool = False
+    is_stepped: bool = False
     gradients: int = 0
     missing_gradients: int = 0
+    cleared_gradients: int = 0
+    is_without_optimizer: bool = False
     last_gradient: events.Statistics | None = None
     has_nonzero_gradient: bool = False
+    largest_gradient: float = 0.0
 
     @property
     def update_count(self) -> int:
-        """How often the tensor was written to; steps that left it unchanged are not counted."""
-        return sum(count for cause, count in self.updates.items() if cause != "unchanged")
+        """How often it was given other values; where there are no fingerprints to tell, how often it was written to."""
+        return sum(count for cause, count in self.updates.items() if cause not in ("unchanged", "converted"))
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether it is known of every update whether it changed the values."""
+        return has_bits(self.first) and not self.undecided
 
     @property
     def is_empty(self) -> bool:
@@ -137,6 +173,9 @@ class ProcessSummary(msgspec.Struct):
     optimizers: dict[str, int] = {}
     backward_passes: int = 0
     backward_us: int = 0
+    was_looked_at: bool = False
+    """Whether parameters were looked at once more behind some backward pass: at a step, or when a model was called."""
+
     module_calls: int = 0
     calls_compiled_functions: bool = False
     """Whether compiled functions ran, in which no calls of modules are seen."""
@@ -145,6 +184,9 @@ class ProcessSummary(msgspec.Struct):
     malformed: int = 0
     first_malformed_line: int = 0
     unknown: dict[str, int] = {}
+    surplus: int = 0
+    """Definitions and non-finite values that were left out, as there are more than is kept."""
+
     is_cut: bool = False
     ends_inside: str = ""
     """What had not ended when the trace broke off: "a call of model.fc", "a backward pass"; "" if it did not break off,
@@ -175,11 +217,20 @@ class ProcessCollector:
         trails: for each of those, what made the output, from what and so on, back to what other modules put out.
         started_us: when the process started, in microseconds of Unix time.
         stages_with_gradients: the stages in which a parameter had a gradient.
+        overflows: the first records in which a norm was infinite though all elements were finite, one for each
+            parameter, buffer and gradient, in order.
         problems: the distinct problems, in order; there is a limit to how many are kept.
         names: what the ids stand for, complete at the end.
     """
 
-    def __init__(self, file: TraceFile) -> None:
+    def __init__(self, file: TraceFile, reading: Reading, period: Period | None = None) -> None:
+        """Begin.
+
+        Args:
+            file: whose events these are.
+            reading: the pass over them, of which each is to be given to `take`.
+            period: keep what happened in it, and of the rest only what it starts from.
+        """
         run = file.run
         self.process = ProcessSummary(
             file=str(file.path),
@@ -188,13 +239,19 @@ class ProcessCollector:
             parent_pid=run.parent_pid,
             started=run.started,
             size_bytes=file.size_bytes(),
+            is_empty=period is not None,
         )
         self.started_us = file.started_us()
         self.stages_with_gradients: set[str] = set()
         self.non_finite: list[events.NonFinite] = []
         self.trails: list[list[str]] = []
+        self.overflows: dict[tuple[type, int], events.Gradient | events.Update] = {}
         self.problems: dict[str, ProblemSummary] = {}
-        self.names: Names
+        self.names = reading.names
+        self._reading = reading
+        self._period = period
+        self._latest_us = 0
+        self._latest_step = 0
         self._modules: dict[int, ModuleSummary] = {}
         self._tensors: dict[int, TensorSummary] = {}
         self._calls_by_thread: dict[int, list[events.CallModule]] = {}
@@ -204,8 +261,10 @@ class ProcessCollector:
         self._unfinished = ""
         self._open_backward_passes = 0
         self._has_other_steps = False
+        self._has_begun = False
+        self._current: dict[int, events.Statistics | None] = {}
         self._stages_outside: dict[str, None] = {}
-        self._take: dict[type[events.Event], Callable[[Any], None]] = {
+        self._takers: dict[type[events.Event], Callable[[Any], None]] = {
             events.Module: self._module,
             events.Parameter: self._tensor,
             events.Buffer: self._tensor,
@@ -224,47 +283,36 @@ class ProcessCollector:
             events.RunEnd: self._run_end,
         }
 
-    def collect(
-        self,
-        reading: Reading,
-        on_progress: Callable[[int], None] | None,
-        bytes_done: int,
-        period: Period | None = None,
-    ) -> None:
-        """Take the events of `reading`, or those in `period`; `bytes_done` is added to what `on_progress` is told."""
-        take = self._take
-        ignore = _ignore
+    def take(self, event: events.AnyEvent) -> None:
+        """Take the next event."""
         process = self.process
-        self.names = reading.names
-        count = latest_us = latest_step = 0
-        is_empty = period is not None
-        for event in reading:
-            if period is not None:
-                if not period.has(event):
-                    self._pass_over(event)
-                    continue
-                is_empty = is_empty and (not isinstance(event, events.Happening) or isinstance(event, events.RunEnd))
-            count += 1
-            take.get(type(event), ignore)(event)
-            if isinstance(event, events.Happening):
-                latest_us = max(latest_us, event.time_us)
-                latest_step = max(latest_step, event.step)
-            if not count % PROGRESS_INTERVAL and on_progress is not None:
-                on_progress(bytes_done + reading.bytes_read)
-        process.events = count
-        process.duration_us = latest_us
-        process.steps_made = max(latest_step, process.steps_made)
-        process.is_empty = is_empty
-        self._finish(reading)
+        period = self._period
+        if period is not None:
+            if not period.has(event):
+                self._pass_over(event)
+                return
+            if isinstance(event, events.Happening) and not isinstance(event, events.RunEnd):
+                process.is_empty = False
+        process.events += 1
+        self._takers.get(type(event), _ignore)(event)
+        if isinstance(event, events.Happening):
+            if event.time_us > self._latest_us:
+                self._latest_us = event.time_us
+            if event.step > self._latest_step:
+                self._latest_step = event.step
 
-    def _finish(self, reading: Reading) -> None:
+    def finish(self) -> None:
         """Note what is known only when all has been read."""
-        process = self.process
+        process, reading = self.process, self._reading
+        process.duration_us = self._latest_us
+        process.steps_made = max(self._latest_step, process.steps_made)
         process.stages_outside = list(self._stages_outside)
         process.malformed = reading.malformed
         process.first_malformed_line = reading.first_malformed_line
         process.unknown = reading.unknown
         process.is_cut = reading.is_cut
+        process.surplus += reading.surplus
+        self._cut_circles()
         process.modules = list(self._modules.values())
         process.tensors = list(self._tensors.values())
         self._judge_changes()
@@ -277,23 +325,38 @@ class ProcessCollector:
         else:
             process.ends_inside = self._unfinished
 
+    def _cut_circles(self) -> None:
+        """Let no module be part of itself: whoever goes from module to module comes to an end."""
+        parents = without_cycles({module.id: module.parent for module in self._modules.values()})
+        for module in self._modules.values():
+            module.parent = parents[module.id]
+
     def _pass_over(self, event: events.AnyEvent) -> None:
         """Keep of what is not in the period what the period starts from, and where else there is anything."""
         if isinstance(event, events.Happening):
             self.process.last_step_outside = max(self.process.last_step_outside, event.step)
-            self._stages_outside[event.stage] = None
+            self._stages_outside[_known_name(event.stage, self._stages_outside)] = None
         if isinstance(event, events.OptimizerStepEnd):
-            self._has_other_steps = True
+            self._has_other_steps = self._has_begun = True
+        elif isinstance(event, events.Backward):
+            self._has_begun = True
         elif isinstance(event, events.Update):
             tensor = self._tensor_of(event.tensor)
+            self._exchange(event.tensor, event.statistics)
             tensor.last = event.statistics or tensor.last
             if not tensor.updates:
-                tensor.first = tensor.last
+                tensor.first = event.statistics
 
     @property
     def has_trained(self) -> bool:
         """Whether there were optimizer steps, or steps of training that the program made by hand."""
         return bool(self.process.steps or (self.process.steps_made and not self._has_other_steps))
+
+    @property
+    def has_bits(self) -> bool:
+        """Whether any values have a fingerprint, as all have that this version traces."""
+        tensors = self._tensors.values()
+        return any(has_bits(each) for tensor in tensors for each in (tensor.last, tensor.last_gradient))
 
     @property
     def trained_stages(self) -> set[str]:
@@ -310,7 +373,7 @@ class ProcessCollector:
         stages = self.process.stages
         stage = stages.get(event.stage)
         if stage is None:
-            stage = stages[event.stage] = StageSummary()
+            stage = stages.setdefault(_known_name(event.stage, stages), StageSummary())
         return stage
 
     def _module(self, event: events.Module) -> None:
@@ -325,35 +388,50 @@ class ProcessCollector:
         tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
-        if tensor.first is None:
+        if event.id not in self._current:  # Later ones are about its name, or whether it is frozen.
             tensor.first = tensor.last = event.statistics
+            self._exchange(event.id, event.statistics)
 
     def _module_of(self, id_: int) -> ModuleSummary:
         module = self._modules.get(id_)
         if module is None:
+            if len(self._modules) >= 2 * MOST_DEFINITIONS:  # of which half were never defined
+                return ModuleSummary(id_, f"#{id_}")
             module = self._modules[id_] = ModuleSummary(id_, f"#{id_}")
         return module
 
     def _tensor_of(self, id_: int) -> TensorSummary:
         tensor = self._tensors.get(id_)
         if tensor is None:
+            if len(self._tensors) >= 2 * MOST_DEFINITIONS:
+                return TensorSummary(id_, f"#{id_}")
             tensor = self._tensors[id_] = TensorSummary(id_, f"#{id_}")
         return tensor
+
+    def _thread(self, event: events.Happening) -> int:
+        """The thread of an event; where as many have open calls as are told apart, one for all others."""
+        known = self._calls_by_thread
+        return event.thread if event.thread in known or len(known) < _MOST_NAMES else _OTHER_THREADS
 
     def _call_module(self, event: events.CallModule) -> None:
         module = self._module_of(event.module)
         module.calls += 1
+        module.training_calls += event.training
         module.is_compiled |= event.compiled or module.type in _COMPILED_MODULES
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
-        stack = self._calls_by_thread.setdefault(event.thread, [])
+        stack = self._calls_by_thread.setdefault(self._thread(event), [])
+        if len(stack) >= _DEEPEST:
+            del stack[: _DEEPEST // 2]  # What is outermost never ended.
         if not module.parent:
             # A root that is being called is called again: what was left by a KeyboardInterrupt never ends.
             again = next((depth for depth, call in enumerate(stack) if call.module == event.module), len(stack))
             del stack[again:]
         if not stack:
-            module.stages[event.stage] = module.stages.get(event.stage, 0) + 1
+            stage = _known_name(event.stage, module.stages)
+            module.stages[stage] = module.stages.get(stage, 0) + 1
             if not self._open_backward_passes:  # in which activations are computed once more
                 self._stage(event).outermost_calls += 1
+                self.process.was_looked_at |= self.process.backward_passes > 0
         stack.append(event)
 
     def _return_module(self, event: events.ReturnModule) -> None:
@@ -362,35 +440,46 @@ class ProcessCollector:
         module.total_us += event.duration_us
         if event.raised:
             module.raised += 1
-        stack = self._calls_by_thread.get(event.thread)
+        stack = self._calls_by_thread.get(self._thread(event))
         if stack and any(call.module == event.module for call in stack):
             while (call := stack.pop()).module != event.module:
                 pass
+            if not stack:
+                del self._calls_by_thread[self._thread(event)]
             self._origins.note_module(self._module_of(event.module).name, call.input_ids, event.output_ids)
+        self._returned.pop(event.thread, None)
         self._returned[event.thread] = event
+        if len(self._returned) > _MOST_NAMES:
+            del self._returned[next(iter(self._returned))]
 
     def _call_function(self, event: events.CallFunction) -> None:
         if event.target.startswith(_COMPILED_FUNCTION):
             self.process.calls_compiled_functions = True
         inputs = event.input_ids
-        made = [number for number in event.output_ids if number and number not in inputs]
+        made = new_numbers(inputs, event.output_ids)
         if made:
             key = (event.target, event.location)
             name = self._call_names.get(key)
             if name is None:
+                if len(self._call_names) >= MOST_DEFINITIONS:
+                    self._call_names.clear()
                 name = self._call_names[key] = f"{_last(event.target)} at {self.names.place(event.location)}"
             self._origins.note_call(name, inputs, made)
 
     def _non_finite(self, event: events.NonFinite) -> None:
+        if len(self.non_finite) >= _MOST_NON_FINITE:
+            self.process.surplus += 1
+            return
         self.non_finite.append(event)
         returned = self._returned.get(event.thread)
         trail: list[str] = []
         if event.where == "output" and returned is not None and returned.module == event.module:
-            for number in returned.output_ids:
+            for number in returned.output_ids[:_OUTPUTS]:
                 trail += [name for name in self._origins.trail(number, _TRAIL) if name not in trail]
         self.trails.append(trail[:_TRAIL])
 
     def _backward(self, _: events.Backward) -> None:
+        self._has_begun = True
         self.process.backward_passes += 1
         self._open_backward_passes += 1
         self._unfinished = "a backward pass"
@@ -401,44 +490,93 @@ class ProcessCollector:
         self._unfinished = ""
 
     def _step(self, event: events.OptimizerStep) -> None:
+        self._has_begun = True
         self._open_backward_passes = 0  # One that a KeyboardInterrupt broke off never ends.
         self._unfinished = f"a step of {event.optimizer}"
 
     def _step_end(self, event: events.OptimizerStepEnd) -> None:
         self._unfinished = ""
         self.process.steps += 1
+        self.process.was_looked_at |= self.process.backward_passes > 0
         self.process.steps_made = max(self.process.steps_made, event.step + 1)
         self._stage(event).steps += 1
         optimizers = self.process.optimizers
-        optimizers[event.optimizer] = optimizers.get(event.optimizer, 0) + 1
+        optimizer = _known_name(event.optimizer, optimizers)
+        optimizers[optimizer] = optimizers.get(optimizer, 0) + 1
 
     def _gradient(self, event: events.Gradient) -> None:
         tensor = self._tensor_of(event.tensor)
         statistics = event.statistics
+        tensor.cleared_gradients += event.cleared
+        if not event.has_optimizer:
+            tensor.is_without_optimizer = True
         if statistics is None:
             tensor.missing_gradients += 1
             return
         tensor.gradients += 1
-        self.stages_with_gradients.add(event.stage)
+        self.stages_with_gradients.add(_known_name(event.stage, self.stages_with_gradients))
         tensor.last_gradient = statistics
-        if statistics.norm != 0.0:
+        # Not by the norm, which is 0 for elements whose squares are.
+        lowest, highest = statistics.minimum, statistics.maximum
+        if isinstance(lowest, float) and isinstance(highest, float):
+            tensor.largest_gradient = max(tensor.largest_gradient, -lowest, highest)
+            tensor.has_nonzero_gradient |= lowest != 0.0 or highest != 0.0
+        elif lowest is not None:
             tensor.has_nonzero_gradient = True
+        if statistics.norm == "inf":
+            self._check_norm(event, tensor)
 
     def _update(self, event: events.Update) -> None:
         tensor = self._tensor_of(event.tensor)
-        cause = event.cause
-        tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
+        statistics, cause = event.statistics, _known_name(event.cause, tensor.updates)
+        before = self._exchange(event.tensor, statistics)
+        tensor.last = statistics or tensor.last
         if event.type:
             tensor.type = event.type
-        statistics = event.statistics
-        tensor.last = statistics or tensor.last
-        if cause == "unchanged":
+        if cause == "converted":
+            tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
+            tensor.first = statistics if are_same_values(tensor.first, before) else None
             return
-        if not self.process.steps and not event.step and cause != "step" and not tensor.is_buffer:
+        if cause in ("step", "unchanged"):
+            tensor.is_stepped = True
+        is_same = are_same_values(before, statistics)
+        if is_same:
+            cause = "unchanged"
+        tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
+        if statistics is not None and statistics.norm == "inf":
+            self._check_norm(event, tensor)
+        if cause == "unchanged":
+            tensor.undecided += not is_same
+        elif not (self._has_begun or event.step or cause == "step" or tensor.is_buffer):
             # Set up by hand after it was proxied (loaded, initialised): that is where training starts from.
-            tensor.first = statistics or tensor.first
-        elif statistics is None or statistics != tensor.first:
-            tensor.changes[event.stage] = tensor.changes.get(event.stage, 0) + 1
+            tensor.first, tensor.undecided = statistics, 0
+        else:
+            self._compare_with_first(tensor, statistics, event.stage)
+
+    @staticmethod
+    def _compare_with_first(tensor: TensorSummary, statistics: events.Statistics | None, stage: str) -> None:
+        """Not with the last: the values of training, put back after others were tried out, are no training."""
+        is_first = are_same_values(tensor.first, statistics)
+        if is_first is None:
+            tensor.undecided += 1
+        elif not is_first:
+            stage = _known_name(stage, tensor.changes)
+            tensor.changes[stage] = tensor.changes.get(stage, 0) + 1
+
+    def _exchange(self, id_: int, statistics: events.Statistics | None) -> events.Statistics | None:
+        """Take note of what a tensor holds now; what it held before, None where that could not be read."""
+        before = self._current.get(id_)
+        if id_ in self._tensors:
+            self._current[id_] = statistics
+        return before
+
+    def _check_norm(self, event: events.Gradient | events.Update, tensor: TensorSummary) -> None:
+        """Take note of a norm that is infinite for the first time, but for buffers made with such values, as masks."""
+        numbers, first = event.statistics, tensor.first
+        if numbers is None or numbers.norm != "inf" or numbers.nonfinite or event.tensor not in self._tensors:
+            return
+        if not (tensor.is_buffer and first is not None and first.norm == "inf"):
+            self.overflows.setdefault((type(event), event.tensor), event)
 
     def _run_end(self, event: events.RunEnd) -> None:
         self.process.end = f"{event.reason} {event.error}".rstrip()
@@ -450,6 +588,11 @@ class ProcessCollector:
             known.count += 1
         elif len(self.problems) < _PROBLEM_LIMIT:
             self.problems[event.message] = ProblemSummary(event.message, event)
+
+
+def _known_name(name: str, known: Collection[str]) -> str:
+    """`name`, or, where as many names are known as are told apart, the one for all others."""
+    return name if name in known or len(known) < _MOST_NAMES else _OTHERS
 
 
 def _last(target: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from proxy_trace.differences import DifferenceCollector, GroupedDifference, replicas_of
 from proxy_trace.errors import NothingToCompareError, OneRankError
+from proxy_trace.same_values import are_same_values, has_bits
 from proxy_trace.step_reader import StepReader, read_together
 from proxy_wrapper import events
 
@@ -34,9 +35,11 @@ class Comparison(msgspec.Struct):
 
     Attributes:
         parameters: how many parameters were compared: those that several ranks have in the same shape and place.
+        compared_names: their names.
+        by_statistics: how many of them had no fingerprints, so that only extremes and norms were compared.
         own_parts: how many were not, since each rank has its own part of them, or only one has them.
-        drifted: parameters that agreed, and then differed.
-        never_agreed: parameters that differed at each comparison.
+        drifted: parameters that agreed, at the start or later, and then differed.
+        never_agreed: parameters that differed at each comparison, and are not known to have agreed at the start.
         gradients: gradients that differed where the parameters agreed.
         buffers: buffers that differed, as those of batch norm may.
         absent: ranks that left no file.
@@ -49,6 +52,8 @@ class Comparison(msgspec.Struct):
     ranks: list[RankEnd]
     steps: int
     parameters: int
+    compared_names: list[str]
+    by_statistics: int
     own_parts: int
     drifted: list[GroupedDifference]
     never_agreed: list[GroupedDifference]
@@ -85,10 +90,27 @@ def compare_ranks(
         TraceError: if the file system refuses.
     """
     files, left_out = file_of_each_rank(trace)
-    if len(files) < 2:
-        raise OneRankError(trace.path, files[0].run.rank)
     readers = [StepReader(file, file.run.rank) for file in files]
-    found = DifferenceCollector(is_chosen)
+    return compare_readers(trace, readers, left_out, steps, is_chosen, on_progress)
+
+
+def compare_readers(
+    trace: Trace,
+    readers: list[StepReader],
+    left_out: Sequence[TraceFile],
+    steps: StepRange | None = None,
+    is_chosen: Callable[[str], bool] | None = None,
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    with_gradients: bool = True,
+) -> Comparison:
+    """Compare ranks as `compare_ranks` does, by readers of `trace` that have read nothing yet, one for each rank.
+
+    What is raised because there is nothing to compare is raised when they have read all, except for a single rank.
+    """
+    if len(readers) < 2:
+        raise OneRankError(trace.path, readers[0].number)
+    found = DifferenceCollector(is_chosen, with_gradients=with_gradients)
     missing = dict.fromkeys((reader.number for reader in readers), 0)
     compared = 0
     for step, here, lacking in read_together(readers):
@@ -104,23 +126,41 @@ def compare_ranks(
     own_parts = _count_own_parts(readers, is_chosen)
     if not (found.has_compared_any or own_parts):
         raise NothingToCompareError(trace.path)
-    world_size = max(file.run.world_size for file in files)
+    world_size = max(reader.file.run.world_size for reader in readers)
     parameters, gradients = _gradients_told_with_parameters(found)
+    for difference in parameters:
+        difference.same_start = _had_same_start(difference, readers)
+    names = found.compared("parameter")
     return Comparison(
         path=str(trace.path),
-        run=files[0].run.run,
+        run=readers[0].file.run.run,
         world_size=world_size,
         ranks=[_end_of(reader, missing[reader.number]) for reader in readers],
         steps=compared,
-        parameters=len(found.compared("parameter")),
+        parameters=len(names),
+        compared_names=names,
+        by_statistics=sum(not _have_bits(name, readers) for name in names),
         own_parts=own_parts,
-        drifted=[difference for difference in parameters if difference.agreed],
-        never_agreed=[difference for difference in parameters if not difference.agreed],
+        drifted=[difference for difference in parameters if difference.agreed or difference.same_start],
+        never_agreed=[difference for difference in parameters if not (difference.agreed or difference.same_start)],
         gradients=gradients,
         buffers=found.differences("buffer"),
         absent=sorted(set(range(world_size)) - {reader.number for reader in readers}),
         left_out=[str(file.path) for file in left_out],
     )
+
+
+def _had_same_start(difference: GroupedDifference, readers: Sequence[StepReader]) -> bool | None:
+    """Whether a parameter had the same values in all ranks that were compared when training began; None: not known."""
+    compared = {number for group in difference.groups for number in group}
+    starts = [reader.start.get(difference.name) for reader in readers if reader.number in compared]
+    answers = {are_same_values(starts[0], start) for start in starts[1:]}
+    return False if False in answers else None if None in answers else True
+
+
+def _have_bits(name: str, readers: Sequence[StepReader]) -> bool:
+    """Whether all ranks that have a parameter have a fingerprint of its values."""
+    return all(has_bits(reader.values[name]) for reader in readers if name in reader.values)
 
 
 def _end_of(reader: StepReader, missing_steps: int) -> RankEnd:

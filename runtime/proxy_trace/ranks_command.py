@@ -14,6 +14,7 @@ from proxy_trace.options import (
     StepOption,
     TensorNameOption,
     open_run,
+    print_json,
     print_lines,
 )
 
@@ -26,9 +27,9 @@ Under data parallelism all ranks should hold the same parameters after every ste
 not split. A parameter that was left out of an all-reduce, a gradient that only one rank clips or a seed that differs \
 does not show in the loss: the ranks drift apart, and the checkpoint of rank 0 is not the model that was trained.
 
-What is compared is what the trace has of each parameter after each step: minimum, maximum, norm (to a relative \
-2**-20) and non-finite elements. Parameters that are sharded, DTensors of FSDP2 or tensor parallelism, are compared \
-only between ranks that hold the same part.
+What is compared is what the trace has of each parameter when training begins and after each step: a fingerprint of \
+its bits; in older traces minimum, maximum, norm (to a relative 2**-20) and non-finite elements. Parameters that are \
+sharded, DTensors of FSDP2 or tensor parallelism, are compared only between ranks that hold the same part.
 
 [bold]Examples[/bold]
 
@@ -51,8 +52,6 @@ def ranks(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Compare the ranks of a run; the text of `--help` is `RANKS_HELP`."""
-    import msgspec
-
     from proxy_trace.colour import Palette
     from proxy_trace.progress import progress_bar
     from proxy_trace.ranks import compare_ranks
@@ -64,7 +63,7 @@ def ranks(
     with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
         found = compare_ranks(trace, steps, GlobMatcher(name) if name else None, on_progress)
     if output is Format.JSON:
-        print_lines([msgspec.json.format(msgspec.json.encode(found)).decode()])
+        print_json([found], indented=True)
     else:
         print_lines(ranks_lines(found, Palette.for_stream(sys.stdout)))
     if not found.agrees:

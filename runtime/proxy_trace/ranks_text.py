@@ -78,9 +78,11 @@ def _cause(difference: GroupedDifference) -> str:
     if difference.kind != "parameter":
         return ""
     step = difference.gradient_step
-    if step is None:
-        return "its gradients agree"
-    return f"its gradient differs from step {step}"
+    words = "its gradients agree" if step is None else f"its gradient differs from step {step}"
+    if difference.agreed:
+        return words
+    start = {True: "same at the start", False: "other at the start", None: "how it started is not known"}
+    return f"{start[difference.same_start]}; {words}"
 
 
 def _rank_lines(found: Comparison, palette: Palette) -> Iterator[str]:

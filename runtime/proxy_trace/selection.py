@@ -51,31 +51,31 @@ class StepRange(NamedTuple):
 
 
 class Period:
-    """A part of a run: the steps in a range, in stages that match a glob."""
+    """A part of a run: the steps in a range (`steps`, None for all), in stages that match a glob (`stages`)."""
 
     def __init__(self, steps: StepRange | None = None, stages: Sequence[str] = ()) -> None:
         """Take all steps if `steps` is None, and all stages if there is no glob in `stages`; commas part globs."""
-        self._steps = steps
-        self._stages = stages
+        self.steps = steps
+        self.stages = stages
         self._is_stage = stage_matcher(stages)
 
     def has(self, event: AnyEvent) -> bool:
         """Whether `event` happened in it. What defines something, or ends the file, belongs to every part."""
         if not isinstance(event, events.Happening) or isinstance(event, events.RunEnd):
             return True
-        return (self._steps is None or self._steps.has(event.step)) and (
+        return (self.steps is None or self.steps.has(event.step)) and (
             self._is_stage is None or self._is_stage(event.stage)
         )
 
     def __str__(self) -> str:
         words = []
-        if self._steps is not None:
-            first, last = self._steps
+        if self.steps is not None:
+            first, last = self.steps
             words.append(
                 f"step {first}" if first == last else f"steps {first} to {'the last' if last is None else last}"
             )
-        if self._stages:
-            words.append(f"stage {', '.join(self._stages)}")
+        if self.stages:
+            words.append(f"stage {', '.join(self.stages)}")
         return ", ".join(words)
 
 

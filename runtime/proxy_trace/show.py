@@ -203,7 +203,9 @@ def _optimizer_step_end(event: events.OptimizerStepEnd, _: Names) -> str:
 
 def _gradient(event: events.Gradient, names: Names) -> str:
     numbers = "none" if event.statistics is None else _numbers(event.statistics)
-    return f"{names.tensor_name(event.tensor)}: {numbers}"
+    notes = [word for word, is_so in (("cleared", event.cleared), ("no optimizer", not event.has_optimizer)) if is_so]
+    noted = f" ({', '.join(notes)})" if notes else ""
+    return f"{names.tensor_name(event.tensor)}{noted}: {numbers}"
 
 
 def _update(event: events.Update, names: Names) -> str:

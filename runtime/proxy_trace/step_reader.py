@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from proxy_trace.trace import TraceFile
+    from proxy_wrapper.events import AnyEvent
 
 
 class StepReader:
@@ -17,19 +18,23 @@ class StepReader:
 
     Attributes:
         file: the trace.
+        reading: the pass over it.
         number: by which differences tell it from those that it is compared with, such as the rank.
         tensors: what was defined so far, the latest definition by name.
-        start: the statistics of each parameter and buffer when training began, by name.
+        start: the statistics of each parameter and buffer when training began, or went on after it was made, by name.
         values: the latest ones.
         changed: the names that were given values since the step before.
         gradients: the gradients that the step found, by name; None for a parameter that had none.
         step: the step that ended last, or that the trace ended in.
+        on_event: called with each event that is read.
         has_ended: whether the trace has been read to its end.
         end: how the process ended, as `RunEnd` says it; "" if the trace does not.
     """
 
     def __init__(self, file: TraceFile, number: int) -> None:
         self.file = file
+        self.reading = file.read()
+        self.on_event: Callable[[AnyEvent], None] = _ignore
         self.number = number
         self.tensors: dict[str, events.StateTensor] = {}
         self.start: dict[str, events.Statistics | None] = {}
@@ -40,15 +45,14 @@ class StepReader:
         self.has_ended = False
         self.end = ""
         self._names: dict[int, str] = {}
-        self._reading = file.read()
-        self._events = iter(self._reading)
+        self._events = iter(self.reading)
         self._last_complete = -1
-        self._has_started = False
+        self._not_started: set[str] = set()
 
     @property
     def bytes_read(self) -> int:
         """How far into the file this has come."""
-        return self._reading.bytes_read
+        return self.reading.bytes_read
 
     @property
     def last_complete_step(self) -> int:
@@ -63,17 +67,19 @@ class StepReader:
         """
         self.changed = set()
         self.gradients = {}
+        on_event = self.on_event
         for event in self._events:
-            if isinstance(event, events.StateTensor):
-                self._define(event)
-            elif isinstance(event, events.Update):
+            on_event(event)
+            if isinstance(event, events.Update):
                 name = self._names.get(event.tensor, "")
                 self.values[name] = event.statistics
                 self.changed.add(name)
-            elif isinstance(event, (events.Backward, events.OptimizerStep)):
-                self._note_start()
             elif isinstance(event, events.Gradient):
                 self.gradients[self._names.get(event.tensor, "")] = event.statistics
+            elif isinstance(event, events.StateTensor):
+                self._define(event)
+            elif isinstance(event, (events.Backward, events.OptimizerStep)):
+                self._note_start()
             elif isinstance(event, events.OptimizerStepEnd):
                 self.step = self._last_complete = event.step
                 return
@@ -87,21 +93,32 @@ class StepReader:
         self.values.clear()
 
     def _note_start(self) -> None:
-        """Training begins: what the state is now, it was loaded with or initialised to."""
-        if not self._has_started:
-            self._has_started = True
-            self.start = dict(self.values)
+        """Training begins, or goes on: what new state is now, it was loaded with or initialised to."""
+        if self._not_started:
+            self.start.update((name, self.values.get(name)) for name in self._not_started)
+            self._not_started.clear()
 
     def _define(self, event: events.StateTensor) -> None:
         before = self._names.get(event.id)
         if before is not None and before != event.name:  # A module found to be part of a larger one.
             self.tensors.pop(before, None)
             self.values[event.name] = self.values.pop(before, None)
+            if before in self.start:
+                self.start[event.name] = self.start.pop(before)
+            if before in self._not_started:
+                self._not_started.remove(before)
+                self._not_started.add(event.name)
         elif event.name not in self.values:
             self.values[event.name] = event.statistics
+        if before is None:
+            self._not_started.add(event.name)
         self._names[event.id] = event.name
         self.tensors[event.name] = event
         self.changed.add(event.name)
+
+
+def _ignore(_: AnyEvent) -> None:
+    """Nobody else wants to know."""
 
 
 def read_together(readers: list[StepReader]) -> Iterator[tuple[int, list[StepReader], list[StepReader]]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from proxy_trace.findings import NOTES, OF_PARAMETERS, is_recorded, is_sampled
+from proxy_trace.checks.check import FINDING, NOT_CHECKED, PASSED
+from proxy_trace.checks.evidence import is_sampled
+from proxy_trace.findings import OF_PARAMETERS
+from proxy_trace.module_tree import ModuleTree
 from proxy_trace.table import format_table
 from proxy_trace.units import format_count, format_duration, format_number, format_ranks, format_size
 from proxy_wrapper.events import TRAIN
@@ -13,6 +16,7 @@ from proxy_wrapper.events import TRAIN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from proxy_trace.checks.check import CheckResult
     from proxy_trace.colour import Palette
     from proxy_trace.findings import Finding
     from proxy_trace.process_summary import ModuleSummary, ProcessSummary, TensorSummary
@@ -20,13 +24,19 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Statistics
 
 _SHOWN_FINDINGS: Final = 20
+_DEEPEST_SHOWN: Final = 40
 _TITLES: Final = {
+    "ended": ("Exceptions that ended processes", "red"),
     "non_finite": ("Non-finite values", "red"),
+    "no_effect": ("Backward passes that changed nothing", "red"),
     "never_updated": ("Parameters never updated", "red"),
     "never_called": ("Modules never called", "yellow"),
+    "ranks_part": ("Parameters in which the ranks part", "red"),
     "problem": ("Problems of tracing", "yellow"),
     "incomplete": ("Incomplete trace files", "yellow"),
+    "uncalled": ("Modules never called, but updated", "cyan"),
     "evaluated": ("Parameters of models that were only evaluated", "cyan"),
+    "untrained": ("Parameters that nothing trains", "cyan"),
     "frozen": ("Frozen parameters", "cyan"),
 }
 
@@ -81,27 +91,11 @@ def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:
         counted = "1 process" if processes == 1 else f"{processes} processes"
         yield f"  processes  {counted}, {ranks}"
     yield f"  training   {_training_words(summary)}"
-    yield from _end_lines(summary)
     yield from _recording_lines(summary)
     if summary.period:
         yield f"  period     {summary.period}: all below is about it alone"
     size = sum(process.size_bytes for process in summary.processes)
     yield f"  trace      {format_count(summary.events, 'event')}, {format_size(size)}"
-
-
-def _end_lines(summary: Summary) -> Iterator[str]:
-    """The exceptions that ended processes, each with the ranks and the step; nothing where all went to their end."""
-    ranks_by_end: dict[str, list[int]] = {}
-    for process in summary.processes:
-        reason, _, error = process.end.partition(" ")
-        if error:
-            words = f"{error}, after {format_count(process.end_step, 'step')}"
-            ranks_by_end.setdefault(words, []).append(process.rank)
-        elif reason == "failed":
-            ranks_by_end.setdefault("a mistake of the tracing itself", []).append(process.rank)
-    for words, ranks in ranks_by_end.items():
-        of = f" ({format_ranks(sorted(set(ranks)))})" if len(summary.processes) > 1 else ""
-        yield f"  ended by   {words}{of}"
 
 
 def _recording_lines(summary: Summary) -> Iterator[str]:
@@ -127,19 +121,21 @@ def _recording_lines(summary: Summary) -> Iterator[str]:
 
 
 def _training_words(summary: Summary) -> str:
-    """Steps and backward passes of the process that made most."""
+    """Steps and backward passes of the process that made most; where only a sample is recorded, that it is one."""
     process = max(summary.processes, key=lambda process: (process.steps, process.backward_passes))
+    is_sample = any(map(is_sampled, process.modules))
+    recorded = " recorded" if is_sample else ""
     if not process.steps:
         by_hand = process.steps_made if any(tensor.gradients for tensor in process.tensors) else 0
         words = f"{format_count(by_hand, 'step')} without an optimizer" if by_hand else "no optimizer step was traced"
     elif len(process.optimizers) == 1:
-        words = f"{format_count(process.steps, 'step')} of {next(iter(process.optimizers)) or 'an optimizer'}"
+        words = f"{format_count(process.steps, 'step')}{recorded} of {next(iter(process.optimizers)) or 'an optimizer'}"
     else:
         parts = ", ".join(f"{name} {count:,}" for name, count in process.optimizers.items())
-        words = f"{format_count(process.steps, 'step')} ({parts})"
+        words = f"{format_count(process.steps, 'step')}{recorded} ({parts})"
     if process.backward_passes:
         passes = "1 backward pass" if process.backward_passes == 1 else f"{process.backward_passes:,} backward passes"
-        words += f", {passes} ({format_duration(process.backward_us)})"
+        words += f", {passes}{recorded} ({format_duration(process.backward_us)})"
     return words
 
 
@@ -147,9 +143,9 @@ def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
     if all(process.is_empty for process in summary.processes):
         yield ""
         yield palette.paint(_nothing_there(summary), "yellow")
-    elif all(finding.kind in NOTES for finding in summary.findings):
+    else:
         yield ""
-        yield palette.paint(_all_is_well(summary), "green")
+        yield _check_words(summary.checks, palette)
     show_ranks = len(summary.processes) > 1
     for kind, (title, colour) in _TITLES.items():
         findings = [finding for finding in summary.findings if finding.kind == kind]
@@ -206,33 +202,42 @@ def _nothing_there(summary: Summary) -> str:
     return f"Nothing happened in this period. The run has {steps}, and of stages {', '.join(stages)}."
 
 
-def _all_is_well(summary: Summary) -> str:
-    """What was checked, and only that: what is not recorded, or only now and then, is not said to be well."""
-    checked = ["no non-finite value", "no tracing problem", "no trace file breaks off"]
-    modules = [module for process in summary.processes for module in process.modules]
-    is_all_recorded = all(is_recorded(module) for module in modules)
-    if is_all_recorded and not any(map(is_sampled, modules)) and any(p.module_calls for p in summary.processes):
-        is_hidden = any(module.is_compiled for module in modules) or any(
-            process.calls_compiled_functions for process in summary.processes
-        )
-        whose = "" if all(module.calls_seen or module.calls for module in modules) else " whose calls are seen"
-        checked.insert(1, f"every module{' outside of compiled code' * is_hidden}{whose} was called")
-    if is_all_recorded and summary.steps:
-        kinds = {finding.kind for finding in summary.findings}
-        parameters = "trainable parameter" if "frozen" in kinds else "parameter"
-        if "evaluated" in kinds:
-            parameters += " of the models that were trained"
-        if not all(tensor.watched for process in summary.processes for tensor in process.tensors):
-            parameters = f"watched {parameters}"
-        checked.insert(1, f"every {parameters} was updated")
-    return f"Nothing looks wrong: {', '.join(checked)}."
+def _check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
+    """How many checks passed and what they did not look at; that nothing looks wrong only where something was."""
+    by_state = {state: [check for check in checks if check.state == state] for state in (PASSED, FINDING, NOT_CHECKED)}
+    passed, found = by_state[PASSED], by_state[FINDING]
+    counted = f"{format_count(len(passed), 'check')} passed"
+    if found:
+        title, colour = f"{format_count(len(found), 'check')} found something", "red"
+        counted = f"{', '.join(check.name for check in found)}; {counted}"
+    elif any(check.is_doubtful for check in checks):
+        title, colour = "No check found anything", "yellow"
+    elif any(check.is_of_model for check in passed):
+        title, colour = "Nothing looks wrong", "green"
+    else:
+        title, colour = "Nothing was seen of the model", "yellow"
+    parts = [counted]
+    in_part = [check for check in passed if check.unseen]
+    if in_part:
+        parts.append(f"in part: {_unseen_words(in_part)}")
+    if by_state[NOT_CHECKED]:
+        parts.append(f"not checked: {_unseen_words(by_state[NOT_CHECKED])}")
+    return f"{palette.paint(f'{title}:', colour)} {'; '.join(parts)}."
+
+
+def _unseen_words(checks: Sequence[CheckResult]) -> str:
+    """The checks by what they did not look at: "losses, gradients (level WARNING), ranks (...)"."""
+    names: dict[str, list[str]] = {}
+    for check in checks:
+        names.setdefault("; ".join(check.unseen), []).append(check.name)
+    return ", ".join(f"{', '.join(of_reason)} ({reason})" for reason, of_reason in names.items())
 
 
 def _module_lines(process: ProcessSummary, of: str, palette: Palette) -> Iterator[str]:
     if not process.modules:
         return
     rows = []
-    for module, depth in _tree(process.modules):
+    for module, depth in ModuleTree(process.modules).walk():
         name = module.name if not depth else _last_part(module)
         calls = f"{module.calls:,}" if module.calls or module.calls_seen else "not seen"
         if module.removed and not module.calls:
@@ -240,7 +245,7 @@ def _module_lines(process: ProcessSummary, of: str, palette: Palette) -> Iterato
         raised = f" ({module.raised:,} raised)" if module.raised else ""
         rows.append(
             [
-                "  " * depth + name,
+                "  " * min(depth, _DEEPEST_SHOWN) + name,
                 module.type,
                 calls + raised,
                 format_duration(module.total_us) if module.ended else "-",
@@ -258,20 +263,6 @@ def _last_part(module: ModuleSummary) -> str:
     if around.startswith(module.type):
         return f"{around}({held.rpartition('.')[2]}"
     return module.name.rpartition(".")[2]
-
-
-def _tree(modules: Sequence[ModuleSummary]) -> Iterator[tuple[ModuleSummary, int]]:
-    """The modules with their depth, each before those below it."""
-    ids = {module.id for module in modules}
-    children: dict[int, list[ModuleSummary]] = {}
-    for module in modules:
-        parent = module.parent if module.parent in ids and module.parent != module.id else 0
-        children.setdefault(parent, []).append(module)
-    pending = [(module, 0) for module in reversed(children.get(0, []))]
-    while pending:
-        module, depth = pending.pop()
-        yield module, depth
-        pending += [(child, depth + 1) for child in reversed(children.get(module.id, []))]
 
 
 def _tensor_lines(title: str, tensors: list[TensorSummary], of: str, palette: Palette) -> Iterator[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_WIDEST: Final = 200
+"""Columns get no wider than this: one long name must not make all rows as long."""
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> list[str]:
@@ -16,7 +19,7 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], sides: st
         rows: as many cells each.
         sides: a letter for each column: "r" for one that is aligned to the right, "l" to the left.
     """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    widths = [min(max(map(len, column)), _WIDEST) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
         cells = [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 import msgspec
 
+from proxy_trace.bounded_lines import BoundedLines, open_regular
 from proxy_trace.errors import (
     NewerFormatError,
     NoSuchRankError,
@@ -21,7 +22,6 @@ from proxy_wrapper.events import FORMAT, AnyEvent, Location, Module, Run, StateT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import BinaryIO
 
     from typing_extensions import Self
 
@@ -29,8 +29,11 @@ KINDS: Final[dict[str, type]] = {cls.__struct_config__.tag: cls for cls in get_a
 """The event classes by the `kind` that stands in a trace, in the order in which the schema defines them."""
 
 _TEXT_LOG_STARTS: Final = (b"found the root object", b"logger_proxy: ", b"INFO:root:", b"WARNING:root:")
-_FIRST_LINE_LIMIT: Final = 1 << 24
-_BUFFER_BYTES: Final = 1 << 20
+_NO_RECORD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_UNKNOWN_KINDS: Final = 100
+"""How many unknown kinds are told apart."""
+
+_OTHER_KINDS: Final = "others"
 
 
 class _Header(msgspec.Struct):
@@ -61,6 +64,7 @@ class Reading:
         malformed: how many lines were no records; one at the end without its newline is not counted here.
         first_malformed_line: the number of the first of those lines, from 1; 0 if there is none.
         unknown: how many records of kinds that this version does not know, by kind.
+        surplus: how many definitions were left out, since there are more than `Names` keeps.
         is_cut: whether the last line breaks off, which is known at the end of the pass.
     """
 
@@ -69,10 +73,10 @@ class Reading:
         self.malformed = 0
         self.first_malformed_line = 0
         self.unknown: dict[str, int] = {}
+        self.surplus = 0
         self.is_cut = False
         self._path = path
-        self._file: BinaryIO | None = None
-        self._bytes_read = 0
+        self._lines: BoundedLines | None = None
 
     def __iter__(self) -> Iterator[AnyEvent]:
         """Yield the events; memory does not grow with their number.
@@ -84,37 +88,44 @@ class Reading:
         learn = self.names.learn
         definitions = (Location, Module, StateTensor)
         try:
-            with self._path.open("rb", buffering=_BUFFER_BYTES) as file:
-                self._file = file
-                for number, line in enumerate(file, 1):
+            with open_regular(self._path) as file:
+                lines = self._lines = BoundedLines(file)
+                for number, line in enumerate(lines, 1):
                     try:
                         event = decode(line)
-                    except (msgspec.DecodeError, UnicodeDecodeError):
-                        self._read_over(line, number)
+                    except _NO_RECORD:
+                        self._read_over(line, number, is_cut=lines.is_unfinished)
                         continue
-                    if isinstance(event, definitions):
-                        learn(event)
+                    if isinstance(event, definitions) and not learn(event, len(line)):
+                        self.surplus += 1
+                        continue
                     yield event
-                self._bytes_read = file.tell()
         except OSError as error:
             raise UnreadableFileError(self._path, error) from error
 
     @property
     def bytes_read(self) -> int:
         """How far into the file this pass has come."""
-        return self._bytes_read if self._file is None or self._file.closed else self._file.tell()
+        return 0 if self._lines is None else self._lines.bytes_read
 
-    def _read_over(self, line: bytes, number: int) -> None:
-        if not line.endswith(b"\n"):
+    @property
+    def left_out(self) -> int:
+        """How many lines were read over, all together."""
+        return self.malformed + sum(self.unknown.values()) + self.surplus + self.is_cut
+
+    def _read_over(self, line: bytes, number: int, *, is_cut: bool) -> None:
+        if is_cut:
             self.is_cut = True
             return
-        if line.isspace():
+        if not line or line.isspace():
             return
         try:
             kind = msgspec.json.decode(line, type=_Tag).kind
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _NO_RECORD:
             kind = ""
         if kind and kind not in KINDS:
+            if kind not in self.unknown and len(self.unknown) >= _UNKNOWN_KINDS:
+                kind = _OTHER_KINDS
             self.unknown[kind] = self.unknown.get(kind, 0) + 1
             return
         self.malformed += 1
@@ -139,13 +150,14 @@ class TraceFile:
             UnreadableFileError: if the file system refuses.
         """
         try:
-            with path.open("rb") as file:
-                line = file.readline(_FIRST_LINE_LIMIT)
+            with open_regular(path) as file:
+                lines = BoundedLines(file)
+                line = next(iter(lines), b"")
         except OSError as error:
             raise UnreadableFileError(path, error) from error
         if line.startswith(_TEXT_LOG_STARTS):
             raise TextLogError(path)
-        return cls(path, _decode_header(path, line))
+        return cls(path, _decode_header(path, line, lines))
 
     def read(self) -> Reading:
         """A new pass over all events, the header included."""
@@ -159,12 +171,12 @@ class TraceFile:
         names = Names()
         decode = msgspec.json.Decoder(AnyEvent).decode
         try:
-            with self.path.open("rb", buffering=_BUFFER_BYTES) as file:
-                for line in file:
+            with open_regular(self.path) as file:
+                for line in BoundedLines(file):
                     if b'"id"' in line:
                         try:
-                            names.learn(decode(line))
-                        except (msgspec.DecodeError, UnicodeDecodeError):
+                            names.learn(decode(line), len(line))
+                        except _NO_RECORD:
                             continue
         except OSError as error:
             raise UnreadableFileError(self.path, error) from error
@@ -243,13 +255,13 @@ class Trace:
         return type(self)(self.path, files, [])
 
 
-def _decode_header(path: Path, line: bytes) -> Run:
+def _decode_header(path: Path, line: bytes, lines: BoundedLines) -> Run:
     if not line.strip():
-        raise NotATraceError(path, "it is empty" if not line else "its first line is empty")
+        raise NotATraceError(path, "its first line is empty" if lines.bytes_read else "it is empty")
     try:
         header = msgspec.json.decode(line, type=_Header)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        if not line.endswith(b"\n") and line.startswith(b'{"kind":"run"'[: len(line)]):
+    except _NO_RECORD:
+        if lines.is_unfinished and line.startswith(b'{"kind":"run"'[: len(line)]):
             raise NotATraceError(path, "it breaks off within its first record") from None
         raise NotATraceError(path, "its first line is no record") from None
     if header.kind != "run":
@@ -258,5 +270,5 @@ def _decode_header(path: Path, line: bytes) -> Run:
         raise NewerFormatError(path, header.format, FORMAT)
     try:
         return msgspec.json.decode(line, type=Run)
-    except msgspec.ValidationError as error:
+    except _NO_RECORD as error:
         raise NotATraceError(path, f"its first record is malformed ({error})") from None

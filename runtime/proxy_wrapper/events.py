@@ -28,15 +28,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence  # noqa: TC003  msgspec looks the types of fields up.
-from typing import Final, TypeAlias, Union
+from typing import Annotated, Final, Literal, TypeAlias, Union
 
 import msgspec
 
 FORMAT = 1
 """The number of this record format; a reader refuses a trace with a higher one."""
 
-Number: TypeAlias = float | str
-"""A finite float, or one of "nan", "inf", "-inf", which JSON cannot write as numbers."""
+Number: TypeAlias = float | Literal["nan", "inf", "-inf"]
+"""A finite float, or the name of one that JSON cannot write as a number."""
+
+# A trace is data from anywhere: what these types refuse is no record, wherever one is read. What is written is never
+# checked. Numbers stay within what a float64 tells apart, as other readers of JSON have no more.
+_LARGEST: Final = 2**53
+
+Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)]
+"""A whole number, such as a time."""
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+"""How many there are of something, or a reference to an id, 0 for none."""
+
+Id: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)]
+"""An id where it is defined."""
+
+Ranks: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
+"""A rank, or how many there are."""
+
+RunName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_+=.-]{0,99}\Z")]
+"""The name of a run, which becomes that of folders and files; see `launch.new_run_name`."""
 
 
 def as_number(value: float) -> Number:
@@ -65,7 +84,7 @@ class Statistics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     minimum: Number | None = None
     maximum: Number | None = None
     norm: Number | None = None
-    nonfinite: int = 0
+    nonfinite: Count = 0
     bits: str | None = None
 
 
@@ -93,18 +112,18 @@ class Event(
 class Run(Event, frozen=True, gc=False):
     """The first record of every file: what ran. `started` is UTC, ISO 8601; times in events count from it."""
 
-    format: int
-    run: str
+    format: Whole
+    run: RunName
     started: str
-    pid: int
+    pid: Count
     script: str
     argv: list[str]
     python: str
     torch: str
     version: str
-    rank: int = 0
-    world_size: int = 1
-    parent_pid: int = 0
+    rank: Ranks = 0
+    world_size: Ranks = 1
+    parent_pid: Count = 0
 
 
 class Location(Event, frozen=True, gc=False):
@@ -113,11 +132,11 @@ class Location(Event, frozen=True, gc=False):
     `caller` is the location that called the function, up to the enclosing module call; 0 if there is none.
     """
 
-    id: int
+    id: Id
     file: str
-    line: int
+    line: Whole
     function: str
-    caller: int = 0
+    caller: Count = 0
 
 
 class Module(Event, frozen=True, gc=False):
@@ -130,17 +149,17 @@ class Module(Event, frozen=True, gc=False):
     has it, when the trace was written out last.
     """
 
-    id: int
+    id: Id
     name: str
     type: str
-    root: int
-    parent: int = 0
+    root: Count
+    parent: Count = 0
     level: str = "INFO"
-    parameters: int = 0
-    location: int = 0
-    time_us: int = 0
-    first: int = 0
-    every: int = 1
+    parameters: Count = 0
+    location: Count = 0
+    time_us: Whole = 0
+    first: Count = 0
+    every: Count = 1
     calls_seen: bool = True
     removed: bool = False
 
@@ -156,15 +175,15 @@ class StateTensor(Event, frozen=True, gc=False):
     name any more, when the trace was written out last.
     """
 
-    id: int
+    id: Id
     name: str
-    module: int
+    module: Count
     type: str
     device: str = "cpu"
     requires_grad: bool = False
     aliases: Sequence[str] = ()
     statistics: Statistics | None = None
-    time_us: int = 0
+    time_us: Whole = 0
     watched: bool = True
     placements: str = ""
     removed: bool = False
@@ -187,11 +206,11 @@ class Happening(Event, frozen=True, gc=False):
     `Proxy.stage`, else "train" or "eval", the mode of the outermost proxied module that this thread called last.
     """
 
-    time_us: int
-    step: int = 0
-    module: int = 0
-    location: int = 0
-    thread: int = 0
+    time_us: Whole
+    step: Count = 0
+    module: Count = 0
+    location: Count = 0
+    thread: Count = 0
     stage: str = TRAIN
 
 
@@ -203,8 +222,8 @@ class CallModule(Happening, frozen=True, gc=False):
 
     inputs: Sequence[str] = ()
     training: bool = False
-    input_ids: Sequence[int] = ()
-    ordinal: int = 0
+    input_ids: Sequence[Count] = ()
+    ordinal: Count = 0
     compiled: bool = False
 
 
@@ -215,11 +234,11 @@ class ReturnModule(Happening, frozen=True, gc=False):
     """
 
     outputs: Sequence[str] = ()
-    duration_us: int = 0
+    duration_us: Count = 0
     raised: bool = False
     keywords: dict[str, str] = msgspec.field(default_factory=dict)
-    output_ids: Sequence[int] = ()
-    keyword_ids: dict[str, int] = msgspec.field(default_factory=dict)
+    output_ids: Sequence[Count] = ()
+    keyword_ids: dict[str, Count] = msgspec.field(default_factory=dict)
 
 
 class Backward(Happening, frozen=True, gc=False):
@@ -227,13 +246,13 @@ class Backward(Happening, frozen=True, gc=False):
 
     function: str = "backward"
     inputs: Sequence[str] = ()
-    input_ids: Sequence[int] = ()
+    input_ids: Sequence[Count] = ()
 
 
 class BackwardEnd(Happening, frozen=True, gc=False):
     """The backward pass ended; `raised` if by an exception."""
 
-    duration_us: int = 0
+    duration_us: Count = 0
     raised: bool = False
 
 
@@ -241,14 +260,14 @@ class OptimizerStep(Happening, frozen=True, gc=False):
     """An optimizer's `step` begins. `optimizer` is its class name; `tensors` how many it updates."""
 
     optimizer: str = ""
-    tensors: int = 0
+    tensors: Count = 0
 
 
 class OptimizerStepEnd(Happening, frozen=True, gc=False):
     """An optimizer's `step` ended, and the updates it made have been recorded."""
 
     optimizer: str = ""
-    duration_us: int = 0
+    duration_us: Count = 0
 
 
 class Gradient(Happening, frozen=True, gc=False):
@@ -259,7 +278,7 @@ class Gradient(Happening, frozen=True, gc=False):
     had left one that was not zero: something such as `zero_grad` came between them.
     """
 
-    tensor: int = 0
+    tensor: Count = 0
     statistics: Statistics | None = None
     has_optimizer: bool = True
     cleared: bool = False
@@ -276,9 +295,9 @@ class Update(Happening, frozen=True, gc=False):
     layer).
     """
 
-    tensor: int = 0
+    tensor: Count = 0
     statistics: Statistics | None = None
-    version: int = 0
+    version: Whole = 0
     cause: str = "step"
     type: str = ""
 
@@ -292,8 +311,8 @@ class NonFinite(Happening, frozen=True, gc=False):
     """
 
     where: str = "output"
-    tensor: int = 0
-    count: int = 0
+    tensor: Count = 0
+    count: Count = 0
     type: str = ""
 
 
@@ -310,9 +329,9 @@ class CallFunction(Happening, frozen=True, gc=False):
     outputs: Sequence[str] = ()
     in_place: bool = False
     raised: bool = False
-    input_ids: Sequence[int] = ()
-    output_ids: Sequence[int] = ()
-    ordinal: int = 0
+    input_ids: Sequence[Count] = ()
+    output_ids: Sequence[Count] = ()
+    ordinal: Count = 0
 
 
 class CallMethod(CallFunction, frozen=True, gc=False):
@@ -329,7 +348,7 @@ class ReadValue(Happening, frozen=True, gc=False):
     target: str = ""
     inputs: Sequence[str] = ()
     value: bool | int | float | str | None = None
-    input_ids: Sequence[int] = ()
+    input_ids: Sequence[Count] = ()
 
 
 class GetAttr(Happening, frozen=True, gc=False):
@@ -344,9 +363,9 @@ class GetAttr(Happening, frozen=True, gc=False):
     owner: str = ""
     value: str = ""
     known: bool = False
-    owner_id: int = 0
-    value_id: int = 0
-    ordinal: int = 0
+    owner_id: Count = 0
+    value_id: Count = 0
+    ordinal: Count = 0
 
 
 class SetAttr(Happening, frozen=True, gc=False):
@@ -355,8 +374,8 @@ class SetAttr(Happening, frozen=True, gc=False):
     target: str = ""
     owner: str = ""
     value: str = ""
-    owner_id: int = 0
-    value_id: int = 0
+    owner_id: Count = 0
+    value_id: Count = 0
 
 
 class DelAttr(Happening, frozen=True, gc=False):

@@ -18,6 +18,7 @@ import hashlib
 import math
 import multiprocessing
 import os
+import re
 import secrets
 import sys
 import time
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 MEETING_FOLDER: Final = ".launches"
 """The folder in a `logdir` through which the processes of a launch find each other."""
 
+_RUN_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
 _DATA_LOADERS: Final = ("torch.utils.data.", "torchdata.")
 _CONFIGURATION_KEY: Final = "proxy_wrapper"
 _TORCHRUN_WINDOW_S: Final = 60.0  # Its workers start together, once all nodes are there; clocks may differ.
@@ -126,8 +128,8 @@ class Launch(NamedTuple):
             found = _claim(meeting, mine)
             if found == mine:
                 _forget_old(folder)
-            run, _, started = found.partition(" ")
-            if started and abs(float(started) - self.started_s) <= self.window_s and self._takes_place(meeting):
+            run, started = _parse_claim(found)
+            if run and abs(started - self.started_s) <= self.window_s and self._takes_place(meeting):
                 return run
 
     def _takes_place(self, meeting: Path) -> bool:
@@ -195,7 +197,9 @@ def _launcher(environment: Mapping[str, str]) -> tuple[str, str, float] | None:
             return None
         if is_local:
             return f"ranks of {process_identity(_starter(environment) or os.getpid())}", "", math.inf
-        size, place = int(environment["WORLD_SIZE"]), f"rank{get('NODE_RANK', '0')}.{environment['LOCAL_RANK']}"
+        # Numbers, whatever stands there: the place becomes part of a file's name.
+        node, local, size = (_number(environment, name) or 0 for name in ("NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"))
+        place = f"rank{node}.{local}"
     meeting_point = f"{address}:{get('MASTER_PORT', '')} of {size}"
     if is_local or get("GROUP_WORLD_SIZE") == "1":
         meeting_point += f" on {machine()}"
@@ -229,8 +233,8 @@ def _run_of(pid: int, logdir: Path) -> str:
     if not pid:
         return ""
     since = process_start(pid) - _CLOCK_ERROR_S
-    runs = [file.parent.name for file in logdir.glob(f"*/rank0-{pid}.jsonl") if file.stat().st_mtime >= since]
-    return max(runs, default="")
+    files = [file for file in logdir.glob(f"*/rank0-{pid}.jsonl") if file.stat().st_mtime >= since]
+    return max((file.parent.name for file in files if _RUN_NAME.fullmatch(file.parent.name)), default="")
 
 
 def _rank_in(environment: Mapping[str, str]) -> Rank:
@@ -279,11 +283,20 @@ def _claim(path: Path, text: str) -> str:
     return text
 
 
+def _parse_claim(text: str) -> tuple[str, float]:
+    """The run that a meeting point names, and when it started; "" where it names none that can be a folder."""
+    run, _, started = text.partition(" ")
+    try:
+        return (run, float(started)) if _RUN_NAME.fullmatch(run) else ("", 0.0)
+    except ValueError:
+        return "", 0.0
+
+
 def _read_claim(path: Path) -> str:
     """What a claim holds; its writer may have made the file and not yet written. "" if nothing comes."""
     deadline = time.monotonic() + _READING_S
     while True:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
         if text or time.monotonic() > deadline:
             return text
         time.sleep(0.01)

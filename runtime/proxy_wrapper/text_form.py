@@ -19,6 +19,7 @@ _METHOD_KNOWN: Final = f"{_INFO}Object 'builtin_function_or_method' is already p
 _METHOD_NEW: Final = f"{_INFO}Go to __init__ for object 'builtin_function_or_method'"
 _METHOD_CALL: Final = f"{_INFO}Go to __call__ for object 'builtin_function_or_method'"
 _GRADIENT_READ: Final = f"{_INFO}Accessing attribute 'grad'"
+_REMEMBERED: Final = 1 << 16
 _CALLABLE_TYPES: Final = frozenset({"builtin_function_or_method", "function", "method", "method-wrapper"})
 
 
@@ -126,12 +127,13 @@ class TextForm:
     def _gradient(self, event: events.Gradient) -> list[str]:
         if event.statistics is None:
             return [_GRADIENT_READ]
+        tensor = self._tensors.get(event.tensor)
         if event.tensor in self._with_gradient:
             met = _TENSOR_KNOWN
         else:
-            self._with_gradient.add(event.tensor)
+            if tensor is not None:  # Of others there is no end, in a trace that says so.
+                self._with_gradient.add(event.tensor)
             met = _TENSOR_NEW
-        tensor = self._tensors.get(event.tensor)
         return [_GRADIENT_READ, met, *self._values(tensor.type if tensor else "", event.statistics)]
 
     def _update(self, event: events.Update) -> list[str]:
@@ -144,6 +146,7 @@ class TextForm:
         target = event.target
         line = self._function_lines.get(target)
         if line is None:
+            _make_room(self._function_lines)
             line = f"{_INFO}Go to __torch_function__ for function '{_last(target)}'"
             self._function_lines[target] = line
         if event.in_place:
@@ -154,6 +157,7 @@ class TextForm:
         target = event.target
         lines = self._method_lines.get(target)
         if lines is None:
+            _make_room(self._method_lines)
             access = f"{_INFO}Accessing attribute '{_last(target)}'"
             self._method_lines[target] = [access, _METHOD_KNOWN, _METHOD_CALL]
             lines = [access, _METHOD_NEW, _METHOD_CALL]
@@ -187,6 +191,8 @@ class TextForm:
     def _non_finite(self, event: events.NonFinite) -> list[str]:
         if event.where == "output":
             what = f"the output of {self._module_words(event.module)}"
+        elif event.where == "loss":
+            what = "the loss that a backward pass began with"
         else:
             tensor = self._tensors.get(event.tensor)
             name = f"'{tensor.name}'" if tensor else f"#{event.tensor}"
@@ -210,6 +216,7 @@ class TextForm:
             return []
         setting = self._setting_lines.get(type_)
         if setting is None:
+            _make_room(self._setting_lines)
             setting = f"{_INFO}Setting attribute '_obj' to an updated tensor with shape'{torch_size(type_)}'"
             self._setting_lines[type_] = setting
         if statistics.minimum is None:
@@ -242,6 +249,12 @@ class TextForm:
     def _place(self, id_: int) -> str:
         location = self._locations.get(id_)
         return f", {location.file}:{location.line} in {location.function}" if location else ""
+
+
+def _make_room(lines: dict[str, Any]) -> None:
+    """Forget lines that are made anew when they are needed, where there are more than a program can have names."""
+    if len(lines) >= _REMEMBERED:
+        lines.clear()
 
 
 def torch_size(type_: str) -> str:

@@ -51,8 +51,8 @@ def write_trace() -> WriteTrace:
 @pytest.fixture(scope="session")
 def small_run() -> list[events.Event]:
     """Two steps of a model with two layers: `fc` is trained, `spare` is neither called nor trained."""
-    before = events.Statistics(-0.5, 0.5, 1.0)
-    zeros = events.Statistics(0.0, 0.0, 0.0)
+    before = events.Statistics(-0.5, 0.5, 1.0, bits="00000000000000aa")
+    zeros = events.Statistics(0.0, 0.0, 0.0, bits="0000000000000000")
     records: list[events.Event] = [
         events.Location(1, "train.py", 10, "main"),
         events.Location(2, "train.py", 20, "Net.forward", 1),
@@ -66,7 +66,7 @@ def small_run() -> list[events.Event]:
     ]
     for step in range(2):
         t = 1000 * (step + 1)
-        moved = events.Statistics(-0.5 - 0.25 * (step + 1), 0.5, 2.0)
+        moved = events.Statistics(-0.5 - 0.25 * (step + 1), 0.5, 2.0, bits=f"{step + 1:016x}")
         records += [
             events.CallModule(t, step, 1, 1, inputs=["float32[2, 3]"], training=True),
             events.CallModule(t + 10, step, 2, 2, inputs=["float32[2, 3]"], training=True),

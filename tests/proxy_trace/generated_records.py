@@ -12,33 +12,44 @@ from hypothesis import strategies as st
 from proxy_trace.trace import KINDS
 from proxy_wrapper import events
 
-_INTEGERS = st.integers(-(2**63), 2**63 - 1)
 _FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 _NUMBERS = st.one_of(_FLOATS, st.sampled_from(["nan", "inf", "-inf"]))
 _TEXTS = st.text(max_size=8)
 _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
-    int: _INTEGERS,
+    int: st.integers(-(2**63), 2**63 - 1),
     bool: st.booleans(),
     str: _TEXTS,
     float: _FLOATS,
     list[str]: st.lists(_TEXTS, max_size=3),
     Sequence[str]: st.lists(_TEXTS, max_size=3),
-    Sequence[int]: st.lists(_INTEGERS, max_size=3),
     dict[str, str]: st.dictionaries(_TEXTS, _TEXTS, max_size=3),
-    dict[str, int]: st.dictionaries(_TEXTS, _INTEGERS, max_size=3),
 }
 
 
 def _strategy(annotation: Any) -> st.SearchStrategy[Any]:
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         some = typing.get_args(annotation)
-        numbers = [_NUMBERS] if float in some and str in some else []
-        plain = [each for each in some if each not in (float, str, types.NoneType)]
+        texts = [each for each in some if each is str or typing.get_origin(each) is typing.Literal]
+        numbers = [_NUMBERS] if float in some and texts else []
+        plain = [each for each in some if each not in (float, types.NoneType, *texts)]
         none = [st.none()] if types.NoneType in some else []
         return st.one_of(*none, *numbers, *map(_strategy, plain))
     if annotation is events.Statistics:
         return instances(events.Statistics)
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _constrained(*typing.get_args(annotation))
+    if typing.get_origin(annotation) is Sequence and annotation not in _BY_TYPE:
+        return st.lists(_strategy(typing.get_args(annotation)[0]), max_size=3)
+    if typing.get_origin(annotation) is dict and annotation not in _BY_TYPE:
+        return st.dictionaries(_TEXTS, _strategy(typing.get_args(annotation)[1]), max_size=3)
     return _BY_TYPE[annotation]
+
+
+def _constrained(annotation: type, meta: Any) -> st.SearchStrategy[Any]:
+    """Values of a type with bounds, as a trace may have them."""
+    if annotation is int:
+        return st.integers(meta.ge, meta.le)
+    return st.from_regex(meta.pattern)
 
 
 def instances(struct: type) -> st.SearchStrategy[Any]:
@@ -47,7 +58,7 @@ def instances(struct: type) -> st.SearchStrategy[Any]:
 
 
 def _fields(struct: type) -> dict[str, Any]:
-    hints = typing.get_type_hints(struct)
+    hints = typing.get_type_hints(struct, include_extras=True)
     return {name: hints[name] for name in struct.__struct_fields__}  # type: ignore[attr-defined]
 
 

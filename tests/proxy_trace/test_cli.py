@@ -41,9 +41,17 @@ def test_summary_prints_the_report(small_trace: Path, capsys: pytest.CaptureFixt
 def test_summary_as_json_has_everything(small_trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["summary", str(small_trace), "--format", "json"]) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert summary["findings"][0]["name"] == "model.spare.*"
+    assert summary["findings"][0]["name"] == "model.spare"
+    checks = {check["name"]: check["state"] for check in summary["checks"]}
+    assert checks == {
+        **dict.fromkeys(("outputs", "losses", "gradients", "parameters", "training", "updates", "tracing"), "passed"),
+        **dict.fromkeys(("calls", "files"), "finding"),
+        "end": "not checked",
+    }
+    end = next(check for check in summary["checks"] if check["name"] == "end")
+    assert (end["meaning"], end["unseen"]) == ("no process ended by an exception", ["the only process without an end"])
     weight = summary["processes"][0]["tensors"][0]
-    assert weight["last"] == {"minimum": -1.0, "maximum": 0.5, "norm": 2.0}
+    assert weight["last"] == {"minimum": -1.0, "maximum": 0.5, "norm": 2.0, "bits": "0000000000000002"}
 
 
 def test_summary_of_one_rank(tmp_path: Path, write_trace: WriteTrace, capsys: pytest.CaptureFixture[str]) -> None:

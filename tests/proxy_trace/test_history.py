@@ -9,7 +9,9 @@ import pytest
 
 from proxy_trace import history, open_trace
 from proxy_trace.cli import run_command
+from proxy_trace.colour import Palette
 from proxy_trace.errors import UnknownNameError, UnknownPlaceError
+from proxy_trace.history_text import history_lines
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -146,6 +148,25 @@ def test_a_parameter_has_every_gradient_and_update_and_every_call_that_takes_it(
     assert entries[3].cause == "step"
     gradients = list(open_trace(trace_path).history("model.fc.weight.grad"))
     assert [entry.kind for entry in gradients] == ["gradient"] * 4
+
+
+def test_updates_that_left_the_values_as_they_were_are_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    def holds(bits: str) -> events.Statistics:
+        return events.Statistics(0.0, 1.0, 1.0, bits=bits)
+
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Parameter(1, "model.w", 1, "float32[2]", statistics=holds("aa")),
+        events.Update(1, tensor=1, statistics=holds("aa"), cause="step"),
+        events.Update(2, 1, tensor=1, statistics=holds("bb"), cause="step"),
+        events.Update(3, 2, tensor=1, statistics=holds("cc"), cause="converted"),
+        events.Update(4, 3, tensor=1, statistics=events.Statistics(0.0, 1.0, 1.0), cause="step"),
+    )
+    entries = [entry for entry in open_trace(path).history("model.w") if entry.kind == "update"]
+    assert [entry.is_same for entry in entries] == [True, False, None, None]
+    text = list(history_lines(entries, Palette(enabled=False), with_rank=False))
+    assert text[1].endswith("model.w (step, same values): min 0  max 1  norm 1")
+    assert text[2].endswith("model.w (step): min 0  max 1  norm 1")
 
 
 def test_a_module_has_its_calls_with_what_takes_their_outputs(trace_path: Path) -> None:

@@ -88,6 +88,50 @@ def test_ranks_that_agree(write_rank: Callable[..., Path]) -> None:
     assert "All 2 parameters agree between the ranks after each of the 4 steps compared." in text_of(path)
 
 
+def fingerprint(value: float) -> Statistics:
+    """Values that nothing but their bits tells apart."""
+    return Statistics(-1.0, 1.0, 2.0, bits=f"{int(value):016x}")
+
+
+def test_where_there_are_fingerprints_they_decide(write_rank: Callable[..., Path]) -> None:
+    """Neither is a norm that was summed in another order a difference, nor are equal extremes and norms agreement."""
+    for rank in range(2):
+        records: list[events.Event] = []
+        for step in range(4):
+            one = Statistics(-1.0, 1.0, 2.0 + rank / 1000, bits="aa")
+            other = fingerprint(step + rank * (step > 1))
+            records += [events.Update(step, step, tensor=1, statistics=one), events.OptimizerStep(step, step)]
+            records += [events.Update(step, step, tensor=2, statistics=other), events.OptimizerStepEnd(step, step)]
+        path = write_rank(rank, WEIGHT, NORM, *records)
+    found = compare(path)
+    assert [(each.name, each.first_step) for each in found.drifted + found.never_agreed] == [("net.norm", 2)]
+    assert found.by_statistics == 0
+    assert "bits 0000000000000002 | 0000000000000003" in text_of(path)
+
+
+@pytest.mark.parametrize(
+    ("starts", "drifted", "words"),
+    [
+        pytest.param(
+            [fingerprint(1), fingerprint(1)], True, "same at the start", id="alike: they never agreed after it"
+        ),
+        pytest.param([fingerprint(1), fingerprint(2)], False, "other at the start", id="differently"),
+        pytest.param([statistics(1.0), statistics(1.0)], False, "how it started is not known", id="unknown how"),
+    ],
+)
+def test_before_ranks_are_said_never_to_have_agreed_it_is_asked_how_they_started(
+    starts: list[Statistics], drifted: bool, words: str, write_rank: Callable[..., Path]
+) -> None:
+    for rank, start in enumerate(starts):
+        weight = msgspec.structs.replace(WEIGHT, statistics=start)
+        path = write_rank(rank, weight, *steps_of(rank, range(3), {1: lambda r, s: 1.0 + r}, {}))
+    found = compare(path)
+    differences = found.drifted if drifted else found.never_agreed
+    assert [each.name for each in differences] == ["net.weight"]
+    assert len(found.drifted) + len(found.never_agreed) == 1
+    assert words in text_of(path)
+
+
 def test_ranks_without_a_step_agree_in_how_they_start(write_rank: Callable[..., Path]) -> None:
     for rank in range(2):
         path = write_rank(rank, WEIGHT, NORM)

@@ -67,6 +67,15 @@ DETAILS: list[tuple[events.Event, str]] = [
     (events.SetAttr(1, target="grad", owner="model.w", value="None"), "model.w.grad = None"),
     (events.DelAttr(1, target="grad", owner="model.w"), "model.w.grad"),
     (events.Problem(1, message="two\nlines"), "two lines"),
+    (events.Gradient(1, tensor=1, cleared=True), "model.fc.weight (cleared): none"),
+    (
+        events.Gradient(1, tensor=1, statistics=VALUES, has_optimizer=False),
+        "model.fc.weight (no optimizer): min -0.25  max 1  norm 1.049e+06",
+    ),
+    (
+        events.NonFinite(1, where="loss", count=1, type="float32[]"),
+        "loss: 1 NaN or infinite element of float32[]",
+    ),
     (events.RunEnd(1, reason="exception", error="ValueError"), "exception ValueError"),
 ]
 
@@ -138,7 +147,13 @@ def test_ids_become_names_in_records(small_trace: Path) -> None:
     }
     update: dict[str, Any] = records[-1]
     assert (update["module"], update["tensor"], update["step"]) == ("model.fc", "model.fc.bias", 1)
-    assert update["statistics"] == {"minimum": -1.0, "maximum": 0.5, "norm": 2.0, "nonfinite": 0, "bits": None}
+    assert update["statistics"] == {
+        "minimum": -1.0,
+        "maximum": 0.5,
+        "norm": 2.0,
+        "nonfinite": 0,
+        "bits": "0000000000000002",
+    }
     assert records[2]["parent"] is None
 
 

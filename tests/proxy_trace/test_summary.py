@@ -41,8 +41,8 @@ def test_steps_are_counted_by_optimizer(small_trace: Path) -> None:
 def test_parameters_have_their_first_and_last_values(small_trace: Path) -> None:
     weight = summarize(Trace.open(small_trace)).processes[0].tensors[0]
     assert weight.update_count == 2
-    assert weight.first == events.Statistics(-0.5, 0.5, 1.0)
-    assert weight.last == events.Statistics(-1.0, 0.5, 2.0)
+    assert weight.first == events.Statistics(-0.5, 0.5, 1.0, bits="00000000000000aa")
+    assert weight.last == events.Statistics(-1.0, 0.5, 2.0, bits="0000000000000002")
     assert weight.last_gradient == events.Statistics(-1.0, 1.0, 1.5)
     assert weight.has_changed
 

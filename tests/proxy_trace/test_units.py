@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from proxy_trace.units import format_count, format_duration, format_number, format_size
+
+if TYPE_CHECKING:
+    from proxy_wrapper.events import Number
 
 
 @pytest.mark.parametrize(
@@ -25,7 +30,7 @@ def test_durations_have_the_unit_that_suits_them(duration_us: float, text: str) 
 
 
 @pytest.mark.parametrize(("number", "text"), [(None, "-"), ("nan", "nan"), (0.0, "0"), (-0.0909904, "-0.09099")])
-def test_numbers_have_four_digits(number: float | str | None, text: str) -> None:
+def test_numbers_have_four_digits(number: Number | None, text: str) -> None:
     assert format_number(number) == text
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch.distributed
 
 from proxy_trace.ranks import compare_ranks
+from proxy_trace.summary import summarize
 from proxy_trace.trace import Trace
 from proxy_wrapper.events import AnyEvent, Gradient, Module, Parameter, Problem, ReturnModule, Run, RunEnd, Update
 
@@ -131,3 +132,62 @@ def test_the_ranks_agree_in_what_they_replicate(logdir: Path) -> None:
         "norm.running_mean",
         "norm.running_var",
     }
+
+
+def test_a_summary_finds_nothing_in_ranks_that_agree(logdir: Path) -> None:
+    summary = summarize(Trace.open(logdir))
+    assert [finding for finding in summary.findings if finding.kind == "ranks_part"] == []
+    (ranks,) = (check for check in summary.checks if check.name == "ranks")
+    own_parts = 2 * ((6 if "fsdp" in STRATEGIES else 0) + 3)
+    assert (ranks.state, ranks.unseen) == ("passed", [f"{own_parts} parameters sharded, or in one rank only"])
+
+
+PARTING = """
+import sys
+import torch, torch.distributed as dist
+from torch import nn
+import proxy_wrapper.proxy as Proxy
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+
+
+def train(name, seed, averages):
+    torch.manual_seed(seed)
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, name=name, logdir=sys.argv[1])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4, generator=torch.Generator().manual_seed(10 * step + rank))).square().mean().backward()
+        for parameter in model.parameters() if averages(step) else ():
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+    return model
+
+
+models = [
+    train("averaged", 0, lambda step: True),
+    train("never", 0, lambda step: False),
+    train("until_two", 0, lambda step: step < 2),
+    train("apart", rank, lambda step: False),
+]
+dist.destroy_process_group()
+"""
+
+
+def test_a_summary_finds_ranks_that_part_and_says_of_others_that_it_does_not_know(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PARTING)
+    torchrun("--standalone", "--nproc-per-node=2", program, tmp_path / "trace")
+    summary = summarize(Trace.open(tmp_path / "trace"))
+    found = [(each.name, each.reason, each.step) for each in summary.findings if each.kind == "ranks_part"]
+    assert found == [
+        # Each model has made four steps before the next.
+        ("never.*", "the same at the start, and different ever since (rank 0 | rank 1)", 4),
+        ("until_two.*", "the same before, and different ever since (rank 0 | rank 1)", 10),
+    ]
+    (ranks,) = (check for check in summary.checks if check.name == "ranks")
+    assert ranks.unseen == ["2 of 8 parameters not known to have been the same at the start"]
+    compared = compare_ranks(Trace.open(tmp_path / "trace"))
+    assert {each.name for each in compared.never_agreed} == {"apart.weight", "apart.bias"}
+    assert {each.same_start for each in compared.never_agreed} == {False}

@@ -264,6 +264,16 @@ def test_a_method_is_new_once_and_then_known() -> None:
             id="a NaN in a gradient",
         ),
         pytest.param(
+            events.NonFinite(1, 5, where="loss", count=1, type="float32[]"),
+            [
+                (
+                    "WARNING:root:First NaN or infinity in the loss that a backward pass began with: "
+                    "1 element of float32[], at step 5"
+                )
+            ],
+            id="a NaN in a loss",
+        ),
+        pytest.param(
             events.NonFinite(1, where="buffer", tensor=3, count=2),
             [
                 "WARNING:root:First NaN or infinity in buffer 'model.bn.running_mean': 2 elements, at step 0",

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 1 << 13
 _MAIN_TRACK: Final = 1
+_OPEN_SPANS: Final = 1000
+"""How many spans lie in one another at most, as Python itself allows no more; and in how many threads."""
+
 _STEPS_TRACK: Final = 1 << 30
 """Tracks are numbered as threads are; the training steps have a number that no operating system gives."""
 
@@ -109,6 +112,10 @@ class Timeline:
             return
         self._latest_us = max(self._latest_us, event.time_us)
         if event.thread not in self._open:
+            if len(self._open) >= _OPEN_SPANS:
+                self._open = {thread: stack for thread, stack in self._open.items() if stack}
+            if len(self._open) >= _OPEN_SPANS:
+                return  # More threads than any program has at once.
             self._open[event.thread] = []
             name = f"thread {event.thread}" if event.thread else "main thread"
             yield self._name("thread_name", self._track(event.thread), name)
@@ -138,7 +145,11 @@ class Timeline:
                 yield self._span("E", self._track(thread), self._latest_us)
 
     def _begin(self, event: events.Happening, name: str, category: str, **args: Any) -> Iterator[dict[str, Any]]:
-        self._open[event.thread].append(name)
+        stack = self._open[event.thread]
+        while len(stack) >= _OPEN_SPANS:
+            stack.pop()
+            yield self._span("E", self._track(event.thread), event.time_us)
+        stack.append(name)
         args.update(step=event.step, stage=event.stage, place=self._names.place(event.location))
         span = self._span("B", self._track(event.thread), event.time_us)
         yield {**span, "name": name, "cat": category, "args": args}
@@ -163,7 +174,7 @@ class Timeline:
         args: dict[str, Any] = {"step": event.step, "place": self._names.place(event.location)}
         if isinstance(event, events.NonFinite):
             name = self._names.tensor_name(event.tensor) or self._names.module_name(event.module)
-            name = f"non-finite {event.where}: {name}"
+            name = f"non-finite {event.where}{f': {name}' if name else ''}"
             args["count"] = event.count
         elif isinstance(event, events.Problem):
             name = f"problem: {event.message}"

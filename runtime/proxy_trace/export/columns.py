@@ -76,7 +76,7 @@ def _type_of(annotation: Any) -> Type:
         some = [each for each in typing.get_args(annotation) if each is not types.NoneType]
         if len(some) == 1:
             return _type_of(some[0])
-        if set(some) == {float, str}:
+        if float in some and all(each is float or typing.get_origin(each) is typing.Literal for each in some):
             return Type.NUMBER
         return Type.JSON
     return _TYPES.get(annotation, Type.JSON)

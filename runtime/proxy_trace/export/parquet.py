@@ -78,7 +78,8 @@ def _write_file(file: TraceFile, path: Path, counter: ExportCounter) -> None:
         arrays = [pa.array(_items(values[field.name], field.type), field.type) for field in schema]
         writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=ROW_GROUP)
 
-    with pq.ParquetWriter(path, schema, **_encodings(columns)) as writer:
+    # A path may be any bytes, which Arrow's own would not take.
+    with path.open("wb") as stream, pq.ParquetWriter(stream, schema, **_encodings(columns)) as writer:
         for events in counter.batches(file, ROW_GROUP):
             write(events)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
     from proxy_trace.trace import TraceFile
     from proxy_wrapper.events import AnyEvent
+
+
+_BATCH_BYTES: Final = 1 << 26
+"""How long the lines of a batch are at most, whatever is in them."""
 
 
 class Exported(NamedTuple):
@@ -38,17 +42,19 @@ class ExportCounter:
         """
         reading = file.read()
         batch: list[AnyEvent] = []
+        began = 0
         for event in reading:
             batch.append(event)
-            if len(batch) == size:
+            if len(batch) == size or reading.bytes_read - began > _BATCH_BYTES:
                 yield batch
-                self._count(batch, reading.bytes_read)
+                began = reading.bytes_read
+                self._count(batch, began)
                 batch = []
         if batch:
             yield batch
         self._count(batch, reading.bytes_read)
         self._bytes_done += reading.bytes_read
-        self._left_out += reading.malformed + sum(reading.unknown.values()) + reading.is_cut
+        self._left_out += reading.left_out
 
     def exported(self, path: Path, size_bytes: int) -> Exported:
         """The result, once everything is written."""

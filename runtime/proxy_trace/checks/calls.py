@@ -1,0 +1,112 @@
+"""Every module was called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.evidence import is_recorded, is_sampled, of
+from proxy_trace.findings import Finding
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.module_tree import ModuleTree
+    from proxy_trace.process_summary import ProcessCollector, ProcessSummary
+
+_UNCALLED: Final = frozenset(
+    {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "NonDynamicallyQuantizableLinear"}
+)
+"""Types of torch's that nobody calls: containers, and what `nn.MultiheadAttention` keeps its last projection in."""
+
+
+def _look(evidence: Evidence) -> Sight:
+    any_called = any(process.module_calls for process in evidence.processes)
+    findings: list[Finding] = []
+    for collector, tree in zip(evidence.collectors, evidence.trees, strict=True):
+        process = collector.process
+        # A process that only holds the model says nothing of it, unless there is no other.
+        if process.module_calls or not (any_called or process.is_empty):
+            findings += _never_called(collector, tree, evidence)
+    if evidence.is_quiet or not (any_called or findings):
+        return Sight(findings, _unseen(evidence) or ["no call of a module was traced"], has_looked=False)
+    return Sight(findings, _unseen(evidence))
+
+
+def _unseen(evidence: Evidence) -> list[str]:
+    """Which modules may have been called although the trace has no call of them."""
+    uncalled = []
+    for of_rank in evidence.of_rank.values():
+        called = {module.name for process in of_rank for module in process.modules if module.calls}
+        uncalled += [
+            module
+            for process in of_rank
+            for module in process.modules
+            if not module.removed and module.name not in called
+        ]
+    unseen = evidence.level_words if any(not is_recorded(module) for module in uncalled) else []
+    if any(map(is_sampled, uncalled)):
+        unseen = [*unseen, *evidence.sampling_words]
+    around = sum(not module.calls_seen for module in uncalled)
+    if around:
+        unseen = [*unseen, f"calls of {of(around, len(evidence.modules), 'module')} go around PyTorch's hooks"]
+    return [*unseen, *evidence.compiled_words] if uncalled else unseen
+
+
+def _never_called(collector: ProcessCollector, tree: ModuleTree, evidence: Evidence) -> list[Finding]:
+    """The topmost modules of which neither they nor anything below them was called, in any process of their rank.
+
+    Workers inherit models that another of them calls, or that only their parent shares out. What compiled code calls is
+    not seen: below a compiled module nothing is looked for, and compiled functions may call what has been trained. Of a
+    module whose calls go around the hooks, or that has such a one below it, nothing is said, only of what is below it.
+    """
+    process = collector.process
+    of_rank = evidence.of_rank[process.rank]
+    unseen = {
+        module.name
+        for module in process.modules
+        if not is_recorded(module) or is_sampled(module) or not module.calls_seen
+    }
+    above_unseen = tree.with_those_above(unseen)
+    with_state = {tensor.module for tensor in process.tensors}
+    roots = [
+        root
+        for root in tree.roots
+        # A model without anything registered works with what lies in plain containers, and that is called by itself.
+        if not root.removed and (root.calls or tree.children(root) or root.id in with_state)
+    ]
+    if not process.module_calls:
+        if process.calls_compiled_functions:
+            return []
+        reason = "no module was ever called (perhaps its forward is called directly)"
+        return [
+            Finding("never_called", root.name, reason, [process.rank], tree.size(root))
+            for root in roots
+            if root.id not in above_unseen
+        ]
+    called = tree.with_those_above(module.name for each in of_rank for module in each.modules if module.calls)
+    trained = tree.with_those_above(name for each in of_rank for name in _names_of_updated(each))
+    found = []
+    pending = list(reversed(roots))
+    while pending:
+        module = pending.pop()
+        below = [child for child in tree.children(module) if not child.removed]
+        is_own = module.id in trained or tree.is_root(module)
+        if module.is_compiled or (process.calls_compiled_functions and is_own and module.id not in called):
+            continue  # What is called in compiled code is not seen.
+        if module.id in called or module.id in above_unseen:
+            pending.extend(reversed(below))
+        elif below or module.type not in _UNCALLED:
+            kind, reason = "never_called", "never called"
+            if module.id in trained:
+                kind, reason = "uncalled", "its parameters were updated: another module uses them, or gives them"
+            found.append(Finding(kind, module.name, reason, [process.rank], tree.size(module)))
+    return found
+
+
+def _names_of_updated(process: ProcessSummary) -> set[str]:
+    """The modules that have parameters of their own which training has changed."""
+    updated = {tensor.module for tensor in process.tensors if tensor.has_changed and not tensor.is_buffer}
+    return {module.name for module in process.modules if module.id in updated}
+
+
+CHECK: Final = Check("calls", "every module was called", _look)

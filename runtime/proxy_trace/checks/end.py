@@ -1,0 +1,35 @@
+"""No process ended by an exception."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.evidence import of
+from proxy_trace.findings import Finding
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+
+
+def _look(evidence: Evidence) -> Sight:
+    """Of a process that left no end the check of the files tells."""
+    by_error: dict[tuple[str, int], Finding] = {}
+    for process in evidence.processes:
+        _, _, error = process.end.partition(" ")
+        if error:
+            finding = Finding("ended", error, "ended the process", [], step=process.end_step)
+            finding = by_error.setdefault((error, process.end_step), finding)
+            finding.ranks = sorted({*finding.ranks, process.rank})
+    processes = len(evidence.processes)
+    unproxied = sum(process.end == "unproxied" for process in evidence.processes)
+    endless = sum(not process.end for process in evidence.processes)
+    unseen = []
+    if unproxied:
+        unseen.append(f"{of(unproxied, processes, 'process', 'processes')} no longer traced at the end")
+    if endless:
+        unseen.append(f"{of(endless, processes, 'process', 'processes')} without an end")
+    return Sight(list(by_error.values()), unseen, has_looked=unproxied + endless < processes)
+
+
+CHECK: Final = Check("end", "no process ended by an exception", _look, is_of_model=False)

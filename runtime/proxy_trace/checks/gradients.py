@@ -1,0 +1,23 @@
+"""No gradient had a NaN or an infinity, and none an infinite norm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.non_finite_values import find_non_finite, find_overflows
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+
+
+def _look(evidence: Evidence) -> Sight:
+    """Level WARNING has the first non-finite elements, but neither norms nor a word on what was looked at."""
+    findings = [*find_non_finite(evidence, "gradient"), *find_overflows(evidence, events.Gradient)]
+    if any(tensor.gradients for process in evidence.processes for tensor in process.tensors):
+        return Sight(findings, [*evidence.level_words, *evidence.sampling_words, *evidence.watching_words])
+    return Sight(findings, evidence.level_words or ["no gradient was recorded"], has_looked=False)
+
+
+CHECK: Final = Check("gradients", "no gradient had a NaN or an infinity, and none an infinite norm", _look)

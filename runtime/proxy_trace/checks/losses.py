@@ -1,0 +1,23 @@
+"""No backward pass began with a NaN or an infinity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.non_finite_values import find_non_finite
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings = find_non_finite(evidence, "loss")
+    if not any(process.backward_passes for process in evidence.processes):
+        return Sight(findings, evidence.level_words or ["no backward pass was traced"], has_looked=False)
+    if not any(collector.has_bits for collector in evidence.collectors):
+        return Sight(findings, ["older traces do not tell"], has_looked=False)
+    return Sight(findings, evidence.sampling_words)
+
+
+CHECK: Final = Check("losses", "no backward pass began with a NaN or an infinity", _look)

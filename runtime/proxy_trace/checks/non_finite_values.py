@@ -1,0 +1,77 @@
+"""The findings of NaN and infinity, which several checks look for in their places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_trace.findings import Finding
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.process_summary import ProcessCollector
+
+
+def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
+    """The first NaN or infinity of each output, loss, gradient, parameter or buffer; `places` says which of these."""
+    found = []
+    for collector in evidence.collectors:
+        names, rank = collector.names, collector.process.rank
+        for event, trail in zip(collector.non_finite, collector.trails, strict=True):
+            if event.where not in places:
+                continue
+            name, what = _subject(event, collector)
+            size = f" of {event.type}" if event.type else ""
+            reason = f"{what}: {event.count:,} non-finite element{'' if event.count == 1 else 's'}{size}"
+            time_us = event.time_us + collector.started_us - evidence.first_us
+            place = names.place(event.location)
+            found.append(Finding("non_finite", name, reason, [rank], 1, event.step, time_us, place, trail))
+    return found
+
+
+def _subject(event: events.NonFinite, collector: ProcessCollector) -> tuple[str, str]:
+    """What a value belongs to: a name, and what it is of that."""
+    if event.where == "output":
+        module = collector.names.modules.get(event.module)
+        return collector.names.module_name(event.module), f"output{f' ({module.type})' if module else ''}"
+    if event.where == "loss":
+        return collector.names.module_name(event.module) or "loss", "what a backward pass began with"
+    return collector.names.tensor_name(event.tensor), event.where
+
+
+def find_overflows(evidence: Evidence, *kinds: type[events.Event]) -> list[Finding]:
+    """The first infinite norm of each tensor whose elements were all finite, in records of some kinds."""
+    found = []
+    for collector in evidence.collectors:
+        names, rank = collector.names, collector.process.rank
+        for (kind, _), event in collector.overflows.items():
+            if kind not in kinds:
+                continue
+            what = "gradient" if isinstance(event, events.Gradient) else "values"
+            time_us = event.time_us + collector.started_us - evidence.first_us
+            reason = f"{what}: the norm is infinite, though each element is finite"
+            name, place = names.tensor_name(event.tensor), names.place(event.location)
+            found.append(Finding("non_finite", name, reason, [rank], 1, event.step, time_us, place))
+    return found
+
+
+def find_at_start(evidence: Evidence, told: Iterable[Finding]) -> list[Finding]:
+    """The parameters that training started with non-finite values in, those in `told` aside."""
+    names_told = {(finding.name, rank) for finding in told for rank in finding.ranks}
+    found = []
+    for process in evidence.processes:
+        for tensor in process.tensors:
+            first = tensor.first
+            if tensor.is_buffer or tensor.removed or first is None or (tensor.name, process.rank) in names_told:
+                continue
+            if first.nonfinite:
+                elements = f"{first.nonfinite:,} non-finite element{'' if first.nonfinite == 1 else 's'}"
+                reason = f"parameter: {elements} of {tensor.type}, from the start"
+            elif first.norm == "inf":
+                reason = "values: the norm is infinite from the start, though each element is finite"
+            else:
+                continue
+            found.append(Finding("non_finite", tensor.name, reason, [process.rank]))
+    return found

@@ -1,0 +1,87 @@
+"""Ranks that hold the same parameters still do at the last step that they have in common.
+
+What is in several ranks under one name, in one shape and place, and had the same values when training began, is a
+replica. If replicas differ from some step on, and never agree again, the ranks part. What differs from the start need
+not be a replica: separate runs under one launcher and models that are split by hand look the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.evidence import of
+from proxy_trace.findings import Finding, fold_names
+from proxy_trace.units import format_ranks
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.differences import GroupedDifference
+    from proxy_trace.ranks import Comparison
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    ranks = sorted(evidence.of_rank)
+    if evidence.world_size == 1 and len(ranks) == 1:
+        return None
+    if len(ranks) == 1:
+        return Sight((), [f"only rank {ranks[0]} of {evidence.world_size:,} was read"], has_looked=False)
+    if evidence.is_quiet:
+        return Sight((), evidence.level_words, has_looked=False)
+    compared = evidence.comparison
+    if compared is None or not compared.parameters:
+        return Sight((), [evidence.not_compared or "no parameter is in several ranks"], has_looked=False)
+    if not compared.steps and not _came_equally_far(evidence, compared):
+        return Sight((), ["they have no step in common"], has_looked=False)
+    found = _findings(compared, ranks)
+    apart = len(compared.never_agreed)
+    return Sight(found, _unseen(evidence, compared), has_looked=apart < compared.parameters)
+
+
+def _came_equally_far(evidence: Evidence, compared: Comparison) -> bool:
+    """Whether ranks without a step of an optimizer can be compared where they ended."""
+    files = {each.file for each in compared.ranks}
+    ends = {(process.end, process.end_step) for process in evidence.processes if process.file in files}
+    return len(ends) == 1 and all(end for end, _ in ends)
+
+
+def _findings(compared: Comparison, ranks: list[int]) -> list[Finding]:
+    names_by_reason: dict[tuple[str, int | None], list[str]] = {}
+    for difference in compared.drifted:
+        if not difference.agrees_again:
+            names_by_reason.setdefault(_reason(difference, compared), []).append(difference.name)
+    return [
+        Finding("ranks_part", name, reason, ranks, count, step)
+        for (reason, step), names in names_by_reason.items()
+        for name, count in fold_names(names, compared.compared_names)
+    ]
+
+
+def _reason(difference: GroupedDifference, compared: Comparison) -> tuple[str, int | None]:
+    """What is said of a difference, and the step after which it was first seen."""
+    groups = " | ".join(format_ranks(group) for group in difference.groups)
+    if not compared.steps:
+        return f"the same at the start, not at the end ({groups})", None
+    before = "the same before" if difference.agreed else "the same at the start"
+    return f"{before}, and different ever since ({groups})", difference.first_step
+
+
+def _unseen(evidence: Evidence, compared: Comparison) -> list[str]:
+    apart, again = len(compared.never_agreed), sum(each.agrees_again for each in compared.drifted)
+    total = compared.parameters
+    unseen = [*evidence.level_words, *evidence.watching_words]
+    if apart:
+        unseen.append(f"{of(apart, total, 'parameter')} not known to have been the same at the start")
+    if again:
+        unseen.append(f"{of(again, total, 'parameter')} the same at some steps only")
+    if compared.own_parts:
+        own = "1 parameter" if compared.own_parts == 1 else f"{compared.own_parts:,} parameters"
+        unseen.append(f"{own} sharded, or in one rank only")
+    if compared.by_statistics:
+        unseen.append(f"{of(compared.by_statistics, total, 'parameter')} compared by extremes and norm only")
+    if compared.absent:
+        unseen.append(f"no trace of {format_ranks(compared.absent)}")
+    return unseen
+
+
+CHECK: Final = Check("ranks", "ranks that started from the same values still agree", _look)

@@ -1,0 +1,41 @@
+"""Backward passes have led to changes: the run that made some has changed parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.evidence import is_recorded, of
+from proxy_trace.findings import Finding
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+
+
+def _look(evidence: Evidence) -> Sight:
+    passes = sum(process.backward_passes for process in evidence.processes)
+    if not passes:
+        return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
+    parameters = evidence.parameters
+    if any(tensor.changes for tensor in parameters):
+        return Sight()
+    unknown = sum(not (tensor.is_compared and tensor.watched) for tensor in parameters)
+    if unknown:
+        words = [f"the values of {of(unknown, len(parameters), 'parameter')} were not compared"]
+        return Sight((), words, has_looked=False)
+    if not all(map(is_recorded, evidence.modules)):
+        return Sight((), evidence.level_words, has_looked=False)
+    if not any(process.was_looked_at for process in evidence.processes):
+        # A program that steps once by hand, in a function whose end frees the model, leaves no sign of it.
+        words = ["no parameter was looked at behind the last backward pass"]
+        return Sight((), words, has_looked=False, is_doubtful=True)
+    roots = dict.fromkeys(root.name for tree in evidence.trees for root in tree.roots if not root.removed)
+    made = "1 backward pass" if passes == 1 else f"{passes:,} backward passes"
+    steps = sum(process.steps for process in evidence.processes)
+    if steps:
+        made += f" and {steps:,} step{'' if steps == 1 else 's'} of an optimizer"
+    ranks = sorted({process.rank for process in evidence.processes})
+    return Sight([Finding("no_effect", ", ".join(roots), f"{made}, but no change of a parameter was seen", ranks)])
+
+
+CHECK: Final = Check("training", "backward passes have led to changed parameters", _look)

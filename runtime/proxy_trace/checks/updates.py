@@ -1,0 +1,190 @@
+"""Training has changed every parameter that it should.
+
+Whether values changed is decided by their fingerprints. Of a parameter that has none, as in older traces, nothing is
+said. Why it has not changed is told by what its optimizer found:
+
+| the parameter | is told as |
+| --- | --- |
+| is in an optimizer, and has not changed | a finding: no gradient, one cleared or always zero, or another cause |
+| the same, and its gradients were next to nothing beside those of its module | a note: a bias before a normalisation |
+| is in no optimizer, but had gradients | a finding: a part of the model, or a copy, that was forgotten |
+| the same, in a model that was called in evaluation mode while others trained | a note: a feature extractor |
+| is in no optimizer, and never had a gradient | a note: a copy that is kept, or a part that nobody means to train |
+| is frozen | a note |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of
+from proxy_trace.findings import Finding, fold_names
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.module_tree import ModuleTree
+    from proxy_trace.process_summary import ModuleSummary, ProcessCollector, TensorSummary
+
+_NO_OPTIMIZER: Final = "no optimizer has it"
+_SAMPLED: Final = "its values are those that it started with; of its gradients and steps only a sample is recorded"
+
+_NEXT_TO_NOTHING: Final = 1e-5
+"""What rounding leaves of a gradient that is 0, beside gradients that are not: of a bias before `BatchNorm`."""
+
+
+class _Reason(NamedTuple):
+    """Why a parameter has not changed: the kind of the finding, and the words."""
+
+    kind: str
+    words: str
+
+
+_FROZEN: Final = _Reason("frozen", "frozen (requires_grad is False)")
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings: list[Finding] = []
+    unknown = 0
+    trained = [collector for collector in evidence.collectors if collector.has_trained]
+    for collector, tree in zip(evidence.collectors, evidence.trees, strict=True):
+        if collector.has_trained:
+            judge = _Judge(collector, tree)
+            findings += judge.findings()
+            unknown += judge.unknown
+    parameters = len(evidence.parameters)
+    unseen = [*evidence.level_words, *evidence.watching_words]
+    if unknown:
+        unseen.append(f"the values of {of(unknown, parameters, 'parameter')} were not compared")
+    if not trained:
+        return Sight(findings, evidence.level_words or [NO_TRAINING], has_looked=False)
+    if evidence.is_quiet or unknown >= parameters:
+        return Sight(findings, unseen or ["no parameter was traced"], has_looked=False)
+    return Sight(findings, unseen)
+
+
+class _Judge:
+    """Looks at the parameters of one process that has trained.
+
+    Attributes:
+        unknown: of how many it is not known whether their values changed.
+    """
+
+    def __init__(self, collector: ProcessCollector, tree: ModuleTree) -> None:
+        self.unknown = 0
+        self._collector = collector
+        self._tree = tree
+        self._modules = {module.id: module for module in collector.process.modules}
+        self._has_optimizer = bool(collector.process.steps)
+        # A part that was taken out of the model is missing nothing: a head that was replaced, a weight computed since.
+        tensors = collector.process.tensors
+        self._parameters = [each for each in tensors if not (each.is_buffer or each.is_empty or each.removed)]
+        self._roots = {tensor.id: tree.root_of(tensor.module) for tensor in self._parameters}
+        self._stepped_roots = {self._roots[tensor.id] for tensor in self._parameters if tensor.is_stepped}
+        self._roots_by_hand = {
+            self._roots[tensor.id] for tensor in self._parameters if tensor.gradients and tensor.has_changed
+        } - self._stepped_roots
+        self._gradients_of_modules: dict[int, float] = {}
+        for tensor in self._parameters:
+            if tensor.has_changed:
+                largest = max(tensor.largest_gradient, self._gradients_of_modules.get(tensor.module, 0.0))
+                self._gradients_of_modules[tensor.module] = largest
+        self._is_mode_telling = any(
+            tensor.has_changed and not self._is_called_in_evaluation_mode(tensor) for tensor in self._parameters
+        )
+        self._evaluated_roots = self._only_evaluated()
+
+    def findings(self) -> list[Finding]:
+        """What is told of the parameters, those of one reason that make up a module together."""
+        names_by_reason: dict[_Reason, list[str]] = {}
+        for tensor in self._parameters:
+            module = self._modules.get(tensor.module)
+            if not tensor.watched or (module is not None and not is_recorded(module)):
+                continue
+            reason = self._reason(tensor, module)
+            if reason is not None:
+                names_by_reason.setdefault(reason, []).append(tensor.name)
+        all_names = [tensor.name for tensor in self._parameters]
+        rank = self._collector.process.rank
+        return [
+            Finding(reason.kind, name, reason.words, [rank], count)
+            for reason, names in names_by_reason.items()
+            for name, count in fold_names(names, all_names)
+        ]
+
+    def _reason(self, tensor: TensorSummary, module: ModuleSummary | None) -> _Reason | None:
+        """Why a parameter has not changed; None if it has, or nothing can be said of it."""
+        if tensor.has_changed:
+            return None
+        if not (tensor.requires_grad or tensor.gradients):
+            return _FROZEN
+        if not tensor.is_compared:
+            self.unknown += 1
+            return None
+        if module is not None and is_sampled(module):
+            is_told = tensor.is_stepped or bool(tensor.gradients)
+            return _Reason("never_updated" if is_told else "untrained", _SAMPLED)
+        if tensor.has_nonzero_gradient and self._is_next_to_nothing(tensor):
+            return _Reason("untrained", "next to its module's other gradients its own were nothing but rounding")
+        if tensor.is_stepped:
+            return _Reason("never_updated", f"in an optimizer, but {_why_not_stepped(tensor)}")
+        if tensor.changes and not tensor.gradients:
+            return None  # Given the weights of another model for evaluation: an average.
+        return self._reason_outside_of_steps(tensor)
+
+    def _reason_outside_of_steps(self, tensor: TensorSummary) -> _Reason:
+        root = self._roots[tensor.id]
+        is_by_hand = root in self._roots_by_hand or not self._has_optimizer
+        subject = "nothing changed it" if is_by_hand else _NO_OPTIMIZER
+        if self._is_mode_telling and self._is_called_in_evaluation_mode(tensor):
+            return _Reason("evaluated", f"{subject}; the module was called in evaluation mode only")
+        if tensor.gradients:
+            if not (tensor.is_without_optimizer or is_by_hand):
+                subject = "no optimizer's step updated it"
+            return _Reason("never_updated", f"had gradients, but {subject}")
+        if root in self._evaluated_roots:
+            return _Reason("evaluated", f"{subject}; the model was called for evaluation only")
+        if root in self._roots_by_hand:
+            return _Reason("never_updated", "it never had a gradient, and nothing changed it")
+        return _Reason("untrained", f"{subject}, and it never had a gradient")
+
+    def _is_next_to_nothing(self, tensor: TensorSummary) -> bool:
+        """Whether all gradients of a parameter were no more than rounding beside those of one that did change."""
+        return tensor.largest_gradient < _NEXT_TO_NOTHING * self._gradients_of_modules.get(tensor.module, 0.0)
+
+    def _is_called_in_evaluation_mode(self, tensor: TensorSummary) -> bool:
+        """Whether the module of a parameter, or the first around it that was called, never was in training mode."""
+        for module in self._tree.upwards(tensor.module):
+            if module.calls:
+                return not module.training_calls
+        return False
+
+    def _only_evaluated(self) -> set[int]:
+        """The roots that were called, but in no stage that trained anything: as a checkpoint is that is tried out."""
+        collector = self._collector
+        trained_stages = collector.trained_stages or collector.stages_with_gradients
+        stages: dict[int, set[str]] = {}
+        for module in collector.process.modules:
+            stages.setdefault(self._tree.root_of(module.id), set()).update(module.stages)
+        return {
+            root
+            for root, called_in in stages.items()
+            if trained_stages and called_in and not called_in & trained_stages
+        }
+
+
+def _why_not_stepped(tensor: TensorSummary) -> str:
+    """Why the steps of its optimizer have not changed a parameter."""
+    if not tensor.has_nonzero_gradient:
+        if tensor.cleared_gradients:
+            return "its gradient was cleared before the step"
+        if tensor.missing_gradients and not tensor.gradients:
+            return "it never had a gradient"
+        if tensor.missing_gradients:
+            return "it had no gradient, or only zeros"
+    unchanged = "no step changed its values" if tensor.changes else "its values never changed"
+    is_zero = tensor.gradients and not tensor.has_nonzero_gradient
+    return f"{unchanged}{'; its gradient was always zero' if is_zero else ''}"
+
+
+CHECK: Final = Check("updates", "training has changed every parameter that it should", _look)

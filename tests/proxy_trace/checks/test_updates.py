@@ -1,0 +1,450 @@
+"""Which parameters count as never updated, for which reason, and which are worth a note."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy_wrapper import events
+from proxy_wrapper.events import Statistics
+from tests.proxy_trace.checks.judged import CALLS, NET, OTHER_VALUES, STEP, VALUES, find, of_kind, said, weight
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+ZEROS = Statistics(0.0, 0.0, 0.0, bits="0000000000000000")
+TINY = Statistics(-1e-30, 1e-30, 0.0, bits="00000000000000cc")
+"""A gradient whose squares are too small for a norm."""
+
+IN_STEP = events.Update(2, tensor=1, statistics=VALUES, version=1, cause="step")
+UNCHANGED = events.Update(2, tensor=1, statistics=VALUES, cause="unchanged")
+
+NOT_UPDATED: dict[str, tuple[list[events.Event], str]] = {
+    "it never had a gradient": (
+        [events.Gradient(1, tensor=1), UNCHANGED],
+        "in an optimizer, but it never had a gradient",
+    ),
+    "its gradient was set to None before the step": (
+        [events.Gradient(1, tensor=1, cleared=True), UNCHANGED],
+        "in an optimizer, but its gradient was cleared before the step",
+    ),
+    "its gradient was zeroed before the step": (
+        [events.Gradient(1, tensor=1, statistics=ZEROS, cleared=True), IN_STEP],
+        "in an optimizer, but its gradient was cleared before the step",
+    ),
+    "its gradient was cleared, but not before each step": (
+        [events.Gradient(1, tensor=1, cleared=True), events.Gradient(1, tensor=1, statistics=VALUES), IN_STEP],
+        "in an optimizer, but its values never changed",
+    ),
+    "it had gradients that no step used": (
+        [events.Gradient(1, tensor=1, statistics=VALUES)],
+        "had gradients, but no optimizer's step updated it",
+    ),
+    "it had gradients that no optimizer was there for": (
+        [events.Gradient(1, tensor=1, statistics=VALUES, has_optimizer=False)],
+        "had gradients, but no optimizer has it",
+    ),
+    "steps left its values as they were": (
+        [events.Gradient(1, tensor=1, statistics=VALUES), IN_STEP],
+        "in an optimizer, but its values never changed",
+    ),
+    "its gradient was always zero": (
+        [events.Gradient(1, tensor=1, statistics=ZEROS), IN_STEP],
+        "in an optimizer, but its values never changed; its gradient was always zero",
+    ),
+    "its gradient was too small for a norm": (
+        [events.Gradient(1, tensor=1, statistics=TINY), IN_STEP],
+        "in an optimizer, but its values never changed",
+    ),
+    "its gradient was zero or missing": (
+        [events.Gradient(1, tensor=1, statistics=ZEROS), events.Gradient(2, tensor=1), IN_STEP],
+        "in an optimizer, but it had no gradient, or only zeros",
+    ),
+    "it was only converted": (
+        [
+            events.Gradient(1, tensor=1),
+            events.Update(1, tensor=1, statistics=OTHER_VALUES, cause="converted", type="float64[2]"),
+            events.Update(2, tensor=1, statistics=OTHER_VALUES, cause="unchanged"),
+        ],
+        "in an optimizer, but it never had a gradient",
+    ),
+    "training did not keep what evaluation tried": (
+        [
+            events.Gradient(1, tensor=1),
+            UNCHANGED,
+            events.Update(3, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place", stage="eval"),
+            events.Update(4, 1, tensor=1, statistics=VALUES, cause="in-place"),
+        ],
+        "in an optimizer, but it never had a gradient",
+    ),
+}
+
+UPDATED: dict[str, list[events.Event]] = {
+    "a step changed its values": [events.Update(2, tensor=1, statistics=OTHER_VALUES, cause="step"), STEP],
+    "it was changed by hand during training": [
+        STEP,
+        events.Update(200, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place"),
+    ],
+    "it was changed by hand in the first step": [
+        events.Backward(1),
+        events.BackwardEnd(2),
+        events.Update(3, tensor=1, statistics=OTHER_VALUES, cause="data"),
+        STEP,
+    ],
+    "values came back to the first ones": [
+        events.Update(2, tensor=1, statistics=OTHER_VALUES, cause="step"),
+        STEP,
+        events.Update(3, 1, tensor=1, statistics=VALUES, cause="step"),
+    ],
+    "it changed, and was converted later": [
+        events.Update(2, tensor=1, statistics=OTHER_VALUES, cause="step"),
+        STEP,
+        events.Update(3, 1, tensor=1, statistics=VALUES, cause="converted", type="float64[2]"),
+    ],
+    "nothing was trained": [],
+}
+
+NOT_KNOWN: dict[str, list[events.Event]] = {
+    "its statistics could not be read": [events.Update(2, tensor=1, cause="step"), STEP],
+    "the trace has no fingerprints": [
+        events.Update(2, tensor=1, statistics=Statistics(-1.0, 1.0, 2.0), cause="step"),
+        STEP,
+    ],
+    "an older version saw nothing change": [
+        events.Update(2, tensor=1, statistics=Statistics(-1.0, 1.0, 2.0), cause="unchanged"),
+        STEP,
+    ],
+    "other values were converted": [
+        events.Update(1, tensor=1, cause="in-place", step=1),
+        events.Update(2, 1, tensor=1, statistics=VALUES, cause="converted"),
+        STEP,
+    ],
+}
+
+
+def judged(path: Path) -> list[tuple[str, str]]:
+    """The kinds and names of what is said of parameters that have not changed."""
+    kinds = ("never_updated", "evaluated", "untrained", "frozen")
+    return [(finding.kind, finding.name) for finding in find(path) if finding.kind in kinds]
+
+
+@pytest.mark.parametrize(("records", "reason"), NOT_UPDATED.values(), ids=NOT_UPDATED)
+def test_a_parameter_counts_as_never_updated_if(
+    records: list[events.Event], reason: str, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), *records, STEP)
+    assert of_kind(path, "never_updated") == [("model.w", reason)]
+    assert said(path, "updates") == ("finding", [])
+
+
+@pytest.mark.parametrize("records", UPDATED.values(), ids=UPDATED)
+def test_a_parameter_does_not_count_as_never_updated_if(
+    records: list[events.Event], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), *records)
+    assert of_kind(path, "never_updated") == []
+
+
+@pytest.mark.parametrize("records", NOT_KNOWN.values(), ids=NOT_KNOWN)
+def test_nothing_is_said_of_a_parameter_if(
+    records: list[events.Event], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    trained = events.Update(2, tensor=2, statistics=OTHER_VALUES)
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), weight(2, "model.v"), trained, *records)
+    assert judged(path) == []
+    assert said(path, "updates") == ("passed", ["the values of 1 of 2 parameters were not compared"])
+
+
+def test_without_fingerprints_other_statistics_prove_a_change(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=Statistics(0.0, 1.0, 1.0)),
+        events.Parameter(2, "model.v", 1, "float32[1]", requires_grad=True, statistics=Statistics(0.0, 1.0, 1.0)),
+        events.Gradient(1, tensor=1, statistics=Statistics(0.0, 1.0, 1.0)),
+        events.Gradient(1, tensor=2),
+        events.Update(2, tensor=1, statistics=Statistics(0.0, 2.0, 2.0)),
+        events.Update(2, tensor=2, statistics=Statistics(0.0, 1.0, 1.0), cause="unchanged"),
+        STEP,
+    )
+    assert judged(path) == []
+    assert said(path, "updates") == ("passed", ["the values of 1 of 2 parameters were not compared"])
+
+
+def test_a_parameter_that_no_optimizer_has_and_that_had_no_gradient_is_worth_a_note(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), STEP)
+    assert judged(path) == [("untrained", "model.w")]
+    assert of_kind(path, "untrained") == [("model.w", "no optimizer has it, and it never had a gradient")]
+    assert said(path, "updates") == ("passed", [])
+
+
+@pytest.mark.parametrize(
+    ("is_training", "kind", "reason"),
+    [
+        (False, "evaluated", "no optimizer has it; the module was called in evaluation mode only"),
+        (True, "never_updated", "had gradients, but no optimizer has it"),
+    ],
+    ids=["a feature extractor", "a model that was forgotten"],
+)
+@pytest.mark.parametrize("is_below", [True, False])
+def test_a_model_that_had_gradients_is_judged_by_its_mode(
+    is_training: bool, kind: str, reason: str, is_below: bool, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        events.Module(2, "features", "Net", 1 if is_below else 2, 1 if is_below else 0),
+        weight(),
+        weight(2, "features.w", 2),
+        *CALLS,
+        events.CallModule(3, module=2, training=is_training, stage="eval"),
+        events.ReturnModule(4, module=2, stage="eval"),
+        events.Gradient(5, tensor=2, statistics=VALUES, has_optimizer=False, stage="eval"),
+        events.Gradient(6, tensor=1, statistics=VALUES, stage="eval"),
+        events.Update(7, tensor=1, statistics=OTHER_VALUES, stage="eval"),
+        events.OptimizerStepEnd(8, optimizer="Adam", stage="eval"),
+    )
+    assert [(f.kind, f.name, f.reason) for f in find(path)] == [(kind, "features.w", reason)]
+
+
+@pytest.mark.parametrize(("largest", "kind"), [(1e-9, "untrained"), (1e-3, "never_updated")])
+@pytest.mark.parametrize("has_optimizer", [True, False])
+def test_a_bias_before_a_normalisation_is_worth_a_note(
+    largest: float, kind: str, has_optimizer: bool, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    """Its gradient is 0 but for rounding, and a step with that is too small to change it."""
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        weight(),
+        weight(2, "model.bias"),
+        events.Gradient(1, tensor=1, statistics=Statistics(-0.1, 0.1, 0.2), has_optimizer=has_optimizer),
+        events.Gradient(1, tensor=2, statistics=Statistics(-largest, 0.0, 1.0), has_optimizer=has_optimizer),
+        events.Update(2, 1, tensor=1, statistics=OTHER_VALUES, cause="step" if has_optimizer else "data"),
+        *([events.Update(2, 1, tensor=2, statistics=VALUES, cause="step"), STEP] if has_optimizer else []),
+    )
+    assert judged(path) == [(kind, "model.bias")]
+
+
+def test_where_all_is_trained_in_evaluation_mode_that_mode_tells_nothing(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        weight(),
+        weight(2, "model.v"),
+        events.CallModule(1, module=1, stage="eval"),
+        events.ReturnModule(2, module=1, stage="eval"),
+        events.Gradient(3, tensor=1, statistics=VALUES, stage="eval"),
+        events.Gradient(3, tensor=2, statistics=VALUES, has_optimizer=False, stage="eval"),
+        events.Update(4, tensor=1, statistics=OTHER_VALUES, stage="eval"),
+        events.OptimizerStepEnd(5, optimizer="SGD", stage="eval"),
+    )
+    assert of_kind(path, "never_updated") == [("model.v", "had gradients, but no optimizer has it")]
+
+
+def test_what_the_level_the_watch_and_no_training_leave_out_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    quiet = events.Module(2, "model.quiet", "Linear", 1, 1, "WARNING")
+    trained = events.Update(2, tensor=1, statistics=OTHER_VALUES)
+    unwatched = events.Parameter(3, "model.v", 1, "float32[1]", requires_grad=True, watched=False)
+    path = write_trace(tmp_path / "a.jsonl", NET, quiet, weight(), unwatched, trained, STEP)
+    assert said(path, "updates") == ("passed", ["1 of 2 modules at level WARNING", "1 of 2 tensors not watched"])
+    assert said(write_trace(tmp_path / "b.jsonl", NET, weight()), "updates") == (
+        "not checked",
+        ["no training was traced"],
+    )
+    all_quiet = events.Module(1, "model", "Net", 1, level="WARNING")
+    path = write_trace(tmp_path / "c.jsonl", all_quiet, weight(), events.Problem(9, 5, message="a step later"))
+    assert said(path, "updates") == ("not checked", ["level WARNING"])
+
+
+def test_a_parameter_without_elements_has_nothing_to_update(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """As the part has that a rank holds of a parameter with fewer rows than there are ranks."""
+    nothing = Statistics(None, None, 0.0, bits="00")
+    empty = events.Parameter(1, "model.w", 1, "float32[0, 5]", requires_grad=True, statistics=nothing)
+    gradient = events.Gradient(1, tensor=1, statistics=nothing)
+    path = write_trace(tmp_path / "a.jsonl", NET, empty, gradient, STEP)
+    assert of_kind(path, "never_updated") == []
+
+
+def test_a_change_in_evaluation_is_no_training(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """The best weights so far are loaded for validation: that is not what an optimizer did."""
+    parameter = weight()
+    loaded = events.Update(200, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place", stage="validation")
+    other = events.Parameter(2, "model.v", 1, "float32[1]", requires_grad=True, statistics=VALUES)
+    trained = events.Update(90, tensor=2, statistics=OTHER_VALUES)
+    path = write_trace(tmp_path / "a.jsonl", NET, parameter, other, trained, STEP, loaded)
+    assert of_kind(path, "never_updated") == []
+
+
+def test_a_model_that_is_only_given_weights_is_not_missing_from_an_optimizer(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    """Averages of what others trained, loaded in each round, and seen when the model is next called: for evaluation."""
+    weights = [
+        events.Parameter(number, f"{name}.w", number, "float32[1]", requires_grad=True, statistics=VALUES)
+        for number, name in ((1, "model"), (2, "average"), (3, "idle"))
+    ]
+    modules = [events.Module(number, name, "Net", 1) for number, name in ((1, "model"), (2, "average"), (3, "idle"))]
+    trained = events.Update(90, tensor=1, statistics=OTHER_VALUES)
+    loaded = events.Update(200, 1, tensor=2, statistics=OTHER_VALUES, cause="in-place", stage="eval")
+    path = write_trace(tmp_path / "a.jsonl", *modules, *weights, trained, STEP, loaded)
+    assert judged(path) == [("untrained", "idle.w")]
+
+
+@pytest.mark.parametrize("is_in_optimizer", [True, False])
+def test_what_was_frozen_later_on_is_told_as_frozen(
+    is_in_optimizer: bool, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    proxied, frozen = (
+        events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=requires_grad, statistics=VALUES)
+        for requires_grad in (True, False)
+    )
+    records = [events.Gradient(80, tensor=1), events.Update(90, tensor=1, statistics=VALUES, cause="unchanged")]
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        proxied,
+        frozen,
+        *(records if is_in_optimizer else []),
+        STEP,
+    )
+    assert of_kind(path, "never_updated") == []
+    assert of_kind(path, "frozen") == [("model.w", "frozen (requires_grad is False)")]
+
+
+def test_a_model_may_be_trained_in_evaluation_mode(tmp_path: Path, write_trace: WriteTrace) -> None:
+    parameter = weight()
+    update = events.Update(90, tensor=1, statistics=OTHER_VALUES, stage="eval")
+    step = events.OptimizerStepEnd(100, optimizer="SGD", stage="eval")
+    path = write_trace(tmp_path / "a.jsonl", NET, parameter, update, step)
+    assert of_kind(path, "never_updated") == []
+
+
+def test_training_by_hand_is_judged_too(tmp_path: Path, write_trace: WriteTrace) -> None:
+    names = ("model.trained", "model.idle")
+    weights = [
+        events.Parameter(number, name, 1, "float32[1]", requires_grad=True, statistics=VALUES)
+        for number, name in enumerate(names, 1)
+    ]
+    gradient = events.Gradient(80, tensor=1, statistics=VALUES, has_optimizer=False)
+    update = events.Update(90, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place")
+    path = write_trace(tmp_path / "a.jsonl", NET, *weights, gradient, update)
+    assert of_kind(path, "never_updated") == [("model.idle", "it never had a gradient, and nothing changed it")]
+
+
+@pytest.mark.parametrize(("stage", "kinds"), [("eval", ["evaluated"]), ("train", ["untrained"])])
+def test_a_model_that_was_only_evaluated_is_worth_a_note_where_training_is_by_hand_too(
+    stage: str, kinds: list[str], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Linear", 1),
+        events.Parameter(1, "model.weight", 1, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.Module(2, "best", "Linear", 2),
+        events.Parameter(2, "best.weight", 2, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        events.Gradient(3, tensor=1, statistics=VALUES),
+        events.Update(4, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place"),
+        events.CallModule(5, 1, 2, stage=stage),
+        events.ReturnModule(6, 1, 2, stage=stage),
+    )
+    assert [(finding.kind, finding.name) for finding in find(path)] == [(kind, "best.weight") for kind in kinds]
+
+
+def test_what_was_not_watched_is_not_judged(tmp_path: Path, write_trace: WriteTrace) -> None:
+    parameter = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES, watched=False)
+    path = write_trace(tmp_path / "a.jsonl", NET, parameter, STEP)
+    assert of_kind(path, "never_updated") == []
+
+
+def test_of_a_sample_of_the_steps_nothing_is_said_but_what_it_shows(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """Whether a module was called, or a gradient was there, at a step that was left out, is not known."""
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Net", 1, every=10),
+        events.Module(2, "model.rare", "Linear", 1, 1, every=10),
+        weight(),
+        weight(2, "model.kept"),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        events.Gradient(90, tensor=1),
+        IN_STEP,
+        STEP,
+    )
+    reason = "its values are those that it started with; of its gradients and steps only a sample is recorded"
+    assert [(finding.kind, finding.name, finding.reason) for finding in find(path)] == [
+        ("never_updated", "model.w", reason),
+        ("untrained", "model.kept", reason),
+    ]
+
+
+def test_a_frozen_parameter_is_worth_a_note(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(tmp_path / "a.jsonl", events.Parameter(1, "model.w", 1, "float32[1]"), STEP)
+    assert of_kind(path, "frozen") == [("model.w", "frozen (requires_grad is False)")]
+    assert of_kind(path, "never_updated") == []
+
+
+@pytest.mark.parametrize(
+    ("stage", "kinds"), [("eval", ["evaluated"]), ("train", ["untrained"]), ("", ["never_called", "untrained"])]
+)
+def test_a_model_that_was_only_evaluated_is_worth_a_note(
+    stage: str, kinds: list[str], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    calls = [events.CallModule(3, 0, 2, stage=stage), events.ReturnModule(4, 0, 2, stage=stage)] if stage else []
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        events.Module(1, "model", "Linear", 1),
+        events.Module(2, "best", "Net", 2),
+        events.Module(3, "best.fc", "Linear", 2, 2),
+        events.Parameter(1, "best.fc.weight", 3, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        *calls,
+        *([events.CallModule(4, 0, 3, stage=stage), events.ReturnModule(4, 0, 3, stage=stage)] if stage else []),
+        STEP,
+    )
+    assert [finding.kind for finding in find(path)] == kinds
+
+
+def test_modules_whose_level_records_no_calls_and_updates_are_not_judged(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        events.Module(2, "model.quiet", "Linear", 1, 1, "WARNING"),
+        events.Parameter(1, "model.quiet.weight", 2, "float32[1]", requires_grad=True),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        STEP,
+    )
+    assert find(path) == []
+
+
+def test_what_was_taken_out_of_its_model_is_no_finding(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        events.Module(2, "model.aux", "Linear", 1, 1),
+        events.Parameter(1, "model.weight", 1, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.Parameter(2, "model.aux.weight", 2, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True, statistics=VALUES),
+        events.CallModule(1, module=1),
+        events.ReturnModule(2, module=1),
+        events.Gradient(1, tensor=1, statistics=VALUES),
+        events.Update(3, tensor=1, statistics=OTHER_VALUES),
+        STEP,
+        events.Module(2, "model.aux", "Linear", 1, 1, removed=True),
+        events.Parameter(2, "model.aux.weight", 2, "float32[1]", requires_grad=True, removed=True),
+        events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True, removed=True),
+        events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True),
+    )
+    assert [(f.kind, f.name) for f in find(path)] == [("untrained", "model.bias")]
