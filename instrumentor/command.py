@@ -25,9 +25,11 @@ from instrumentor.errors import ConfigError, InstrumentError
 from instrumentor.messages import say
 from instrumentor.output.writing import Writer, show_diff
 from instrumentor.paths import files
+from instrumentor.paths.containment import refuse_to_leave
 from instrumentor.paths.file_state import FileState
 from instrumentor.paths.files import STANDARD_STREAM, Script
 from instrumentor.paths.selection import Found, is_directory, is_in_shard, select_files
+from instrumentor.plain_text import escape_unprintable
 from instrumentor.resolve.search_path import SearchPaths
 from instrumentor.tally import DONE, FAILED, Tally
 
@@ -128,7 +130,8 @@ class _Run:
         if outcome.failure is not None:
             self._fail(outcome.failure.text)
             if self.request.verbose and outcome.failure.trace:
-                sys.stderr.write(outcome.failure.trace)
+                for line in outcome.failure.trace.splitlines():
+                    say(line)
         self.tally.add(outcome)
         if self.journal is not None:
             from instrumentor.report.record import record_file
@@ -384,7 +387,10 @@ def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:
         program = process_program(task, is_moved=is_moved)
         is_moved = is_moved and all(outcome.failure is None for _, outcome in program.parts)
         if is_moved:
-            output = request.output or str(Path(task.shown).with_name(files.OUTPUT_PREFIX + Path(task.shown).stem))
+            beside = Path(task.shown).with_name(files.OUTPUT_PREFIX + Path(task.shown).stem)
+            if request.output is None:
+                refuse_to_leave(beside, beside.parent)
+            output = request.output or str(beside)
             run.mirror = Mirror(os.path.normpath(Path(output) / program.place), [program.root], force=request.force)
             run.writer.mirror = run.mirror
         for part, outcome in program.parts:
@@ -418,5 +424,7 @@ def _show_files(request: Request, configurations: Configurations) -> int:
         if found.root is None and found.shown != STANDARD_STREAM and not os.path.exists(found.shown):  # noqa: PTH110
             report(files.missing_file(found.shown))
             continue
-        files.write_stdout(os.fsencode(found.shown) + b"\n")
+        # For a program exact bytes; on a terminal a name is text like any other.
+        shown = escape_unprintable(found.shown).encode() if sys.stdout.isatty() else os.fsencode(found.shown)
+        files.write_stdout(shown + b"\n")
     return FAILED if failed else DONE

@@ -19,6 +19,7 @@ from instrumentor.settings import Confidence, LogLevel, Settings
 
 FILE_NAME = "pyproject.toml"
 TABLE = "tool.instrumentor"
+_LARGEST = 1 << 24
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -150,13 +151,17 @@ def _read_section(file: str) -> Section | None:
     else:
         import tomli as tomllib
     try:
-        text = Path(file).read_text("utf-8")
+        with Path(file).open("rb") as stream:
+            content = stream.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise ConfigError("is far too long for settings; name another file with --config", path=file)
+        text = content.decode("utf-8").replace("\r\n", "\n")
         document = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror}); name another file with --config", path=file) from None
     except UnicodeDecodeError:
         raise ConfigError("is not UTF-8, as TOML has to be", path=file) from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of nesting, and of numbers of thousands of digits
         raise ConfigError(f"is not TOML: {error}", path=file) from None
     table: Any = document
     for part in TABLE.split("."):

@@ -68,6 +68,10 @@ class OutputExistsError(InstrumentError):
     """The output would replace a file that this tool did not write, or that was edited since it did."""
 
 
+class OutputLeadsOutError(InstrumentError):
+    """The output would go through a link to somewhere that the user has not named."""
+
+
 class OutputClashError(InstrumentError):
     """Two scripts of one run would be written to the same file."""
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from instrumentor import emit
 from instrumentor.errors import EditedSinceError, NotebookError, NotInstrumentedError
 from instrumentor.notebooks.json_source import find_code_cells
-from instrumentor.source.undo import Undone, recorded_source
+from instrumentor.source.undo import Undone, recorded_source, without_spans
 
 if TYPE_CHECKING:
     from instrumentor.notebooks.json_source import CellSource, Literal
 
 # No notebook has more characters than nine digits say, and of thousands of digits Python makes no number.
+_SPAN = re.compile(r"(\d+)-(\d+)")
 _SPANS = re.compile(r"json:(?P<spans>(?:\d{1,9}-\d{1,9},)*)(?P<last>\d{1,9})")
 
 
@@ -52,12 +53,11 @@ def revert_notebook(source: bytes, *, source_name: str) -> Undone:
     spans = _SPANS.fullmatch(comment.added)
     undone = ""
     if spans is not None:
-        before = [tuple(map(int, each.split("-"))) for each in spans["spans"].split(",") if each]
+        before = [(int(start), int(stop)) for start, stop in _SPAN.findall(spans["spans"])]
         undone, last = text, int(spans["last"])
         # A string of its own starts at the comma before it; else the comment shares the closing quote.
         end = comment.literal.end if text[last : last + 1] == "," else comment.literal.end - 1
-        for start, stop in reversed([*before, (last, end)]):
-            undone = undone[:start] + undone[stop:]
+        undone = without_spans(text[:last] + text[end:], before)
     original = undone.encode("utf-8", "surrogatepass")
     if hashlib.sha256(original).hexdigest() != comment.sha256:
         raise EditedSinceError(

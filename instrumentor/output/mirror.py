@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -14,9 +14,11 @@ from instrumentor.errors import (
     OutputClashError,
     OutputExistsError,
     OutputIsSourceError,
+    OutputLeadsOutError,
     UnreadableFileError,
     UnwritableOutputError,
 )
+from instrumentor.paths.containment import is_within, refuse_to_leave
 from instrumentor.paths.file_state import digest_of
 from instrumentor.paths.files import describe_os_error, unwritable, write_file
 from instrumentor.paths.selection import DEFAULT_EXCLUDE, Found, is_in_shard
@@ -68,7 +70,7 @@ class Mirror:
             OutputIsSourceError: the output is one of the roots.
             OutputClashError: two of the roots would become one.
         """
-        self._output = Path(output)
+        self.output = Path(output)
         self._force = force
         self._roots = list(dict.fromkeys(roots))
         taken: dict[Path, str] = {}
@@ -85,8 +87,8 @@ class Mirror:
                     "the output is the directory itself; choose another -o, or ask for it with --in-place", path=root
                 )
         self._shard = shard
-        self._manifest = self._output / MANIFEST.format("" if shard is None else f"-{shard[0]}-of-{shard[1]}")
-        manifests = {path: _read_manifest(path) for path in self._output.glob(MANIFEST.format("*"))}
+        self._manifest = self.output / MANIFEST.format("" if shard is None else f"-{shard[0]}-of-{shard[1]}")
+        manifests = {path: _read_manifest(path) for path in self.output.glob(MANIFEST.format("*"))}
         self._known = {path: manifest.files for path, manifest in manifests.items()}
         self._known_roots = manifests.get(self._manifest, _Manifest()).roots
         self._written: dict[str, str] = {}
@@ -113,7 +115,7 @@ class Mirror:
 
     def is_output(self, path: str) -> bool:
         """Whether a path lies in the output: a mirror inside the tree is no part of the tree."""
-        return (os.path.realpath(path) + os.sep).startswith(os.path.realpath(self._output) + os.sep)
+        return (os.path.realpath(path) + os.sep).startswith(os.path.realpath(self.output) + os.sep)
 
     def make_room(self, folder: Path) -> None:
         """Let a folder and those above be no links to folders of the tree itself, as those without Python files are.
@@ -141,9 +143,11 @@ class Mirror:
         if set(self._known_roots) != self._real_roots():
             return
         for key, digest in self._known[self._manifest].items():
-            target = self._output / key
+            target = self.output / key
             source = self._source(target)
             if key in self._written or source is None or os.path.lexists(source):
+                continue
+            if not is_within(target.parent, self.output):
                 continue
             with contextlib.suppress(OSError):  # It is gone already, or stays.
                 if digest_of(target.read_bytes()).hex() != digest:
@@ -191,15 +195,16 @@ class Mirror:
         roots = self._real_roots() | set(self._known_roots)
         if written != known or roots != set(self._known_roots):
             manifest = _Manifest(files=dict(sorted(written.items())), roots=sorted(roots))
-            write_file(self._manifest, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
+            content = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
+            write_file(self._manifest, content, within=self.output)
 
     def _real_roots(self) -> set[str]:
         return set(map(os.path.realpath, self._roots))
 
     def _base(self, root: str) -> Path:
         if len(self._roots) == 1:
-            return self._output
-        return self._output / Path(os.path.abspath(root)).name  # noqa: PTH100
+            return self.output
+        return self.output / Path(os.path.abspath(root)).name  # noqa: PTH100
 
     def _source(self, target: Path) -> Path | None:
         """The file or folder whose counterpart lies at a place in the output; None where none can."""
@@ -209,7 +214,7 @@ class Mirror:
         return None
 
     def _key(self, target: Path) -> str:
-        return os.path.relpath(target, self._output).replace(os.sep, "/")
+        return os.path.relpath(target, self.output).replace(os.sep, "/")
 
     def _is_entered(self, entry: Path) -> bool:
         """Whether an entry is a folder whose own entries are looked at one by one."""
@@ -235,7 +240,7 @@ class Mirror:
                 continue  # a broken link, a pipe
             try:
                 self._add(each, goal, rest, is_directory=is_directory)
-            except OutputExistsError as error:
+            except (OutputExistsError, OutputLeadsOutError) as error:
                 yield error
             except (OSError, shutil.Error) as error:
                 yield unwritable(goal, error)
@@ -250,9 +255,10 @@ class Mirror:
                     path=str(target),
                 )
             if existing != content:
-                write_file(target, content, mode_of=source)
+                write_file(target, content, mode_of=source, within=self.output)
             self.remember(target, content)
             return
+        refuse_to_leave(target.parent, self.output)
         if os.path.lexists(target):
             return  # a link or copy of an earlier run, or something of the user's own
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -268,9 +274,12 @@ class Mirror:
 def _read_manifest(path: Path) -> _Manifest:
     """What a manifest says; nothing where it is damaged."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Manifest)
-    except (OSError, msgspec.MsgspecError):
+        manifest = msgspec.json.decode(path.read_bytes() if path.is_file() else b"", type=_Manifest)
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return _Manifest()
+    # Whoever wrote it: what it lists lies below it.
+    manifest.files = {key: digest for key, digest in manifest.files.items() if ".." not in PurePosixPath(key).parts}
+    return manifest
 
 
 def _has_python(directory: Path) -> bool:

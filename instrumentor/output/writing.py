@@ -155,6 +155,7 @@ class Writer:
                 in_place=change.in_place,
                 force=self._force,
                 replaces=change.script.content if change.in_place else None,
+                within=self._directory_of(change, task),
             ),
             taken=self._written,
             reason_to_keep=lambda existing: self._reason_to_keep(existing, change, task),
@@ -162,6 +163,18 @@ class Writer:
         if self.mirror is not None and task.was_found and change.target is not None:
             self.mirror.remember(change.target, change.content)
         return f"{change.where()}: {change.done if is_new else change.there_already}"
+
+    def _directory_of(self, change: Change, task: Task) -> Path | None:
+        """The directory that a result stays in; None where the user has named the very file."""
+        if self.mirror is not None and task.was_found:
+            return self.mirror.output
+        if task.root is not None:
+            return Path(task.root)
+        if change.in_place and change.target == change.script.path:
+            return None
+        if self._output is None:
+            return change.script.directory
+        return Path(self._output) if files.is_directory_output(self._output) else None
 
     def _done_by(self, change: Change, task: Task) -> str | None:
         """The script by which this run did the same to the same file: links lead to one, and so do originals."""

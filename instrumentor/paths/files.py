@@ -25,6 +25,7 @@ from instrumentor.errors import (
     UnreadableFileError,
     UnwritableOutputError,
 )
+from instrumentor.paths.containment import refuse_dangling, refuse_to_leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 STANDARD_STREAM = "-"
 STDIN_NAME = "<stdin>"
 OUTPUT_PREFIX = "instrumented_"
+_LARGEST = 1 << 26
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -66,6 +68,7 @@ class Writing:
         in_place: the user means to replace the script itself.
         force: the user means to replace whatever is there.
         replaces: with `in_place`, what the script held when it was read.
+        within: the directory that the user named and that nothing leaves; None where the user named the file.
     """
 
     target: Path | None
@@ -73,6 +76,7 @@ class Writing:
     in_place: bool = False
     force: bool = False
     replaces: bytes | None = None
+    within: Path | None = None
 
 
 def read_script(argument: str, *, stdin_name: str | None = None, shown: str | None = None) -> Script:
@@ -94,7 +98,8 @@ def read_script(argument: str, *, stdin_name: str | None = None, shown: str | No
         return Script(shown, recorded_name(shown), _read_stdin(shown), None, directory)
     path, shown = Path(argument), shown or argument
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = _read_all(file, shown)
     except (FileNotFoundError, NotADirectoryError):
         raise missing_file(shown) from None
     except IsADirectoryError:
@@ -112,9 +117,25 @@ def _read_stdin(shown: str) -> bytes:
     if sys.stdin is None:  # pythonw, or a shell's `<&-`
         raise UnreadableFileError("there is no standard input; name a file", path=shown)
     try:
-        return sys.stdin.buffer.read()
+        return _read_all(sys.stdin.buffer, shown)
     except OSError as error:
         raise UnreadableFileError(f"cannot be read ({describe_os_error(error)})", path=shown) from None
+
+
+def _read_all(file: IO[bytes], shown: str) -> bytes:
+    """All that a file holds; a device may never end.
+
+    Raises:
+        UnreadableFileError: it is larger than any script or notebook.
+    """
+    content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise UnreadableFileError(
+            f"is larger than {_LARGEST >> 20} MB, and is left alone; take the outputs out of a notebook, or the data"
+            " out of a script",
+            path=shown,
+        )
+    return content
 
 
 def recorded_name(shown: str) -> str:
@@ -155,7 +176,7 @@ def read_siblings(script: Script) -> Callable[[str], bytes | None]:
         path = directory / relative
         try:
             # A named pipe called net.py would keep us waiting for ever.
-            return path.read_bytes() if path.is_file() else None
+            return path.read_bytes() if path.is_file() and path.stat().st_size <= _LARGEST else None
         except (OSError, ValueError):
             return None
 
@@ -273,6 +294,7 @@ def write_script(
         Whether anything had to be written: False where the very bytes are there already.
 
     Raises:
+        OutputLeadsOutError: a link leads to where the user has not said.
         OutputIsSourceError: the target is the script, and that is not asked for.
         OutputExistsError: the target is there and not to be replaced.
         OutputClashError: another script of this run was written there.
@@ -288,6 +310,7 @@ def write_script(
             "the output would replace the script itself; choose another -o, or ask for it with --in-place",
             path=script.shown,
         )
+    _refuse_links(target, writing.within)
     real = os.path.realpath(target)
     if real in taken:
         raise OutputClashError(
@@ -300,7 +323,7 @@ def write_script(
         return False
     if existing is not None:
         _refuse_to_replace(target, existing, writing, reason_to_keep)
-    write_file(target, writing.content, mode_of=script.path)
+    write_file(target, writing.content, mode_of=script.path, within=writing.within)
     taken[real] = script.shown
     return True
 
@@ -380,17 +403,19 @@ def _telling_refusals_of_stdout() -> Iterator[None]:
         raise UnwritableOutputError(f"cannot be written ({describe_os_error(error)})", path="standard output") from None
 
 
-def write_file(target: Path, content: bytes, *, mode_of: Path | None = None) -> None:
+def write_file(target: Path, content: bytes, *, mode_of: Path | None = None, within: Path | None = None) -> None:
     """Put `content` at `target`, whole or not at all.
 
-    Missing parent directories are made. A link is followed and stays. An existing file keeps its mode bits (and
-    its owner, as far as we may); a new one gets those of `mode_of`. What is no regular file (`/dev/null`, a named
-    pipe) is written to, never replaced.
+    Missing parent directories are made. A link is followed and stays, unless it leads out of the directory `within`.
+    An existing file keeps its mode bits (and its owner, as far as we may); a new one gets those of `mode_of`. What is
+    no regular file (`/dev/null`, a named pipe) is written to, never replaced.
 
     Raises:
+        OutputLeadsOutError: a link leads out of `within`, or, where the user named the file (None), to nothing.
         UnwritableOutputError: the operating system refuses; `target` is as it was.
     """
     with _telling_refusals(target):
+        _refuse_links(target, within)
         status = _status(target)
         if status is not None and not stat.S_ISREG(status.st_mode):
             target.write_bytes(content)
@@ -409,10 +434,12 @@ def open_whole(target: Path) -> Iterator[Output]:
     """Give a file to write to, which becomes `target` when all is written, and vanishes if that fails.
 
     Raises:
+        OutputLeadsOutError: `target` is a link to nothing, elsewhere.
         UnwritableOutputError: the operating system refuses; `target` is as it was.
     """
     telling_refusals = partial(_telling_refusals, target)
     with telling_refusals():
+        _refuse_links(target, None)
         status = _status(target)
         is_replaced = status is None or stat.S_ISREG(status.st_mode)
         if is_replaced:
@@ -435,6 +462,13 @@ def open_whole(target: Path) -> Iterator[Output]:
             with contextlib.suppress(OSError):
                 path.unlink()
         raise
+
+
+def _refuse_links(target: Path, within: Path | None) -> None:
+    if within is None:
+        refuse_dangling(target)
+    else:
+        refuse_to_leave(target, within)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 _SPECIAL = frozenset("*?[]!#\\/ ")
+_LARGEST = 1 << 20
+# Each star multiplies the time that a name may take to be matched: with ten of them it never ends.
+_WILD = re.compile(r"(?:\*[^/*]+){4,}\*|(?:\*\*.*){6}")
 
 
 class PatternSet:
@@ -92,8 +96,11 @@ def _read_repository(top: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
 
 def _read_rules(path: str | Path, base: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
     try:
-        lines = Path(path).read_bytes().decode("utf-8", "surrogateescape").splitlines()
-    except OSError:  # none there, as nearly always
+        if not os.path.isfile(path):  # noqa: PTH113  None there, as nearly always; or a pipe, which has no end.
+            return ()
+        with Path(path).open("rb") as file:
+            lines = file.read(_LARGEST).decode("utf-8", "surrogateescape").splitlines()
+    except OSError:
         return ()
     # git passes over a pattern it cannot read; so do we.
     return ((base, _spec_of([line for line in lines if _is_pattern(line)])),)
@@ -107,6 +114,8 @@ def _spec_of(lines: Iterable[str]) -> GitIgnoreSpec:
 
 
 def _is_pattern(line: str) -> bool:
+    if _WILD.search(line):
+        return False
     try:
         _spec_of([line])
     except ValueError:

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from instrumentor.errors import ReportError
+from instrumentor.paths.containment import refuse_to_leave
 from instrumentor.report.record import FileRecord, make_readable
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Journal:
 
         Raises:
             ReportError: the file cannot be written, or is the journal of another run.
+            OutputLeadsOutError: a link leads elsewhere.
         """
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(FileRecord)
@@ -43,6 +45,7 @@ class Journal:
             if self._path is None:
                 self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
             else:
+                refuse_to_leave(self._path, self._path.parent)
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._path.open("a+b" if resume else "w+b")
         except OSError as error:

@@ -14,6 +14,8 @@ from instrumentor.errors import SourceDecodeError, SourceSyntaxError
 # Where Python's tokenizer ends lines: not where str.splitlines() does, which also takes form feeds and U+2028.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LINE_END = re.compile(r"(?:\r\n|\r|\n)\Z")
+# Its tree takes a hundred times the room, and nobody has written that much.
+_LONGEST = 8_000_000
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -119,10 +121,15 @@ def parse(source: SourceText, *, source_name: str) -> ast.Module:
     Raises:
         SourceSyntaxError: this interpreter's grammar refuses it.
     """
+    text = source.text
+    if len(text) > _LONGEST:
+        raise SourceSyntaxError(
+            f"longer than {_LONGEST:,} characters, for which no memory would do; exclude the file", path=source_name
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in the user's strings are not ours to report
-            return ast.parse(source.text)
+            return ast.parse(text)
     except SyntaxError as error:
         raise SourceSyntaxError(
             f"not Python that this interpreter can parse ({error.msg}); correct it, or run this tool with the"
@@ -131,9 +138,14 @@ def parse(source: SourceText, *, source_name: str) -> ast.Module:
             line=error.lineno,
             column=error.offset,
         ) from None
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond the parser's stack
+    except ValueError as error:  # null bytes
         raise SourceSyntaxError(
-            f"not Python that this interpreter can parse ({error or type(error).__name__}); correct it",
+            f"not Python that this interpreter can parse ({error}); correct it", path=source_name
+        ) from None
+    except (RecursionError, MemoryError):  # the parser's own stack is full
+        raise SourceSyntaxError(
+            "not Python that this interpreter can parse (it is nested too deeply); split its longest expression, or"
+            " exclude the file",
             path=source_name,
         ) from None
 

@@ -13,6 +13,8 @@ from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceDe
 from instrumentor.source.source_text import decode, line_end
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from instrumentor.source.source_text import SourceText
 
 _MARK = b"# instrument: format="
@@ -125,11 +127,25 @@ def recorded_source(comment: re.Match[str]) -> str | None:
         return None
 
 
+def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """A text less some spans of it, which are in its order; what of one lies in those before it is gone already."""
+    kept = []
+    at = 0
+    for start, end in spans:
+        kept.append(text[at:start])
+        at = max(at, end)
+    kept.append(text[at:])
+    return "".join(kept)
+
+
 def _without_additions(text: SourceText, comment: SourceComment) -> tuple[str, ...]:
     lines = list(text.lines[:-1])
-    for line, start, end in sorted(comment.spans, reverse=True):
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for line, start, end in sorted(comment.spans):
         if line <= len(lines):
-            lines[line - 1] = lines[line - 1][:start] + lines[line - 1][end:]
+            spans.setdefault(line, []).append((start, end))
+    for line, of_line in spans.items():
+        lines[line - 1] = without_spans(lines[line - 1], of_line)
     kept = [line for number, line in enumerate(lines, start=1) if number not in comment.lines]
     if not comment.had_final_newline and kept:
         kept[-1] = kept[-1].removesuffix(line_end(kept[-1]))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from io import FileIO
+    from pathlib import Path
 
 LONGEST_LINE: Final = 1 << 24
 """A record has no more bytes: a command line has 2 MB at most, a call of a thousand tensors 100 kB."""

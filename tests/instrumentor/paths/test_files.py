@@ -161,11 +161,11 @@ def test_what_cannot_be_read(argument: str, error: type[InstrumentError], messag
 
 
 def test_a_script_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Path) -> NoReturn:
+    def refuse(*_: object) -> NoReturn:
         raise PermissionError(13, "Permission denied")
 
     make_script()
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(UnreadableFileError, match=r"^mnist.py: cannot be read \(Permission denied\); make it readable"):
         files.read_script("mnist.py")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from instrumentor.errors import ReportError
+from instrumentor.errors import OutputLeadsOutError, ReportError
 from instrumentor.report.journal import Journal
 from instrumentor.report.record import FileRecord
 
@@ -58,12 +58,25 @@ def test_what_is_done_is_gone_on_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
-    (tmp_path / "r.json.partial").symlink_to(FULL)
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(tmp_path), "open", lambda *_: open(FULL, "w+b"))  # noqa: PTH123, SIM115
     with pytest.raises(
         ReportError, match=r"r\.json\.partial: what is done cannot be noted \(No space left on device\)"
     ):
         Journal(tmp_path / "r.json", run="a run")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_link_that_leads_elsewhere_is_refused(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "precious").write_text("text")
+    for target in ("precious", "new"):
+        (tmp_path / "here" / "r.json.partial").unlink(missing_ok=True)
+        (tmp_path / "here" / "r.json.partial").symlink_to(f"../{target}")
+        with pytest.raises(OutputLeadsOutError, match=r"r\.json\.partial: leads out of"):
+            Journal(tmp_path / "here" / "r.json", run="a run", resume=resume)
+    assert (tmp_path / "precious").read_text() == "text"
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
