@@ -174,7 +174,8 @@ class _Run:
                 for removed, source in self.mirror.drop_gone():
                     self.tell(f"{removed}: removed, since {source} is gone")
             for error in self.mirror.fill(request.rest):
-                self._fail(str(error))
+                if str(error) not in self.tally.failures:  # A script that could not be written cannot be copied there.
+                    self._fail(str(error))
             self.mirror.close()
         if self.explained and request.format == "text":
             self._show_explained()

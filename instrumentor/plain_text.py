@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 
 def count(number: int, noun: str) -> str:
     """A number with its noun: `1 model`, `2,000 models`."""
@@ -15,3 +17,10 @@ def escape_unprintable(text: str) -> str:
     return "".join(
         char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+def escape_in_json(text: str) -> str:
+    r"""JSON on one line that says the same with everything unprintable in its strings as `\u` escapes."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)

@@ -232,8 +232,11 @@ class _Level:
             return None
         if is_directory:
             return True
-        # What is behind a link counts: a broken one, one to a directory, or a pipe named x.py is no script.
-        return False if entry.is_file() else None
+        # What is behind a link counts: a broken one, one to a directory or to itself, or a pipe is no script.
+        try:
+            return False if entry.is_file() else None
+        except OSError:
+            return None
 
 
 def _identity(argument: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from instrumentor.errors import ReportError
+from instrumentor.plain_text import escape_in_json
 from instrumentor.report.record import VERSION, Document, Tool
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 
 def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: Output) -> None:
     """Write the document, one file to a line."""
-    encode = msgspec.json.encode
-    out.write(b'{\n"version": %d,\n"tool": %s,\n"files": [' % (VERSION, encode(Tool())))
+    out.write(b'{\n"version": %d,\n"tool": %s,\n"files": [' % (VERSION, _encode(Tool())))
     for position, record in enumerate(records()):
-        out.write((b",\n" if position else b"\n") + encode(record))
-    out.write(b'\n],\n"summary": %s\n}\n' % encode(summary))
+        out.write((b",\n" if position else b"\n") + _encode(record))
+    out.write(b'\n],\n"summary": %s\n}\n' % _encode(summary))
+
+
+def _encode(value: object) -> bytes:
+    return escape_in_json(msgspec.json.encode(value).decode()).encode()
 
 
 def read(path: str) -> Document:
