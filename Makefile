@@ -51,8 +51,10 @@ truth: $(VENV)/.installed-dev ## Compare the traces of 200 random programs with 
 soundness: $(VENV)/.installed-dev ## Judge the analysis by 2,000 random programs (a quarter of an hour)
 	INSTRUMENT_PROGRAMS=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/instrumentor/test_soundness.py -rA
 
-fuzz: $(VENV)/.installed-dev ## Instrument 2,000 generated sources, with and without a model (ten minutes)
-	INSTRUMENT_EXAMPLES=2000 $(BIN)/python -m pytest -n auto tests/instrumentor/test_generated_sources.py
+fuzz: $(VENV)/.installed-dev ## Try 2,000 generated sources, and 2,000 files and traces made to do harm (half an hour)
+	INSTRUMENT_EXAMPLES=2000 TRACE_EXAMPLES=2000 $(BIN)/python -m pytest -n auto \
+		tests/instrumentor/test_generated_sources.py tests/instrumentor/test_hostile_files.py \
+		tests/proxy_trace/test_hostile_traces.py
 
 variants: $(VENV)/.installed-dev ## Write each pattern in every other way that is known (24,000 programs)
 	INSTRUMENT_VARIANTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/instrumentor/test_variants.py

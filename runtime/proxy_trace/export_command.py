@@ -93,7 +93,7 @@ def export(
     for damaged in trace.damaged:
         print_note(f"{damaged.path} is left out: {damaged.reason}")
     if done.left_out:
-        print_note(f"{format_count(done.left_out, 'line')} left out: no record of a kind that this version knows")
+        print_note(f"{format_count(done.left_out, 'line')} left out: no records that this version reads")
 
 
 def _format_of(output: Path | None) -> ExportFormat:

@@ -395,7 +395,7 @@ class ProcessCollector:
     def _module_of(self, id_: int) -> ModuleSummary:
         module = self._modules.get(id_)
         if module is None:
-            if not id_ or len(self._modules) >= 2 * MOST_DEFINITIONS:  # None, or too many that were never defined.
+            if not id_ or len(self._modules) >= MOST_DEFINITIONS:  # None, or too many that were never defined.
                 return ModuleSummary(id_, f"#{id_}")
             module = self._modules[id_] = ModuleSummary(id_, f"#{id_}")
         return module
@@ -403,7 +403,7 @@ class ProcessCollector:
     def _tensor_of(self, id_: int) -> TensorSummary:
         tensor = self._tensors.get(id_)
         if tensor is None:
-            if not id_ or len(self._tensors) >= 2 * MOST_DEFINITIONS:
+            if not id_ or len(self._tensors) >= MOST_DEFINITIONS:
                 return TensorSummary(id_, f"#{id_}")
             tensor = self._tensors[id_] = TensorSummary(id_, f"#{id_}")
         return tensor

@@ -271,4 +271,6 @@ def _decode_header(path: Path, line: bytes, lines: BoundedLines) -> Run:
     try:
         return msgspec.json.decode(line, type=Run)
     except _NO_RECORD as error:
+        if str(error).endswith("`$.run`"):
+            raise NotATraceError(path, "its run id is no name of a run") from None
         raise NotATraceError(path, f"its first record is malformed ({error})") from None
