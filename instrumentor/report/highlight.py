@@ -11,6 +11,7 @@ from pygments.lexers import JsonLexer, PythonLexer
 from pygments.token import String, is_token_subtype
 
 from instrumentor.notebooks.cells import is_notebook
+from instrumentor.plain_text import escape_unprintable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -92,5 +93,6 @@ def _highlight(lines: Sequence[str], opening: str, lexer: Lexer) -> list[str]:
 
 
 def _join(lines: Sequence[str]) -> str:
-    # Pygments takes "\r" and form feeds for line ends, which here they are not.
-    return "\n".join(line.rstrip("\r").replace("\r", "␍").replace("\f", "␌") for line in lines)
+    # Pygments takes "\r" and form feeds for line ends, which here they are not. What would hide or turn around a part of
+    # the code from a reviewer is spelled out.
+    return "\n".join(escape_unprintable(line.rstrip("\r").replace("\r", "␍").replace("\f", "␌")) for line in lines)

@@ -38,14 +38,22 @@ def read(path: str) -> Document:
         ReportError: it cannot be read, or is no report of this version.
     """
     try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=Document)
+        document = msgspec.json.decode(Path(path).read_bytes(), type=Document)
     except OSError as error:
         raise ReportError(f"cannot be read ({error.strerror})", path=path) from None
-    except msgspec.MsgspecError as error:
-        raise ReportError(
-            f"is no report that this version reads ({error}); name .json files that `instrument --report` wrote",
-            path=path,
-        ) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_report(path, str(error)) from None
+    for record in document.files:
+        for addition in record.additions:
+            if addition.site is not None and not 0 <= addition.site < len(record.sites):
+                raise _no_report(path, f"{record.path} has no site {addition.site}")
+    return document
+
+
+def _no_report(path: str, reason: str) -> ReportError:
+    return ReportError(
+        f"is no report that this version reads ({reason}); name .json files that `instrument --report` wrote", path=path
+    )
 
 
 def schema() -> bytes:

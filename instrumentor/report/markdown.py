@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from instrumentor.plain_text import escape_unprintable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -82,12 +84,13 @@ def _code(text: str) -> str:
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     pad = " " if "`" in text else ""
     # Inside a table a pipe ends the cell, code or not.
-    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|").replace("\n", " ")
+    shown = escape_unprintable(text.replace("\n", " "))
+    return f"{fence}{pad}{shown}{pad}{fence}".replace("|", "\\|")
 
 
 def _escape(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", text).replace("\n", " ")
+    return _SPECIAL.sub(r"\\\1", escape_unprintable(text.replace("\n", " ")))
 
 
 def _html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape_unprintable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

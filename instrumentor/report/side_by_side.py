@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from instrumentor.report.record import FileRecord
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+(\d{1,9})(?:,\d+)? @@")
 
 
 class Row(NamedTuple):

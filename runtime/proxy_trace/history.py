@@ -31,8 +31,8 @@ _MADE: Final = 1024
 
 _CALLERS: Final = 256
 _PLACES: Final = 1 << 14
-_OPEN_CALLS: Final = 1000
-"""How many calls lie in one another at most, as Python itself allows no more; and in how many threads."""
+_OPEN_CALLS: Final = 256
+"""How many calls lie in one another at most, and in how many threads; of others it is not told what they made."""
 
 _QUESTIONS: Final = frozenset(
     {"dim", "ndimension", "size", "stride", "numel", "nelement", "element_size", "storage_offset", "__len__", "type"}

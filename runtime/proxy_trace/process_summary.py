@@ -35,8 +35,8 @@ _MOST_NAMES: Final = 1000
 _OTHERS: Final = "others"
 _OTHER_THREADS: Final = -1
 _MOST_NON_FINITE: Final = 1 << 14
-_DEEPEST: Final = 1000
-"""How many calls lie in one another at most: Python itself allows no more."""
+_DEEPEST: Final = 256
+"""How many calls lie in one another at most: of more, those that are outermost count as never ended."""
 
 _OUTPUTS: Final = 64
 _TRAIL: Final = 5

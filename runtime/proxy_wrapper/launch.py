@@ -296,7 +296,7 @@ def _read_claim(path: Path) -> str:
     """What a claim holds; its writer may have made the file and not yet written. "" if nothing comes."""
     deadline = time.monotonic() + _READING_S
     while True:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         if text or time.monotonic() > deadline:
             return text
         time.sleep(0.01)

@@ -327,3 +327,43 @@ def test_a_pattern_that_takes_for_ever_is_passed_over() -> None:
         Path("a" * 200 + ".py").write_bytes(MODEL)
         Path(*"abcdefghij").mkdir(parents=True)
         assert run(".", "--check")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b'"site":0', b'"site":99', id="a site that is not there"),
+        pytest.param(b'"site":0', b'"site":-1', id="a site before the first"),
+        pytest.param(b"@@ -", b"@@ -" + b"9" * 5000, id="a line number of thousands of digits"),
+        pytest.param(b'"decision":"wrap"', b'"decision":"\\"><script>"', id="a decision that is markup"),
+        pytest.param(b'"target":"model"', b'"target":"\\"><script>alert(1)</script>"', id="a name that is markup"),
+        pytest.param(b'"path":"a.py"', b'"path":"<img src=x onerror=alert(1)>/\\"\'"', id="a path that is markup"),
+        pytest.param(b'"files": [', b'"files": [' + b"[" * 100_000, id="deep nesting"),
+        pytest.param(b'"files": [', b'"files": [\xff', id="no text"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["html", "md", "sarif", "json"])
+def test_a_report_from_somebody_else_is_data(old: bytes, new: bytes, suffix: str) -> None:
+    with repository():
+        Path("a.py").write_bytes(MODEL)
+        assert run("a.py", "--check", "--report", "r.json")[0] == 1
+        report = Path("r.json").read_bytes()
+        assert old in report
+        Path("r.json").write_bytes(report.replace(old, new))
+        code, out, err = run("--merge-reports", "r.json", "--report", f"merged.{suffix}")
+        assert (code, out) in ((0, ""), (2, ""))
+        assert len(err.splitlines()) == (code == 2)
+        check_printed(err)
+        if suffix == "html" and code == 0:
+            page = Path("merged.html").read_text()
+            assert "<script>alert" not in page
+            assert "<img" not in page
+
+
+def test_a_page_shows_what_hides_code_from_a_reviewer() -> None:
+    with repository():
+        Path("a.py").write_bytes(MODEL + "x = 1  # \u202e\u2066 hidden\n".encode())
+        run("a.py", "--check", "--report", "r.html")
+        page = Path("r.html").read_text()
+        assert "\u202e" not in page
+        assert r"\u202e\u2066 hidden" in page

@@ -246,6 +246,36 @@ def test_ranks_that_a_program_starts_of_itself_meet(launched: Callable[..., Laun
     assert nodes[0] == nodes[1] != others[0]
 
 
+@pytest.mark.parametrize(
+    "claim",
+    [
+        f"../outside {NOW}",
+        f"/outside {NOW}",
+        f"{'x' * 300} {NOW}",
+        f"20261121T080911-3f2a9c/.. {NOW}",
+        "no number",
+        "\udcff",
+    ],
+)
+def test_a_meeting_point_names_no_path(claim: str, launched: Callable[..., Launch], tmp_path: Path) -> None:
+    launched(pid=1, **torchrun(0)).join(tmp_path)
+    meeting = next(path for path in (tmp_path / MEETING_FOLDER).iterdir() if "." not in path.name)
+    for path in (tmp_path / MEETING_FOLDER).iterdir():
+        path.unlink()
+    meeting.write_bytes(claim.encode("utf-8", "surrogateescape"))
+    run = launched(pid=1, **torchrun(0)).join(tmp_path)
+    assert re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{6}", run)
+    assert launched(pid=2, **torchrun(1)).join(tmp_path) == run
+
+
+def test_a_node_is_a_number(launched: Callable[..., Launch], tmp_path: Path) -> None:
+    node = launched(pid=1, **starting_itself(0, NODE_RANK="../../../outside", MASTER_ADDR="node0"))
+    (tmp_path / "logdir").mkdir()
+    node.join(tmp_path / "logdir")
+    assert node.place == "rank0.0"
+    assert [path.name for path in tmp_path.iterdir()] == ["logdir"]
+
+
 def test_a_process_that_asks_again_gets_the_same_answer(launched: Callable[..., Launch], tmp_path: Path) -> None:
     launch = launched(pid=1, **torchrun(0))
     assert launch.join(tmp_path) == launch.join(tmp_path)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 1 << 13
 _MAIN_TRACK: Final = 1
-_OPEN_SPANS: Final = 1000
-"""How many spans lie in one another at most, as Python itself allows no more; and in how many threads."""
+_OPEN_SPANS: Final = 256
+"""How many spans lie in one another at most, and in how many threads: beyond that the oldest count as ended."""
 
 _STEPS_TRACK: Final = 1 << 30
 """Tracks are numbered as threads are; the training steps have a number that no operating system gives."""
@@ -113,9 +113,9 @@ class Timeline:
         self._latest_us = max(self._latest_us, event.time_us)
         if event.thread not in self._open:
             if len(self._open) >= _OPEN_SPANS:
-                self._open = {thread: stack for thread, stack in self._open.items() if stack}
-            if len(self._open) >= _OPEN_SPANS:
-                return  # More threads than any program has at once.
+                oldest = next(iter(self._open))
+                for _ in self._open.pop(oldest):
+                    yield self._span("E", self._track(oldest), event.time_us)
             self._open[event.thread] = []
             name = f"thread {event.thread}" if event.thread else "main thread"
             yield self._name("thread_name", self._track(event.thread), name)
