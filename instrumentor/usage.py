@@ -14,6 +14,7 @@ from instrumentor.configuration import Section
 from instrumentor.notebooks.cells import is_notebook
 from instrumentor.paths.files import STANDARD_STREAM, is_directory_output
 from instrumentor.paths.selection import expand_globs, is_directory
+from instrumentor.plain_text import escape_unprintable
 from instrumentor.report.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def _read_paths(source: str) -> list[str]:
     try:
         listed = sys.stdin.buffer.read() if source == STANDARD_STREAM else Path(source).read_bytes()
     except OSError as error:
-        raise typer.BadParameter(f"{source} cannot be read ({error.strerror})", param_hint="--files-from") from None
+        message = escape_unprintable(f"{source} cannot be read ({error.strerror})")
+        raise typer.BadParameter(message, param_hint="--files-from") from None
     if b"\0" in listed:  # names as they are, whatever they hold
         return [os.fsdecode(each) for each in listed.split(b"\0") if each]
     return [os.fsdecode(each.rstrip(b"\r")) for each in listed.split(b"\n") if each.strip()]
@@ -95,7 +97,7 @@ def refuse_nonsense(request: Request) -> None:
     checks = (_wrong_together, _wrong_about_scripts, _wrong_about_entry, _wrong_about_results)
     for is_wrong, option, message in (each for check in checks for each in check(request)):
         if is_wrong:
-            raise typer.BadParameter(message, param_hint=option)
+            raise typer.BadParameter(escape_unprintable(message), param_hint=option)
 
 
 def _wrong_together(request: Request) -> Iterator[_Check]:

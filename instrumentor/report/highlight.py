@@ -93,6 +93,6 @@ def _highlight(lines: Sequence[str], opening: str, lexer: Lexer) -> list[str]:
 
 
 def _join(lines: Sequence[str]) -> str:
-    # Pygments takes "\r" and form feeds for line ends, which here they are not. What would hide or turn around a part of
-    # the code from a reviewer is spelled out.
+    # Pygments takes "\r" and form feeds for line ends, which here they are not. What would hide a part of the code, or
+    # turn it around, is spelled out for the reviewer.
     return "\n".join(escape_unprintable(line.rstrip("\r").replace("\r", "␍").replace("\f", "␌")) for line in lines)
