@@ -29,15 +29,15 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     keepers = [maker for maker in makers if not maker.is_copy and not maker.origins]
     given = frozenset(atom for maker in keepers for atom in facts.arguments_of(maker))
     number = env.number(path)
-    others = [other for other in env.paths() if other != path]
-    if number is not None and any(env.numbers.get(other) == number for other in others):
+    if number is not None and any(other != path for other in env.numbered(number)):
         return
-    lost = own - given
-    for other in others if lost else ():
-        beside = {strip(atom) for atom in env.get(other) or ()}
-        if len(beside) == 1:
-            lost -= beside
-    facts.note_dropped(lost)
+    facts.note_dropped(atom for atom in own - given if not _is_held_beside(env, path, atom))
+
+
+def _is_held_beside(env: Environment, path: Path, atom: Made) -> bool:
+    """Whether another path than `path` holds an object, and can hold no other."""
+    others = [env.get(other) or () for other in env.holding(atom) if other != path]
+    return any({strip(each) for each in held} == {atom} for held in others)
 
 
 def note_left_behind(facts: Facts, scope: str, env: Environment, returned: Value, numbers: Iterable[Number]) -> None:

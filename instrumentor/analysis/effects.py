@@ -31,6 +31,7 @@ from instrumentor.analysis.values import (
     derive,
     in_order,
     join,
+    objects_in,
     root,
     strip,
 )
@@ -297,18 +298,16 @@ class Effects:
         if site is None or site.scope != self.scope.key or self.facts.is_dropped(site):
             return False
         env = self.scope.env
-        values = {
-            path: frozenset(strip(each) for each in env.get(path) or () if each.is_object) for path in env.paths()
-        }
-        holders = [path for path, held in values.items() if atom in held]
+        holders = env.holding(atom)
         if not holders:
             return self._is_operand(site, node)
         # Several names that may hold the same objects need not hold the same one of them; and where one of the objects
         # is held elsewhere, it may be the one given.
         numbers = {env.numbers.get(path) for path in holders}
         is_one = len(holders) == 1 or (len(numbers) == 1 and None not in numbers)
-        is_theirs = all((path in holders) == bool(objects & held) for path, held in values.items())
-        return is_one and is_theirs and all(values[path] == objects for path in holders) and _is_bound(site)
+        is_theirs = {path for each in objects for path in env.holding(each)} == set(holders)
+        are_alike = all(objects_in(env.get(path) or NOTHING) == objects for path in holders)
+        return is_one and is_theirs and are_alike and _is_bound(site)
 
     def _is_operand(self, site: Site, node: ast.AST) -> bool:
         """Whether an object is made where it is passed to `node`: in a branch of a conditional expression at most.

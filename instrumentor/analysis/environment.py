@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
-from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from instrumentor.analysis.values import NOTHING, join
+from instrumentor.analysis.persistent_map import PersistentMap, differences
+from instrumentor.analysis.values import NOTHING, join, objects_in
+from instrumentor.analysis.version_index import VersionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from typing import TypeGuard
 
-    from instrumentor.analysis.values import Value
+    from instrumentor.analysis.values import Atom, Value
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 # `model` is ("model",), `self.net` is ("self", ".net"), `nets["g"]` is ("nets", "['g']").
 Path = tuple[str, ...]
 # Equal for paths that hold the very same object; None where that is not known.
@@ -29,6 +31,11 @@ LAST_ELEMENT = "[-1]"
 # The joins that are named by a loop and lie behind its rounds.
 BEHIND, LAST = "behind", "last"
 BEHIND_LOOPS = frozenset({BEHIND, LAST})
+# How many paths are gone over sooner than looked up.
+_FEW = 16
+_NO_NAMES: PersistentMap[str, Value] = PersistentMap()
+_NO_PATHS: PersistentMap[Path, Value] = PersistentMap()
+_NO_NUMBERS: PersistentMap[Path, Number] = PersistentMap()
 
 
 def is_parameter(number: Number) -> TypeGuard[tuple[str, str]]:
@@ -43,24 +50,51 @@ class Trace:
         read: the names that it asked for, or for what lies under them.
         stored: the names that it let hold something, or forgot, or changed what lies under them.
         is_wide: whether what it did may depend on any attributes and elements, and change any.
+        steps: the attributes and elements that it stored to.
         outside: the names of which it asked whether they belong to the scopes around.
         is_whole: whether it asked for all that there is.
     """
 
-    __slots__ = ("is_whole", "is_wide", "outside", "read", "stored")
+    __slots__ = ("is_whole", "is_wide", "outside", "read", "steps", "stored")
 
     def __init__(self) -> None:
         self.read: set[str] = set()
         self.stored: set[str] = set()
+        self.steps: set[str] = set()
         self.outside: set[str] = set()
         self.is_wide = False
         self.is_whole = False
 
 
+class _Finder:
+    """Finds paths in the environments of one visit of a scope, by what they lead through, hold and are numbered."""
+
+    def __init__(self) -> None:
+        self.steps = VersionIndex[Path, "Value"](lambda path, _held: {*path, *_kinds(path)})
+        self.numbers = VersionIndex[Path, Number](lambda _path, number: (number,))
+        self.named = VersionIndex[str, "Value"](lambda _name, held: objects_in(held))
+        self.inside = VersionIndex[Path, "Value"](lambda _path, held: objects_in(held))
+        # The attributes and elements that paths led through in the visit so far, in the order in which they were met.
+        self.met: dict[str, None] = {}
+        self._paths_met: set[Path] = set()
+
+    def note(self, path: Path) -> None:
+        """Take note of a path through an object."""
+        if path not in self._paths_met:
+            self._paths_met.add(path)
+            self.met.update(dict.fromkeys(sorted(_kinds(path))))
+
+
+class Snapshot(NamedTuple):
+    """What an environment holds at one moment."""
+
+    names: PersistentMap[str, Value]
+    objects: PersistentMap[Path, Value]
+    numbers: PersistentMap[Path, Number]
+
+
 class Environment:
     """What names and the paths through objects hold; copied at branches.
-
-    Most copies are never changed: they share their tables until one of them is.
 
     Attributes:
         names: what each name holds.
@@ -69,31 +103,43 @@ class Environment:
         trace: where it is noted what is asked for; shared with the copies made meanwhile.
     """
 
+    __slots__ = ("_finder", "names", "numbers", "objects", "trace")
+
     def __init__(
         self,
-        names: Mapping[str, Value] = MappingProxyType({}),
-        objects: Mapping[Path, Value] = MappingProxyType({}),
-        numbers: Mapping[Path, Number] = MappingProxyType({}),
+        names: Mapping[str, Value] = _NO_NAMES,
+        objects: Mapping[Path, Value] = _NO_PATHS,
+        numbers: Mapping[Path, Number] = _NO_NUMBERS,
     ) -> None:
-        self.names = names
-        self.objects = objects
-        self.numbers = numbers
-        # The same tables, where nothing else has them.
-        self._own_names: dict[str, Value] | None = None
-        self._own_objects: dict[Path, Value] | None = None
-        self._own_numbers: dict[Path, Number] | None = None
+        self.names = _persistent(names)
+        self.objects = _persistent(objects)
+        self.numbers = _persistent(numbers)
         self.trace: Trace | None = None
+        self._finder = _Finder()
+        for path in self.objects:
+            self._finder.note(path)
 
     def copy(self) -> Environment:
         """An independent copy."""
-        self._own_names = self._own_objects = self._own_numbers = None
-        found = Environment(self.names, self.objects, self.numbers)
-        found.trace = self.trace
+        return self._with(self.names, self.objects, self.numbers)
+
+    def _with(
+        self,
+        names: PersistentMap[str, Value],
+        objects: PersistentMap[Path, Value],
+        numbers: PersistentMap[Path, Number],
+    ) -> Environment:
+        """What holds elsewhere in the same visit."""
+        found = Environment.__new__(Environment)
+        found.names, found.objects, found.numbers = names, objects, numbers
+        found.trace, found._finder = self.trace, self._finder
         return found
 
     def numbered_as(self, other: Environment) -> Environment:
         """A copy in which those paths hold the very same object that do so in another environment."""
-        return Environment(self.copy().names, self.objects, other.copy().numbers)
+        found = self._with(self.names, self.objects, other.numbers)
+        found.trace = None
+        return found
 
     def get(self, path: Path) -> Value | None:
         """What `path` holds; None where this function has not said."""
@@ -114,9 +160,19 @@ class Environment:
 
     def paths(self) -> list[Path]:
         """All paths that hold something."""
-        if self.trace is not None:
-            self.trace.is_whole = True
+        self._note_whole()
         return [*((name,) for name in self.names), *self.objects]
+
+    def holding(self, atom: Atom) -> list[Path]:
+        """The paths that may hold an object, or something that stands for it."""
+        self._note_whole()
+        finder = self._finder
+        return [*((name,) for name in finder.named.find(self.names, atom)), *finder.inside.find(self.objects, atom)]
+
+    def numbered(self, number: Number) -> list[Path]:
+        """The paths that hold the object of a number."""
+        self._note_whole()
+        return list(self._finder.numbers.find(self.numbers, number))
 
     def assign(self, path: Path, value: Value, number: Number = None) -> None:
         """Let `path` hold `value` and nothing else; what was under the old object is forgotten."""
@@ -127,21 +183,21 @@ class Environment:
         else:
             # Another path may lead to the same object: its attribute of that name may have changed with it.
             self.may_store(path[-1], value)
-            self._changed_objects()[path] = value
+            self._set_object(path, value)
         if number is not None:
             self.renumber(path, number)
 
     def begin(self, path: Path, value: Value, number: Number) -> None:
         """Let the attribute of a new instance, which no other path leads to, hold `value`."""
         self._note_stored(path)
-        self._changed_objects()[path] = value
+        self._set_object(path, value)
         self.renumber(path, number)
 
     def rebind(self, name: str, value: Value) -> None:
         """Let a name hold `value`; what lies under it stays."""
         self._note_stored((name,))
         if self.names.get(name) is not value:  # else the tables stay those of the copies
-            self._changed_names()[name] = value
+            self.names = self.names.set(name, value)
 
     def may_hold(self, name: str, value: Value) -> None:
         """Let a name hold `value` too; what lies under what it held is forgotten."""
@@ -152,10 +208,10 @@ class Environment:
     def may_store(self, step: str, value: Value) -> None:
         """Let all paths that end in `step` hold `value` too; `[*]` stands for every element."""
         self._note_wide()
-        for path in list(self.objects):
+        for path in self._paths_through((step, LAST_ELEMENT) if step[0] == "[" else (step,)):
             is_other_way = path[-1][0] == step[0] == "[" and (step == ANY_ELEMENT or path[-1] == LAST_ELEMENT)
             if path[-1] == step or is_other_way:
-                self._changed_objects()[path] = join((self.objects[path], value))
+                self._set_object(path, join((self.objects[path], value)))
                 self._forget_number(path)
 
     def number_at(self, path: Path, default: Number) -> Number:
@@ -168,21 +224,27 @@ class Environment:
         """Let a path hold the very same object as all others with a number."""
         self._note_stored(path)
         if self.numbers.get(path) is not number:
-            self._changed_numbers()[path] = number
+            self.numbers = self.numbers.set(path, number)
 
     def forget(self, path: Path) -> None:
         """Forget `path` and all that lies under it."""
         self._note_stored(path)
         if len(path) == 1:
             if path[0] in self.names:
-                del self._changed_names()[path[0]]
+                self.names = self.names.without(path[0])
             self._forget_number(path)
         self._forget_below(path)
 
-    def steps(self) -> set[str]:
-        """The attributes and elements through which paths lead that hold something; elements are all one step."""
-        steps = set().union(*self.objects)
-        return _kinds(("", *(each for each in steps if each[0] in ".[")))
+    def steps_met(self) -> Mapping[str, None]:
+        """The attributes and elements that paths of the visit led through so far; elements are all one step.
+
+        In the order in which they were met.
+        """
+        return self._finder.met
+
+    def leads_through(self, steps: AbstractSet[str]) -> bool:
+        """Whether a path leads through one of some attributes, or elements."""
+        return any(not steps.isdisjoint(_kinds(path)) for path in self._paths_through(steps))
 
     def forget_elements(self) -> None:
         """Forget what containers hold: their elements may have moved."""
@@ -192,7 +254,8 @@ class Environment:
         """Forget what lies under some attributes, or elements: code that cannot be seen here may have changed it."""
         if steps:
             self._note_wide()
-            self._forget_objects([path for path in self.objects if not steps.isdisjoint(_kinds(path))])
+            paths = self._paths_through(steps)
+            self._forget_objects([path for path in paths if not steps.isdisjoint(_kinds(path))])
 
     def forget_objects(self) -> None:
         """Forget all attributes and elements: code that cannot be seen here may have changed them."""
@@ -200,36 +263,58 @@ class Environment:
         self._forget_objects(list(self.objects))
 
     def _forget_below(self, path: Path) -> None:
-        name = path[0]
-        below = [other for other in self.objects if other[0] == name and other[: len(path)] == path]
-        self._forget_objects(below)
+        if self.objects:
+            length = len(path)
+            below = [other for other in self._paths_through((path[-1],)) if other[:length] == path]
+            self._forget_objects(below)
 
-    def _forget_objects(self, paths: Sequence[Path]) -> None:
+    def _forget_objects(self, paths: Iterable[Path]) -> None:
         for path in paths:
-            del self._changed_objects()[path]
+            self.objects = self.objects.without(path)
             self._forget_number(path)
+
+    def _paths_through(self, steps: Collection[str]) -> Collection[Path]:
+        """The paths through objects that begin with or lead through one of some steps, and maybe others."""
+        if len(self.objects) <= _FEW:
+            return list(self.objects)
+        find, version = self._finder.steps.find, self.objects
+        return {path for step in steps for path in find(version, step)}
+
+    def _set_object(self, path: Path, value: Value) -> None:
+        self._finder.note(path)
+        if self.objects.get(path) is not value:
+            self.objects = self.objects.set(path, value)
 
     def _note_stored(self, path: Path) -> None:
         if self.trace is not None:
             self.trace.stored.add(path[0])
             if len(path) > 1:
                 self.trace.read.add(path[0])
+                self.trace.steps.update(_kinds(path))
 
     def _note_wide(self) -> None:
         if self.trace is not None:
             self.trace.is_wide = True
 
+    def _note_whole(self) -> None:
+        if self.trace is not None:
+            self.trace.is_whole = True
+
     def _forget_number(self, path: Path) -> None:
         if path in self.numbers:
-            del self._changed_numbers()[path]
+            self.numbers = self.numbers.without(path)
 
     # ---- to do again what was done ----
 
-    def shares(self, other: Environment) -> bool:
+    def snapshot(self) -> Snapshot:
+        """What it holds now, to be kept beyond the visit."""
+        return Snapshot(self.names, self.objects, self.numbers)
+
+    def shares(self, other: Snapshot) -> bool:
         """Whether both have the very same tables."""
         return self.names is other.names and self.objects is other.objects and self.numbers is other.numbers
 
-    def has_names_of(self, other: Environment, names: Collection[str]) -> bool:
+    def has_names_of(self, other: Snapshot, names: Collection[str]) -> bool:
         """Whether some names hold what they hold elsewhere, with the same numbers."""
         if self.names is not other.names:
             ours, theirs = self.names.get, other.names.get
@@ -246,15 +331,12 @@ class Environment:
                     return False
         return True
 
-    def has_objects_of(self, other: Environment, names: Collection[str] | None) -> bool:
+    def has_objects_of(self, other: Snapshot, names: Collection[str] | None) -> bool:
         """Whether what lies under some names, or any for None, is what it is elsewhere, with the same numbers."""
         if self.objects is other.objects and self.numbers is other.numbers:
             return True
-        return not any(
-            len(path) > 1 and (names is None or path[0] in names)
-            for ours, theirs in ((self.objects, other.objects), (self.numbers, other.numbers))
-            for path in differences(ours, theirs)
-        )
+        differing = (*differences(self.objects, other.objects), *differences(self.numbers, other.numbers))
+        return not any(len(path) > 1 and (names is None or path[0] in names) for path in differing)
 
     def store(
         self,
@@ -265,41 +347,28 @@ class Environment:
         """Let names and paths hold what they held elsewhere; None stands for those to forget."""
         for name, value in names.items():
             if value is not None:
-                self._changed_names()[name] = value
+                self.names = self.names.set(name, value)
             elif name in self.names:
-                del self._changed_names()[name]
+                self.names = self.names.without(name)
         for path, value in objects.items():
             if value is not None:
-                self._changed_objects()[path] = value
+                self._set_object(path, value)
             elif path in self.objects:
-                del self._changed_objects()[path]
+                self.objects = self.objects.without(path)
         for path, number in numbers.items():
             if number is not None:
-                self._changed_numbers()[path] = number
+                self.numbers = self.numbers.set(path, number)
             else:
                 self._forget_number(path)
 
-    def _changed_names(self) -> dict[str, Value]:
-        if self._own_names is None:
-            self.names = self._own_names = dict(self.names)
-        return self._own_names
-
-    def _changed_objects(self) -> dict[Path, Value]:
-        if self._own_objects is None:
-            self.objects = self._own_objects = dict(self.objects)
-        return self._own_objects
-
-    def _changed_numbers(self) -> dict[Path, Number]:
-        if self._own_numbers is None:
-            self.numbers = self._own_numbers = dict(self.numbers)
-        return self._own_numbers
+    def become(self, other: Snapshot, paths: Iterable[Path]) -> None:
+        """Hold what was held in a visit before, which differs from what is held here in names and in some paths."""
+        self.names, self.objects, self.numbers = other
+        for path in paths:
+            self._finder.note(path)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Environment) and (self.names, self.objects, self.numbers) == (
-            other.names,
-            other.objects,
-            other.numbers,
-        )
+        return isinstance(other, Environment) and self.snapshot() == other.snapshot()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -308,94 +377,72 @@ def join_environments(environments: Iterable[Environment | None], place: Hashabl
     """What holds after any of several ways; None stands for a way that does not come through.
 
     Args:
-        environments: the ways.
+        environments: the ways; ways that differ little follow on each other.
         place: names the join; paths that hold one object on each way hold one object behind it. Without it nothing
             is known of paths that hold different objects on different ways.
     """
-    ways = [each.copy() for each in environments if each is not None]
+    ways = [each for each in environments if each is not None]
     if len(ways) < 2:
-        return ways[0] if ways else None
+        return ways[0].copy() if ways else None
     # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
-    joined = Environment(
-        _join_tables(_distinct([way.names for way in ways]), keep_missing=True),
-        _join_tables(_distinct([way.objects for way in ways]), keep_missing=False),
-        _join_numbers(_distinct([way.numbers for way in ways]), place),
+    joined = ways[0]._with(
+        _join_tables([way.names for way in ways], keep_missing=True),
+        _join_tables([way.objects for way in ways], keep_missing=False),
+        _join_numbers([way.numbers for way in ways], place),
     )
-    trace = joined.trace = ways[0].trace
+    trace = joined.trace
     if trace is not None:
         trace.read |= trace.stored  # which hold behind one way what they held before
     return joined
 
 
-def _distinct(tables: Sequence[Mapping[_K, _V]]) -> list[Mapping[_K, _V]]:
-    """The tables without those that are shared with another way, which does not differ in them then."""
-    return list({id(table): table for table in tables}.values())
-
-
-def _join_tables(tables: Sequence[Mapping[_K, Value]], *, keep_missing: bool) -> Mapping[_K, Value]:
-    """What several ways hold; most values are the very same, as ways differ in a few names."""
-    if len(tables) == 1:
-        return tables[0]
-    held = dict(tables[0])
-    for other in tables[1:]:
-        for key, value in other.items():
-            old = held.get(key)
-            if old is None:
+def _join_tables(tables: Sequence[PersistentMap[K, Value]], *, keep_missing: bool) -> PersistentMap[K, Value]:
+    """What several ways hold; only that is looked at in which a way differs from the one before."""
+    joined = before = tables[0]
+    for table in tables[1:]:
+        for key in differences(table, before):
+            value, old = table.get(key), joined.get(key)
+            if value is None:
+                if old is not None and not keep_missing:
+                    joined = joined.without(key)
+            elif old is None:
                 if keep_missing:
-                    held[key] = value
+                    joined = joined.set(key, value)
             elif old is not value:
-                held[key] = join((old, value))
-        if not keep_missing:
-            for key in held.keys() - other.keys():
-                del held[key]
-    return held
+                joined = joined.set(key, join((old, value)))
+        before = table
+    return joined
 
 
-def _join_numbers(tables: Sequence[Mapping[Path, Number]], place: Hashable) -> Mapping[Path, Number]:
+def _join_numbers(tables: Sequence[PersistentMap[Path, Number]], place: Hashable) -> PersistentMap[Path, Number]:
     """Which paths hold the very same object behind several ways."""
-    first, *rest = tables
-    if not rest:
-        return first
-    numbers = dict(first)
-    differing: list[Path] = []
-    for path, number in first.items():
-        for other in rest:
-            found = other.get(path)
-            if found is None:
-                del numbers[path]
-                break
-            if found is not number and found != number:
-                differing.append(path)
-                break
-    groups: dict[tuple[Number, ...], Path] = {}
-    for path in sorted(differing):
-        incoming = tuple(table.get(path) for table in tables)
-        if place is None or None in incoming:
-            del numbers[path]
+    joined = before = tables[0]
+    # What each path holds on the ways on which that is not what it holds on the way before.
+    incoming: dict[Path, list[tuple[int, Number]]] = {}
+    for position, table in enumerate(tables):
+        for path in differences(table, before):
+            if path in joined:
+                incoming.setdefault(path, [(0, joined[path])]).append((position, table.get(path)))
+        before = table
+    groups: dict[tuple[tuple[int, Number], ...], Path] = {}
+    for path in sorted(incoming):
+        if place is None or any(number is None for _, number in incoming[path]):
+            joined = joined.without(path)
         else:
             # Named by the paths that keep together, as a number made of numbers would grow with every join.
-            numbers[path] = (place, groups.setdefault(incoming, path))
-    return numbers
-
-
-def differences(ours: Mapping[_K, object], theirs: Mapping[_K, object]) -> list[_K]:
-    """The keys under which two tables have not the same."""
-    if ours is theirs:
-        return []
-    # Most are the very same, which is seen faster than that they are equal.
-    get = theirs.get
-    found = [key for key, held in ours.items() if (other := get(key)) is not held and other != held]
-    return [*found, *(key for key in theirs if key not in ours)]
+            joined = joined.set(path, (place, groups.setdefault(tuple(incoming[path]), path)))
+    return joined
 
 
 def leave_loop(environment: Environment | None, entry: Environment, place: Hashable) -> Environment | None:
     """What holds behind a loop: the objects of its last round, which are not those of the rounds before."""
     if environment is None:
         return None
-    before = set(entry.numbers.values())
     groups: dict[Number, Path] = {}
-    for path, number in sorted(environment.numbers.items()):
-        if number not in before:
+    find = entry._finder.numbers.find
+    for path in sorted(differences(environment.numbers, entry.numbers)):
+        number = environment.numbers.get(path)
+        if number is not None and not find(entry.numbers, number):
             environment.renumber(path, (place, groups.setdefault(number, path)))
     return environment
 
@@ -428,3 +475,7 @@ def constant_key(index: ast.expr) -> str | None:
         return None
     held = index.value
     return repr(int(held)) if isinstance(held, (bool, float)) and held == held // 1 else repr(held)
+
+
+def _persistent(held: Mapping[K, V]) -> PersistentMap[K, V]:
+    return held if isinstance(held, PersistentMap) else PersistentMap(held)

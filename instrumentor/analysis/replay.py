@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.environment import Trace, differences
+from instrumentor.analysis.environment import Trace
+from instrumentor.analysis.persistent_map import differences
 from instrumentor.analysis.tables import Reader
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Callable
 
-    from instrumentor.analysis.environment import Environment, Number, Path
+    from instrumentor.analysis.environment import Environment, Number, Path, Snapshot
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.values import Value
 
@@ -37,8 +38,8 @@ class Record(Reader):
         self.trace = Trace()
         self._told: list[Callable[[], None]] = []
         self._globals, self._outside = scope.globals, scope.outside
-        self._before = scope.env.copy()
-        self._after: Environment | None = None
+        self._before = scope.env.snapshot()
+        self._after: Snapshot | None = None
         self._stored: dict[str, Value | None] = {}
         self._objects: dict[Path, Value | None] = {}
         self._numbers: dict[Path, Number] = {}
@@ -54,7 +55,7 @@ class Record(Reader):
     def finish(self, after: Environment) -> None:
         """Keep what the statement left behind."""
         before = self._before
-        self._after = after.copy()
+        self._after = after.snapshot()
         self._stored = {name: after.names.get(name) for name in self.trace.stored}
         self._objects = {path: after.objects.get(path) for path in differences(before.objects, after.objects)}
         paths = [*((name,) for name in self.trace.stored), *differences(before.numbers, after.numbers)]
@@ -65,8 +66,8 @@ class Record(Reader):
         env, before, after = scope.env, self._before, self._after
         if self.is_stale or after is None or not self._finds_outside(scope):
             return False
-        if env.shares(before) or (self.trace.is_whole and env == before):
-            scope.env = after.copy()
+        if env.shares(before) or (self.trace.is_whole and env.snapshot() == before):
+            env.become(after, self._objects)
         elif not self.trace.is_whole and self._finds_the_same(env):
             env.store(self._stored, self._objects, self._numbers)
         else:

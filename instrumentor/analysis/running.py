@@ -47,10 +47,11 @@ def _let_others_change(scope: Scope) -> None:
 
 def let_unseen_run(scope: Scope) -> None:
     """Functions may run here that no call shows: callbacks, hooks, generators, operators, other threads."""
-    # It has run before each statement: what one asks about here, for the next visit, are only paths of its own.
-    is_unseen = scope.facts.touched.is_unseen
     if scope.env.objects:
-        scope.env.forget_steps({step for step in scope.env.steps() if is_unseen(("", step))})
+        unseen = scope.unseen_steps()
+        if unseen and scope.env.leads_through(unseen):
+            scope.env.forget_steps(unseen)
+    is_unseen = scope.facts.touched.is_unseen
     for owner, name in _shared(scope):
         if is_unseen((owner, name)):
             _join_stored_in(scope, owner, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
@@ -47,6 +48,7 @@ _FIXED = (Opaque, FunctionRef, ClassRef, Named, UnitRef)
 if TYPE_CHECKING:
     import ast
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.environment import Environment, Number, Path
@@ -102,6 +104,9 @@ class Scope:
         self.is_apart = False
         self.begin = begin
         self.is_put_off = False
+        # Of how many of the steps met it is known which are unseen, when functions were known to change how much unseen.
+        self._asked = self._asked_of = 0
+        self._unseen_steps: set[str] = set()
 
     # ---- names ----
 
@@ -394,6 +399,19 @@ class Scope:
             return
         # Where only one branch stores it, it holds behind them what it held before.
         self.env.rebind(name, self._held_in(scope, name))
+
+    def unseen_steps(self) -> AbstractSet[str]:
+        """The attributes and elements, of those met in the visit, that functions may change which no call shows."""
+        touched = self.facts.touched
+        if self._asked_of != touched.unseen_count:
+            self._asked, self._asked_of = 0, touched.unseen_count
+        met = self.env.steps_met()
+        if self._asked < len(met):
+            self._unseen_steps.update(step for step in islice(met, self._asked, None) if touched.is_unseen(("", step)))
+            self._asked = len(met)
+        # What a statement stores to before it asks is its own affair: that another asked before tells it nothing.
+        own = self.env.trace.steps if self.env.trace is not None else ()
+        return self._unseen_steps.union(step for step in own if touched.is_unseen(("", step)))
 
     # ---- sites ----
 

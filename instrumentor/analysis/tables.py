@@ -176,6 +176,9 @@ class Marks(Readers[K]):
         self.note_read(key)
         return key in self._held
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def add(self, keys: Iterable[K]) -> None:
         """Let it be so for more."""
         for key in keys:

@@ -49,6 +49,11 @@ class Touched:
         """What a function may change."""
         return self._by.get(function, _NOTHING)
 
+    @property
+    def unseen_count(self) -> int:
+        """How many things functions may change that run where no call of them is seen."""
+        return len(self._unseen)
+
     def is_unseen(self, thing: Thing) -> bool:
         """Whether a function may change a thing that runs where no call of it is seen."""
         return thing in self._unseen

@@ -384,6 +384,11 @@ def strip(atom: Atom) -> Atom:
     return atom.bare if isinstance(atom, Stand) else atom
 
 
+def objects_in(value_: Value) -> frozenset[Atom]:
+    """The objects that a value is, under whatever holds them."""
+    return frozenset([strip(atom) for atom in value_ if atom.is_object])
+
+
 def root(atom: Atom) -> Atom:
     """The object that `atom` is, is part of, or was computed from."""
     return atom.root if isinstance(atom, View) else atom
