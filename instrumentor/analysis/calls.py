@@ -298,7 +298,8 @@ class Calls:
     def _methods_above(self, cls: Class, name: str) -> list[Function]:
         """The methods that `super()` finds in a class: where classes below have other bases, those may come first."""
         found: list[Function] = []
-        for each in (cls, *self.scope.kinds.descendants(cls)):
+        self.scope.kinds.descendants(cls)  # of which a file that is read later may have more
+        for each in (cls, *self.scope.hierarchy.mixed_descendants(cls)):
             order = self.scope.hierarchy.ancestors(each)
             above = order[order.index(cls) + 1 :]
             method = next((other.methods[name] for other in above if name in other.methods), None)

@@ -246,6 +246,7 @@ class Evaluator:
 
     def _dict(self, node: ast.Dict) -> Value:
         box = Box(self.scope.locate(node))
+        lasting = _lasting_elements(node)
         for position, (key, element) in enumerate(zip(node.keys, node.values, strict=True)):
             if key is None:
                 self._merge_dict(box, self.evaluate(element))
@@ -253,15 +254,9 @@ class Evaluator:
             self.evaluate(key)
             held = self.evaluate(element)
             self.facts.contents.put(box.site, constant_key(key) or ANY_KEY, held)
-            if not self._is_replaced(node, position):
+            if position in lasting:
                 self._bind_element(node, key, element, held)
         return value(box)
-
-    def _is_replaced(self, node: ast.Dict, position: int) -> bool:
-        """Whether what stands behind an element of a dict may lie under the same key."""
-        key = node.keys[position]
-        own = None if key is None else constant_key(key)
-        return any(later is None or constant_key(later) in (None, own) for later in node.keys[position + 1 :])
 
     def _merge_dict(self, box: Box, held: Value) -> None:
         for atom in held:
@@ -450,3 +445,18 @@ def _target_names(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.Dict
     targets: Sequence[ast.expr] = [generator.target for generator in node.generators]
     names = (each for target in targets for each in walk(target) if isinstance(each, ast.Name))
     return {each.id for each in names if isinstance(each.ctx, ast.Store)}
+
+
+def _lasting_elements(node: ast.Dict) -> set[int]:
+    """The positions of the elements of a dict that nothing behind them replaces, as it may lie under the same key."""
+    found: set[int] = set()
+    behind: set[str] = set()
+    for position in reversed(range(len(node.keys))):
+        key = node.keys[position]
+        constant = None if key is None else constant_key(key)
+        if constant not in behind:
+            found.add(position)
+        if constant is None:
+            break  # under an unknown key, which may be that of any element before it
+        behind.add(constant)
+    return found

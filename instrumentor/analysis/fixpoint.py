@@ -55,6 +55,7 @@ class _Analysis:
         self._passed_around = PassedAround(self.hierarchy, project.script)
         self._begun: set[str] = set()
         self._depth = 0
+        self._units = 0
         self.facts.demanded_units.update((unit.name, unit) for unit in units)
         self.facts.whole_units.update(self.facts.demanded_units)
         # First: the files that a project may have are bounded, and these say the most.
@@ -127,6 +128,10 @@ class _Analysis:
 
     def _note_descendants(self) -> None:
         """Note which classes have more below them since further files were read."""
+        units = len(self.hierarchy.project.units)
+        if units == self._units:
+            return
+        self._units = units
         for cls, known in list(self.facts.descendants.items()):
             found = self.hierarchy.descendants(cls)
             if found is not known and found != known:

@@ -21,11 +21,16 @@ _PLAIN_DEFAULTS = (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.Una
 
 def may_notice_second_store(hierarchy: Hierarchy, owner: Class, attribute: str) -> bool:
     """Whether a class, one above it or one below may do more than to keep what is stored in an attribute."""
-    family = (owner, *hierarchy.descendants(owner))
-    if any(_intercepts(hierarchy, each, attribute) for cls in family for each in hierarchy.ancestors(cls)):
+    if _has_other_base(hierarchy, owner):
         return True
-    bases = [base for cls in family for base in hierarchy.library_bases(cls)]
-    return any(base is None or not base.startswith("builtins.object") for base in bases)
+    family = (owner, *hierarchy.descendants(owner))
+    related = dict.fromkeys(each for cls in family for each in hierarchy.ancestors(cls))
+    return any(_has_other_base(hierarchy, each) or _intercepts(hierarchy, each, attribute) for each in related)
+
+
+def _has_other_base(hierarchy: Hierarchy, cls: Class) -> bool:
+    """Whether a class, or one above it, has a base outside the project that is not `object`."""
+    return any(base is None or not base.startswith("builtins.object") for base in hierarchy.library_bases(cls))
 
 
 def _intercepts(hierarchy: Hierarchy, cls: Class, attribute: str) -> bool:

@@ -53,6 +53,8 @@ class Identities:
                 self._callers.setdefault(origin, []).append(site)
         self._often: dict[str, bool] = {}
         self._asked: set[tuple[str, str]] = set()
+        self._ends: dict[SiteKey, Site] = {}
+        self._traces: dict[tuple[str, Number], tuple[str, Number]] = {}
         self._loops: dict[str, list[_Span]] = {}
 
     def objects_of(self, binding: Binding) -> list[Atom]:
@@ -79,14 +81,7 @@ class Identities:
         """The object that a site makes; None where it makes more than one."""
         if self._is_repeated(site):
             return None
-        seen = {site.key}
-        while True:
-            # What a function makes and returns to its only caller is that caller's.
-            callers = self._callers.get(site.key, [])
-            if len(callers) != 1 or callers[0].origins != {site.key} or callers[0].key in seen:
-                break
-            site = callers[0]
-            seen.add(site.key)
+        site = self._sole_caller(site)
         number = ("made", site.key)
         if self._facts.made_only.get((site.scope, site.key)):
             return self._traced(site.scope, number)
@@ -97,19 +92,40 @@ class Identities:
         traced = self._traced(site.scope, number)
         return site.key if traced == (site.scope, number) else traced
 
+    def _sole_caller(self, site: Site) -> Site:
+        """The call to which what a site makes is returned in the end, as long as each function has only one caller."""
+        passed = {site.key}
+        while site.key not in self._ends:
+            callers = self._callers.get(site.key, [])
+            if len(callers) != 1 or callers[0].origins != {site.key}:
+                break
+            if callers[0].key in passed:
+                return site  # functions that call each other: where that ends depends on where it begins
+            site = callers[0]
+            passed.add(site.key)
+        site = self._ends.get(site.key, site)
+        self._ends.update(dict.fromkeys(passed, site))
+        return site
+
     def _traced(self, scope: str, number: Number) -> tuple[str, Number]:
         """The number of an object where it comes from: in the caller that passes it, or the function that returns it.
 
         Looked through are functions that are called once, and parameters for which every call passes the same object.
         """
-        seen: set[tuple[str, Number]] = set()
-        while (scope, number) not in seen:
-            seen.add((scope, number))
-            before = self._passed(scope, number[1]) if is_parameter(number) else self._returned(scope, number)
+        found = scope, number
+        passed: set[tuple[str, Number]] = set()
+        while found not in self._traces:
+            passed.add(found)
+            before = self._passed(found[0], found[1][1]) if is_parameter(found[1]) else self._returned(*found)
             if before is None:
                 break
-            scope, number = before
-        return scope, number
+            if before in passed:
+                return before  # likewise
+            found = before
+        found = self._traces.get(found, found)
+        if not self._asked:  # else a function that passes on what it is passed may have been left out
+            self._traces.update(dict.fromkeys(passed, found))
+        return found
 
     def _passed(self, scope: str, name: str) -> tuple[str, Number] | None:
         """What the calls of a function pass for a parameter, where those that pass an object all pass the same one.

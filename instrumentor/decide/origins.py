@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.resolve.classes import dotted_name
@@ -34,15 +35,18 @@ class Origins:
     def __init__(self, index: SiteIndex) -> None:
         self._index = index
         self._by_label: dict[str, ObjectOrigin] = {}
+        self._ends: dict[SiteKey, Site] = {}
 
     def of(self, sites: Iterable[Site]) -> ObjectOrigin:
         """What some sites make, those included whose objects they hand on."""
         found: dict[str, str] = {}
         read_at = ""
         seen: set[SiteKey] = set()
-        pending = list(sites)
+        pending = deque(sites)
+        if len(pending) == 1:
+            pending.append(self._end(pending.pop()))
         while pending:
-            site = pending.pop(0)
+            site = pending.popleft()
             if site.key in seen:
                 continue
             seen.add(site.key)
@@ -59,6 +63,19 @@ class Origins:
                 self._index.facts.sites[key] for key in sorted(site.origins) if key in self._index.facts.sites
             )
         return ObjectOrigin(tuple(found), next(iter(found.values()), read_at))
+
+    def _end(self, site: Site) -> Site:
+        """The first site from this one on of which more is known than that it hands on what another one makes."""
+        passed: dict[SiteKey, None] = {}
+        while site.key not in self._ends and site.key not in passed:
+            passed[site.key] = None
+            origin = self._index.facts.sites.peek(next(iter(site.origins))) if len(site.origins) == 1 else None
+            if origin is None or site.class_keys:
+                break
+            site = origin
+        found = self._ends.get(site.key, site)
+        self._ends.update(dict.fromkeys(passed, found))
+        return found
 
     def of_class(self, cls: Class) -> ObjectOrigin:
         """An object of a class of the project."""

@@ -61,6 +61,7 @@ class Report:
         self._told: set[tuple[int, str]] = set()
         # The proxies at the end of initialisers.
         self._given_lines: dict[SiteKey, int] = {}
+        self._ends: dict[SiteKey, SiteKey] = {}
 
     def decisions(self) -> tuple[Decision, ...]:
         """All decisions by position, their objects named in that order."""
@@ -453,8 +454,24 @@ class Report:
             site = self._index.facts.sites.get(key)
             if site is not None and key not in found:
                 found[key] = site, self._judge.verdict(site)
-                pending.extend(found[key][1].others)
+                pending.extend(map(self._end, found[key][1].others))
         return list(found.values())
+
+    def _end(self, key: SiteKey) -> SiteKey:
+        """The first site from this one on whose verdict says more than that it hands its object on to one other."""
+        passed: dict[SiteKey, None] = {}
+        while key not in self._ends and key not in passed:
+            passed[key] = None
+            site = self._index.facts.sites.get(key)
+            verdict = None if site is None else self._judge.verdict(site)
+            if verdict is None or verdict.fate is not Fate.HANDED_ON or len(verdict.others) != 1:
+                break
+            if verdict.others[0] in self._given_lines:
+                break
+            key = verdict.others[0]
+        found = self._ends.get(key, key)
+        self._ends.update(dict.fromkeys(passed, found))
+        return found
 
     def _is_in_module_class(self, binding: Binding) -> bool:
         node: ast.AST | None = binding.statement

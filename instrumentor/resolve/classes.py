@@ -73,7 +73,15 @@ class Hierarchy:
         self._natures: dict[str, Nature] = {}
         self._ancestors: dict[str, list[Class]] = {}
         self._bases: dict[str, tuple[Class | str | None, ...]] = {}
+        # Of classes with one base, which is of the project, that base: above it lies all that lies above them.
+        self._sole_bases: dict[str, Class] = {}
+        self._library_bases: dict[str, list[str | None]] = {}
+        self._methods: dict[tuple[str, str], Function | None] = {}
+        self._texts: dict[str, _Text] = {}
+        self._uses: dict[str, _Uses] = {}
+        self._with_parameters: dict[str, bool] = {}
         self._below: dict[Class, list[Class]] = {}
+        self._mixed_below: dict[Class, list[Class]] = {}
         self._units_below = 0
         self._looks: dict[str, bool] = {}
         self._declarations: dict[ast.expr, Declaration] = {}
@@ -149,40 +157,97 @@ class Hierarchy:
         """The class and those above it within the project, in the order in which Python looks for methods."""
         known = self._ancestors.get(cls.key)
         if known is None:
-            self._ancestors[cls.key] = [cls]  # what a class above itself, which Python refuses, counts as
-            bases = [base for base in self.bases(cls) if isinstance(base, Class)]
-            known = self._ancestors[cls.key] = [cls, *_merge([*map(self.ancestors, bases), bases])]
+            for each in reversed(self._chain(cls)):
+                self._ancestors[each.key] = [each]  # what a class above itself, which Python refuses, counts as
+                known = self._ancestors[each.key] = self._find_ancestors(each)
+            assert known is not None
         return known
 
-    def library_bases(self, cls: Class) -> list[str | None]:
+    def _chain(self, cls: Class) -> list[Class]:
+        """A class and those above it, each the only base of the one before, of whose ancestors nothing is known yet."""
+        found = {cls.key: cls}
+        while len(bases := self.bases(cls)) == 1 and isinstance(base := bases[0], Class):
+            if base.key in self._ancestors or base.key in found:
+                break
+            cls = found[base.key] = base
+        return [*found.values()]
+
+    def _find_ancestors(self, cls: Class) -> list[Class]:
+        bases = self.bases(cls)
+        own = [base for base in bases if isinstance(base, Class)]
+        orders = [self.ancestors(base) for base in own]
+        if len(bases) != 1 or not own or cls in orders[0]:
+            return [cls, *_merge([*orders, own])]
+        self._sole_bases[cls.key] = own[0]
+        return [cls, *orders[0]]
+
+    def library_bases(self, cls: Class) -> Sequence[str | None]:
         """The bases outside the project of a class and of those above it; None for unresolvable ones."""
-        return [base for each in self.ancestors(cls) for base in self.bases(each) if not isinstance(base, Class)]
+        found = self._library_bases.get(cls.key)
+        if found is None:
+            above = self.ancestors(cls)
+            passed: list[Class] = []
+            for each in above:
+                passed.append(each)
+                found = self._library_bases.get(each.key)
+                if found is not None or each.key not in self._sole_bases:
+                    break
+            if found is None:
+                rest = above[len(passed) - 1 :]
+                found = [base for each in rest for base in self.bases(each) if not isinstance(base, Class)]
+            self._library_bases.update((each.key, found) for each in passed)
+        return found
 
     def descendants(self, cls: Class) -> list[Class]:
         """The classes below a class in the units read so far."""
         if len(self.project.units) != self._units_below:
             self._units_below = len(self.project.units)
-            self._below = {}
+            self._below, self._mixed_below = {}, {}
             units = dict.fromkeys(unit for unit in self.project.units.values() if unit is not None)
             for each in [each for unit in units for each in unit.class_of.values()]:
+                below, is_chain = each, True
                 for above in self.ancestors(each)[1:]:
                     self._below.setdefault(above, []).append(each)
+                    is_chain = is_chain and self._sole_bases.get(below.key) is above
+                    if not is_chain:
+                        self._mixed_below.setdefault(above, []).append(each)
+                    below = above
         return self._below.get(cls, [])
+
+    def mixed_descendants(self, cls: Class) -> list[Class]:
+        """Those among the classes below a class that may have other classes behind it than those above it."""
+        self.descendants(cls)
+        return self._mixed_below.get(cls, [])
 
     def method(self, cls: Class, name: str) -> Function | None:
         """The method that an instance of exactly this class has."""
-        return next((each.methods[name] for each in self.ancestors(cls) if name in each.methods), None)
+        found: Function | None = None
+        passed: list[tuple[str, str]] = []
+        above = self.ancestors(cls)
+        for each in above:
+            key = (each.key, name)
+            if key in self._methods:
+                found = self._methods[key]
+                break
+            passed.append(key)
+            if name in each.methods or each.key not in self._sole_bases:
+                rest = above[len(passed) - 1 :]
+                found = next((other.methods[name] for other in rest if name in other.methods), None)
+                break
+        self._methods.update((key, found) for key in passed)
+        return found
 
     def looks_like_module(self, cls: Class) -> bool:
         """Whether a class defines what only modules have, or uses its own object as a module."""
         if cls.key not in self._looks:
-            own, methods = own_names(cls.node), _names_defined(self, cls)
+            own = own_names(cls.node)
             self._looks[cls.key] = not catalogue.MODULE_METHODS.isdisjoint(cls.methods) or any(
                 (isinstance(node, ast.Call) and is_own(node.func, own))
                 or (
                     isinstance(node, ast.Attribute)
-                    and node.attr in catalogue.MODULE_EVIDENCE - methods
+                    and node.attr in catalogue.MODULE_EVIDENCE
                     and is_own(node.value, own)
+                    and self.method(cls, node.attr) is None
                 )
                 for node in walk(cls.node)
             )
@@ -213,11 +278,11 @@ class Hierarchy:
             Nature.UNKNOWN if base is None else self.knowledge.nature_of_base(base) for base in self.library_bases(cls)
         ]
         best = max(kinds, default=Nature.NOT_MODULE)
-        if best is Nature.UNKNOWN and (Nature.NO_PARAMS in kinds or "forward" in _names_defined(self, cls)):
+        if best is Nature.UNKNOWN and (Nature.NO_PARAMS in kinds or self.method(cls, "forward")):
             return Nature.MODULE
         if best is Nature.NO_PARAMS and self._may_have_parameters(cls):
             return Nature.MODULE
-        if best is Nature.NO_PARAMS and not {"forward", "__call__"} & _names_defined(self, cls):
+        if best is Nature.NO_PARAMS and not (self.method(cls, "forward") or self.method(cls, "__call__")):
             # Neither a loss nor a layer, which are the modules that have no parameters; unless torch defines it.
             torch_bases = {catalogue.canonical_name(base) for base in self.library_bases(cls) if base is not None}
             return Nature.MODULE if "torch.nn.Module" in torch_bases else best
@@ -225,22 +290,47 @@ class Hierarchy:
 
     def _may_have_parameters(self, cls: Class) -> bool:
         """Whether anything in a class, or in those above it, may be a parameter or a module that has some."""
-        classes = [(each, walk(each.node), own_names(each.node)) for each in self.ancestors(cls)]
-        for each, nodes, own in classes:
-            if any(may_register(node, own) for node in nodes):
-                return True
-            helpers = [helper for node in nodes if (helper := helper_of(node, own)) is not None]
-            if any(self._may_register(each.unit, helper) for helper in helpers):
-                return True
+        pending = [cls]
+        while pending[-1].key in self._sole_bases and pending[-1].key not in self._with_parameters:
+            pending.append(self._sole_bases[pending[-1].key])
+        for each in reversed(pending):
+            if each.key not in self._with_parameters:
+                self._with_parameters[each.key] = self._find_parameters(each)
+        return self._with_parameters[cls.key]
+
+    def _find_parameters(self, cls: Class) -> bool:
+        """The same, where it is known of the only base."""
+        base = self._sole_bases.get(cls.key)
+        if base is not None and self._with_parameters[base.key]:
+            return True
+        new = self.ancestors(cls) if base is None else [cls]
+        if any(self._text_of(each).may_register for each in new):
+            return True
         # What one class keeps, one above or below it uses.
-        uses = _Uses()
-        for _, nodes, own in classes:
-            uses.add(nodes, own)
+        uses = self._uses[cls.key] = _Uses.joined([self._text_of(each).uses for each in new])
+        if base is not None:
+            uses = self._uses[cls.key] = _Uses.joined([self._uses[base.key], uses])
+        stores = [(each, store) for each in new for store in self._text_of(each).stores]
+        newly_used = frozenset() if base is None else self._text_of(cls).uses.attributes - self._uses[base.key].attributes
+        for above in self.ancestors(cls)[1:] if newly_used else ():
+            stores += [(above, store) for store in self._text_of(above).stores if store[0] in newly_used]
         return any(
-            self._may_hold_parameters(each, own, attribute, value, uses)
-            for each, nodes, own in classes
-            for attribute, value in _attribute_stores(nodes, own)
+            self._may_hold_parameters(each, self._text_of(each).own, attribute, value, uses)
+            for each, (attribute, value) in stores
         )
+
+    def _text_of(self, cls: Class) -> _Text:
+        """What a class by itself does with its object."""
+        found = self._texts.get(cls.key)
+        if found is None:
+            nodes, own = walk(cls.node), own_names(cls.node)
+            helpers = [helper for node in nodes if (helper := helper_of(node, own)) is not None]
+            registers_something = any(may_register(node, own) for node in nodes) or any(
+                self._may_register(cls.unit, helper) for helper in helpers
+            )
+            stores = [*_attribute_stores(nodes, own)]
+            found = self._texts[cls.key] = _Text(own, registers_something, stores, _Uses.of(nodes, own))
+        return found
 
     def _may_hold_parameters(
         self, cls: Class, own: frozenset[str], attribute: str, value: ast.expr, uses: _Uses
@@ -368,7 +458,7 @@ class Hierarchy:
         )
 
 
-class _Uses:
+class _Uses(NamedTuple):
     """What the methods of a class, and of those above it, do with the attributes of the object at hand.
 
     Attributes:
@@ -377,19 +467,45 @@ class _Uses:
         with_called_parts: those of which they call something.
     """
 
-    def __init__(self) -> None:
-        self.whole: set[str] = set()
-        self.with_called_elements: set[str] = set()
-        self.with_called_parts: set[str] = set()
+    whole: frozenset[str]
+    with_called_elements: frozenset[str]
+    with_called_parts: frozenset[str]
 
-    def add(self, nodes: Sequence[ast.AST], own: frozenset[str]) -> None:
-        """Add what one class does."""
+    @classmethod
+    def of(cls, nodes: Sequence[ast.AST], own: frozenset[str]) -> _Uses:
+        """What one class does."""
         called = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-        self.whole |= {each.attr for each in called if is_own(each.value, own)}
-        self.whole |= _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
-        self.whole |= attributes_called_by_other_names(nodes, own)
-        self.with_called_elements |= _attributes_with_called_elements(nodes, own)
-        self.with_called_parts |= attributes_with_called_parts(nodes, own)
+        whole = {each.attr for each in called if is_own(each.value, own)}
+        whole |= _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
+        whole |= attributes_called_by_other_names(nodes, own)
+        with_called_elements = frozenset(_attributes_with_called_elements(nodes, own))
+        return cls(frozenset(whole), with_called_elements, frozenset(attributes_with_called_parts(nodes, own)))
+
+    @classmethod
+    def joined(cls, several: Sequence[_Uses]) -> _Uses:
+        """What several classes do."""
+        return cls(*(frozenset().union(*kinds) for kinds in zip(*several, strict=True)))
+
+    @property
+    def attributes(self) -> frozenset[tuple[int, str]]:
+        """All of them."""
+        return self.whole | self.with_called_elements | self.with_called_parts
+
+
+class _Text(NamedTuple):
+    """What a class by itself does with its object, by its text.
+
+    Attributes:
+        own: the names that its methods have for the object.
+        may_register: whether it may register parameters or modules by a call.
+        stores: which attributes it stores what in.
+        uses: what it does with attributes.
+    """
+
+    own: frozenset[str]
+    may_register: bool
+    stores: list[tuple[str, ast.expr]]
+    uses: _Uses
 
 
 def _declared_variable(unit: Unit, node: ast.AnnAssign) -> tuple[ast.AST, str]:
@@ -423,10 +539,6 @@ def _local_values(unit: Unit, name: ast.Name) -> list[ast.expr]:
         for target, value in stores(node)
         if any(isinstance(each, ast.Name) and each.id == name.id for each in walk(target))
     ]
-
-
-def _names_defined(hierarchy: Hierarchy, cls: Class) -> set[str]:
-    return {name for each in hierarchy.ancestors(cls) for name in each.methods}
 
 
 def _calls(value: ast.AST) -> Iterator[ast.Call]:
