@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.tables import Marks, Table
+from instrumentor.analysis.tables import Marks, Reader, Readers, Table
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,
@@ -24,9 +24,40 @@ from instrumentor.analysis.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from instrumentor.analysis.contents import Contents
     from instrumentor.analysis.entries import Event
     from instrumentor.analysis.tables import Visits
+
+
+class _Answer(Reader):
+    """What callers pass for a parameter, kept until something changes that it was found in.
+
+    Attributes:
+        parameter: the parameter.
+        given: what its callers pass, parameters of theirs included.
+        is_open: whether they do not tell all.
+        found: what they pass, whichever way it comes to them.
+        users: the answers that were made of this one.
+    """
+
+    def __init__(self, parameter: Parameter, forget: Callable[[_Answer], None]) -> None:
+        super().__init__("")
+        self.parameter = parameter
+        self.given: Value = NOTHING
+        self.is_open = False
+        self.found: Value = NOTHING
+        self.users: set[_Answer] = set()
+        self._forget = forget
+
+    def spoil(self) -> None:
+        """Take note that something read has changed."""
+        self._forget(self)
+
+    def sources(self) -> list[Parameter]:
+        """The callers' parameters that are passed."""
+        return [atom for atom in self.given if isinstance(atom, Parameter)]
 
 
 class Passed(Table[tuple[str, str], Value]):
@@ -51,27 +82,88 @@ class Passed(Table[tuple[str, str], Value]):
         self._calls = calls
         self._called_unseen = called_unseen
         self._put: dict[tuple[Atom, Value], tuple[Value, Value]] = {}
+        self._answers: dict[Parameter, _Answer] = {}
+        self._asked: Readers[Parameter] = Readers(visits)
+
+    def forget_readers(self) -> None:
+        """Let go of who has read what, and of the answers, which know each other."""
+        super().forget_readers()
+        for answer in self._answers.values():
+            answer.users.clear()
+        self._answers.clear()
 
     def to(self, parameter: Parameter) -> Value:
         """What callers pass for a parameter, their own parameters looked up likewise; containers are kept as such.
 
         The parameter itself is among it where its callers do not tell all.
         """
-        found: set[Atom] = set()
-        seen: set[Atom] = {parameter}
-        pending = [parameter]
+        if parameter not in self._answers:
+            self._find(parameter)
+        self._asked.note_read(parameter)
+        return self._answers[parameter].found
+
+    def _find(self, parameter: Parameter) -> None:
+        """Find what is passed for a parameter, and for all those that are passed for it.
+
+        Parameters that are passed for each other have one answer: Tarjan's algorithm finds which these are.
+        """
+        first: dict[Parameter, int] = {}  # the earliest of those on the stack that a parameter is passed for
+        stack: list[_Answer] = []
+        way: list[tuple[_Answer, int, Iterator[Parameter]]] = []
+        source: Parameter | None = parameter
+        while True:
+            if source is not None and source not in first and source not in self._answers:
+                answer = self._ask(source)
+                first[source] = len(stack)
+                way.append((answer, len(stack), iter(answer.sources())))
+                stack.append(answer)
+            elif source is not None and source not in self._answers:
+                above = way[-1][0].parameter
+                first[above] = min(first[above], first[source])
+            source = next(way[-1][2], None)
+            if source is None:
+                answer, place, _ = way.pop()
+                if first[answer.parameter] == place:
+                    self._answer(stack[place:])
+                    del stack[place:]
+                if not way:
+                    return
+                above = way[-1][0].parameter
+                first[above] = min(first[above], first[answer.parameter])
+
+    def _ask(self, parameter: Parameter) -> _Answer:
+        answer = _Answer(parameter, self._forget)
+
+        def look() -> None:
+            answer.given = self._given_for(parameter)
+            answer.is_open = not answer.given or parameter.function in self._called_unseen
+
+        self._visits.read_by(answer, look)
+        return answer
+
+    def _answer(self, together: list[_Answer]) -> None:
+        """Answer for parameters that are passed for each other, now that all others passed for them are answered."""
+        self._answers.update((answer.parameter, answer) for answer in together)
+        found: set[Atom] = {answer.parameter for answer in together if answer.is_open}
+        for answer in together:
+            found.update(atom for atom in answer.given if not isinstance(atom, Parameter))
+            for source in answer.sources():
+                found.update(self._answers[source].found)
+                self._answers[source].users.add(answer)
+        value = frozenset(found)
+        for answer in together:
+            answer.found = value
+
+    def _forget(self, answer: _Answer) -> None:
+        """Forget an answer, and those that were made of it, and have those look again who asked for them."""
+        pending = [answer]
         while pending:
-            asked = pending.pop()
-            passed = self._given_for(asked)
-            if not passed or asked.function in self._called_unseen:
-                found.add(asked)
-            for atom in passed:
-                if not isinstance(atom, Parameter):
-                    found.add(atom)
-                elif atom not in seen:
-                    seen.add(atom)
-                    pending.append(atom)
-        return frozenset(found)
+            spoilt = pending.pop()
+            if self._answers.get(spoilt.parameter) is spoilt:
+                del self._answers[spoilt.parameter]
+                self._asked.note_changed(spoilt.parameter)
+                pending.extend(spoilt.users)
+                spoilt.users.clear()
 
     def _given_for(self, parameter: Parameter) -> Value:
         """What callers pass for a parameter; its default too where there are others, or none."""

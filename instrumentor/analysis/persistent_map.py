@@ -101,13 +101,11 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         Raises:
             KeyError: it has no such key.
         """
-        if self._size <= _MAX_LEAF // 2 + 1:  # as few as these are a leaf again
-            left = dict(self)
-            del left[key]
-            return PersistentMap(left)
         changed: PersistentMap[K, V] = PersistentMap.__new__(PersistentMap)
-        changed._root = _without(self._root, hash(key), key)
         changed._size = self._size - 1
+        changed._root = _without(self._root, hash(key), key)
+        if changed._size <= _MAX_LEAF // 2:  # as few as these are a leaf again
+            changed._root = _flat(changed._root)
         return changed
 
 

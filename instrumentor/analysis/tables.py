@@ -25,6 +25,10 @@ class Reader:
         self.scope = scope
         self.is_stale = False
 
+    def spoil(self) -> None:
+        """Take note that something read has changed."""
+        self.is_stale = True
+
     def tell_again(self, tell: Callable[[], None]) -> None:
         """Have something told to the facts in every visit of the scope."""
 
@@ -78,7 +82,7 @@ class Visits:
     def repeat(self, readers: Iterable[Reader]) -> None:
         """Have the scopes visited again that somebody visited, the one that is being visited too."""
         for reader in readers:
-            reader.is_stale = True
+            reader.spoil()
             self._settled.discard(reader.scope)
 
 
