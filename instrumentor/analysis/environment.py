@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from instrumentor.analysis.persistent_map import PersistentMap, differences
@@ -70,13 +71,29 @@ class _Finder:
     """Finds paths in the environments of one visit of a scope, by what they lead through, hold and are numbered."""
 
     def __init__(self) -> None:
-        self.steps = VersionIndex[Path, "Value"](lambda path, _held: {*path, *_kinds(path)})
-        self.numbers = VersionIndex[Path, Number](lambda _path, number: (number,))
-        self.named = VersionIndex[str, "Value"](lambda _name, held: objects_in(held))
-        self.inside = VersionIndex[Path, "Value"](lambda _path, held: objects_in(held))
         # The attributes and elements that paths led through in the visit so far, in the order in which they were met.
         self.met: dict[str, None] = {}
         self._paths_met: set[Path] = set()
+
+    @cached_property
+    def steps(self) -> VersionIndex[Path, Value]:
+        """Finds paths by their names and steps."""
+        return VersionIndex(lambda path, _held: {*path, *_kinds(path)})
+
+    @cached_property
+    def numbers(self) -> VersionIndex[Path, Number]:
+        """Finds paths by their numbers."""
+        return VersionIndex(lambda _path, number: (number,))
+
+    @cached_property
+    def named(self) -> VersionIndex[str, Value]:
+        """Finds names by the objects that they hold."""
+        return VersionIndex(lambda _name, held: objects_in(held))
+
+    @cached_property
+    def inside(self) -> VersionIndex[Path, Value]:
+        """Finds paths through objects by the objects that they hold."""
+        return VersionIndex(lambda _path, held: objects_in(held))
 
     def note(self, path: Path) -> None:
         """Take note of a path through an object."""

@@ -57,7 +57,11 @@ class Report:
         self._decisions: dict[Decision, Hashable] = {}
         self.wraps: dict[tuple[int, str], Wrap] = {}
         self.wrapped: set[SiteKey] = set()
-        self._sites_held = self._find_sites_held()
+        self._bindings: dict[ast.stmt, list[Binding]] = {}
+        for binding in index.facts.bindings.values():
+            self._bindings.setdefault(binding.statement, []).append(binding)
+        self._stored = frozenset(atom for binding in index.facts.bindings.values() for atom in binding.value)
+        self._holders = self._find_holders()
         self._told: set[tuple[int, str]] = set()
         # The proxies at the end of initialisers.
         self._given_lines: dict[SiteKey, int] = {}
@@ -182,14 +186,13 @@ class Report:
 
     def _is_absorbed_by(self, site: Site, container: Site) -> bool:
         """Whether what a site makes goes straight into a container."""
-        return id(container.node) in self._index.facts.absorbed.get(Made(site.key), {}) and not any(
-            Made(site.key) in binding.value for binding in self._index.facts.bindings.values()
-        )
+        is_absorbed = id(container.node) in self._index.facts.absorbed.get(Made(site.key), {})
+        return is_absorbed and Made(site.key) not in self._stored
 
     def _identity_at(self, placement: Placement, site: Site) -> Hashable:
         """The object that the statement of a placement binds, which may be what a site makes."""
-        for binding in self._index.facts.bindings.values():
-            if binding.statement is placement.statement and binding.text == placement.text:
+        for binding in self._bindings.get(placement.statement, ()):
+            if binding.text == placement.text:
                 is_bound = placement.place is Place.LINE or Made(site.key) in binding.value
                 return self._identities.of_binding(binding) if is_bound else None
         return None
@@ -198,19 +201,21 @@ class Report:
         """The bindings that hold nothing but what is made at some sites."""
         found = [
             (binding.text, binding.statement.lineno)
-            for binding, sites in self._sites_held
+            for key in keys
+            for binding, sites in self._holders.get(key, ())
             if sites <= keys and not (binding.statement is placement.statement and binding.text == placement.text)
         ]
         return tuple(sorted(dict.fromkeys(found), key=lambda alias: (alias[1], alias[0])))
 
-    def _find_sites_held(self) -> list[tuple[Binding, set[SiteKey]]]:
-        """The script's bindings whose objects are all known, with the sites that make these."""
-        found: list[tuple[Binding, set[SiteKey]]] = []
+    def _find_holders(self) -> dict[SiteKey, list[tuple[Binding, set[SiteKey]]]]:
+        """The script's bindings whose objects are all known, with the sites that make these, by each of the sites."""
+        found: dict[SiteKey, list[tuple[Binding, set[SiteKey]]]] = {}
         for binding in self._index.facts.bindings.values():
             held = [strip(atom) for atom in self._index.facts.passed.sources(binding.value) if atom.is_object]
             sites = {atom.site for atom in held if isinstance(atom, Made)}
             if binding.unit is self._index.script and sites and all(isinstance(atom, Made) for atom in held):
-                found.append((binding, sites))
+                for site in sites:
+                    found.setdefault(site, []).append((binding, sites))
         return found
 
     def _add_unwrapped(self, site: Site, verdict: Verdict) -> None:
@@ -245,16 +250,10 @@ class Report:
         return verdict.code in {"absorbed", "submodule"} or Made(site.key) in self._index.facts.absorbed
 
     def _is_bound_by_statement(self, placement: Placement) -> bool:
-        return any(
-            binding.statement is placement.statement and binding.text == placement.text
-            for binding in self._index.facts.bindings.values()
-        )
+        return any(binding.text == placement.text for binding in self._bindings.get(placement.statement, ()))
 
     def _is_bound(self, site: Site, placement: Placement) -> bool:
-        return any(
-            binding.statement is placement.statement and Made(site.key) in binding.value
-            for binding in self._index.facts.bindings.values()
-        )
+        return any(Made(site.key) in binding.value for binding in self._bindings.get(placement.statement, ()))
 
     def add_bindings(self) -> None:
         """Add the decisions about statements that bind objects made elsewhere."""
