@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from instrumentor.source.nodes import LOOPS, TRIES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from instrumentor.resolve.units import Function, Unit
 
 
@@ -58,30 +60,98 @@ _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
 }
 
 
-def conditions_of(unit: Unit, node: ast.AST) -> Conditions:
-    """The conditions under which `node` runs once its function does."""
-    branches: list[_Branch] = []
-    caught = 0
-    child = node
-    while not isinstance(child, _SCOPES) or child is node:
-        parent = unit.parents.get(child)
-        if parent is None:
-            break
-        field = _field_of(parent, child)
-        if field is not None:
-            branches.append(_Branch(parent, field, child))
-            if _is_catching(parent, field):
-                caught = len(branches)
-        child = parent
-    found: list[Condition] = []
-    is_head = True
-    for depth, branch in enumerate(branches):
-        if depth < caught or branch.above in unit.left_early:
-            found.append(_positioned(unit, branch, is_caught=depth < caught, is_head=is_head))
-        elif not branch.is_plain:
-            found.append(Condition(id(branch.above), branch.field))
-        is_head = is_head and not isinstance(branch.below, ast.stmt)
-    return tuple(reversed(found))
+class Blocks:
+    """Tells under which conditions the code of files runs; what was found out of a block is kept."""
+
+    def __init__(self) -> None:
+        self._fields: dict[ast.AST, dict[ast.AST, str]] = {}
+        self._stops: dict[tuple[ast.AST, str, bool], _Stops] = {}
+
+    def conditions_of(self, unit: Unit, node: ast.AST) -> Conditions:
+        """The conditions under which `node` runs once its function does."""
+        branches: list[_Branch] = []
+        caught = 0
+        child = node
+        while not isinstance(child, _SCOPES) or child is node:
+            parent = unit.parents.get(child)
+            if parent is None:
+                break
+            field = self._field_of(parent, child)
+            if field is not None:
+                branches.append(_Branch(parent, field, child))
+                if _is_catching(parent, field):
+                    caught = len(branches)
+            child = parent
+        found: list[Condition] = []
+        is_head = True
+        for depth, branch in enumerate(branches):
+            if depth < caught or branch.above in unit.left_early:
+                found.append(self._positioned(unit, branch, is_caught=depth < caught, is_head=is_head))
+            elif not branch.is_plain:
+                found.append(Condition(id(branch.above), branch.field))
+            is_head = is_head and not isinstance(branch.below, ast.stmt)
+        return tuple(reversed(found))
+
+    def _field_of(self, parent: ast.AST, child: ast.AST) -> str | None:
+        """In which branch or block of a node another lies; None where it is in none."""
+        if isinstance(parent, ast.BoolOp):
+            return None if child is parent.values[0] else "values"
+        if isinstance(parent, _PLAIN):
+            return "body" if isinstance(child, ast.stmt) else None
+        if type(parent) not in _CONDITIONAL_FIELDS:
+            return None
+        fields = self._fields.get(parent)
+        if fields is None:
+            names = _CONDITIONAL_FIELDS[type(parent)]
+            fields = self._fields[parent] = {each: name for name in names for each in _nodes(getattr(parent, name))}
+        return fields.get(child)
+
+    def _positioned(self, unit: Unit, branch: _Branch, *, is_caught: bool, is_head: bool) -> Condition:
+        """A condition that says how far its block is sure to run, which may be left early.
+
+        Args:
+            unit: the file.
+            branch: the block, with the statement of it that is asked about.
+            is_caught: whether something further out ends exceptions.
+            is_head: whether it is that statement itself, or its head, that is asked about, not a block in it.
+        """
+        above, field, below = branch
+        block = getattr(above, field)
+        if not isinstance(block, list) or not isinstance(below, ast.stmt):
+            return Condition(id(above), field)
+        stops = self._stops.get((above, field, is_caught))
+        if stops is None:
+            is_passed = [each not in unit.exits and (not is_caught or _is_quiet(each)) for each in block]
+            stops = self._stops[above, field, is_caught] = _Stops.of(block, is_passed)
+        position = stops.positions[below]
+        # A simple statement is done once that which is asked about is; what is behind the head of others may not be.
+        is_done = stops.next[position] != position or not is_head or not isinstance(below, _COMPOUND)
+        reach = min(stops.next[position + 1], len(block) - 1) if is_done else position
+        is_start = branch.is_plain and stops.next[0] >= position
+        return Condition(
+            id(above), field, position, reach, is_start, is_done and stops.next[position + 1] == len(block)
+        )
+
+
+class _Stops(NamedTuple):
+    """Where a block may be left early.
+
+    Attributes:
+        positions: of the statements.
+        next: for each position, which statement from there on is the first that may leave the block; the number of
+            statements where none does.
+    """
+
+    positions: dict[ast.stmt, int]
+    next: list[int]
+
+    @classmethod
+    def of(cls, block: Sequence[ast.stmt], is_passed: Sequence[bool]) -> _Stops:
+        """The same, for statements of which it is known whether those behind them are sure to be begun."""
+        found = [len(block)]
+        for position in reversed(range(len(block))):
+            found.append(found[-1] if is_passed[position] else position)
+        return cls({each: position for position, each in enumerate(block)}, found[::-1])
 
 
 class _Branch(NamedTuple):
@@ -95,45 +165,11 @@ class _Branch(NamedTuple):
         return isinstance(self.above, _PLAIN) and not _is_catching(self.above, self.field)
 
 
-def _field_of(parent: ast.AST, child: ast.AST) -> str | None:
-    """In which branch or block of a node another lies; None where it is in none."""
-    if isinstance(parent, ast.BoolOp):
-        return None if child is parent.values[0] else "values"
-    if isinstance(parent, _PLAIN):
-        return "body" if isinstance(child, ast.stmt) else None
-    return next(
-        (field for field in _CONDITIONAL_FIELDS.get(type(parent), ()) if _holds(getattr(parent, field), child)), None
-    )
-
-
 def _is_catching(parent: ast.AST, field: str) -> bool:
     """Whether an exception in a block may end behind it."""
     if isinstance(parent, (ast.With, ast.AsyncWith)):
         return any(_may_end_early(item.context_expr) for item in parent.items)
     return field == "body" and isinstance(parent, TRIES) and bool(getattr(parent, "handlers", []))
-
-
-def _positioned(unit: Unit, branch: _Branch, *, is_caught: bool, is_head: bool) -> Condition:
-    """A condition that says how far its block is sure to run, which may be left early.
-
-    Args:
-        unit: the file.
-        branch: the block, with the statement of it that is asked about.
-        is_caught: whether something further out ends exceptions.
-        is_head: whether it is that statement itself, or its head, that is asked about, not a block in it.
-    """
-    above, field, below = branch
-    block = getattr(above, field)
-    if not isinstance(block, list) or not isinstance(below, ast.stmt):
-        return Condition(id(above), field)
-    is_passed = [each not in unit.exits and (not is_caught or _is_quiet(each)) for each in block]
-    position = reach = block.index(below)
-    # A simple statement is done once that which is asked about is; what is behind the head of others may not be.
-    is_passed[position] |= not is_head or not isinstance(below, _COMPOUND)
-    while reach + 1 < len(block) and is_passed[reach]:
-        reach += 1
-    is_start = branch.is_plain and all(is_passed[:position])
-    return Condition(id(above), field, position, reach, is_start, all(is_passed[position:]))
 
 
 def _is_quiet(statement: ast.stmt) -> bool:
@@ -207,5 +243,5 @@ def _may_end_early(context: ast.expr) -> bool:
     return (maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", "")) in _SUPPRESSING
 
 
-def _holds(field: object, child: ast.AST) -> bool:
-    return any(each is child for each in field) if isinstance(field, list) else field is child
+def _nodes(field: object) -> list[ast.AST]:
+    return field if isinstance(field, list) else [field] if isinstance(field, ast.AST) else []

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from instrumentor.analysis.blocks import Conditions, conditions_of
+from instrumentor.analysis.blocks import Blocks, Conditions
 from instrumentor.analysis.captured import Captured
 from instrumentor.analysis.contents import Contents
 from instrumentor.analysis.outside import OutsideNames
@@ -112,6 +112,7 @@ class Facts:
     def __init__(self) -> None:
         self.visits = visits = Visits()
         self._conditions: dict[ast.AST, Conditions] = {}
+        self._blocks = Blocks()
         self._functions_in: dict[Value, frozenset[str]] = {}
         self.places: dict[ast.AST, SiteKey] = {}
         self.sites: Table[SiteKey, Site] = Table(visits)
@@ -191,7 +192,7 @@ class Facts:
         """The conditions under which `node` runs once its function does."""
         found = self._conditions.get(node)
         if found is None:
-            found = self._conditions[node] = conditions_of(unit, node)
+            found = self._conditions[node] = self._blocks.conditions_of(unit, node)
         return found
 
     def grow(self, table: Table[K, Value], key: K, value: Value) -> None:

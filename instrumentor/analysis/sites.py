@@ -24,6 +24,7 @@ from instrumentor.analysis.values import (
     Parameter,
     SiteKey,
     Value,
+    objects_in,
     root,
     strip,
     value,
@@ -34,7 +35,9 @@ from instrumentor.settings import CONFIDENCES
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
-    from instrumentor.analysis.entries import Event, Site
+    from collections.abc import Sequence
+
+    from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Function, Unit
@@ -64,6 +67,7 @@ class SiteIndex:
             for origin in site.origins:
                 self._callers.setdefault(origin, []).append(site)
         self._fresh_nodes: set[int] | None = None
+        self._holders: dict[Atom, list[Binding]] | None = None
 
     def _evidence(self) -> dict[SiteKey, set[str]]:
         """How each site's object is used, under its own names and as a parameter of the functions it is passed to."""
@@ -282,12 +286,21 @@ class SiteIndex:
             return False
         if self.facts.absorbed.get(made) or self._is_run_by_module(function):
             return False
-        holders = [each for each in self.facts.bindings.values() if made in map(strip, each.value)]
+        holders = self.holders_of(made)
         return (
             bool(holders)
             and all(isinstance(each.target, ast.Name) and each.function is function for each in holders)
             and made not in self.facts.contents.reach(self.facts.returns.get(function.key, NOTHING))
         )
+
+    def holders_of(self, made: Made) -> Sequence[Binding]:
+        """The stores of an object, or of something that stands for it."""
+        if self._holders is None:
+            self._holders = {}
+            for binding in self.facts.bindings.values():
+                for atom in objects_in(binding.value):
+                    self._holders.setdefault(atom, []).append(binding)
+        return self._holders.get(made, ())
 
     def _is_run_by_module(self, function: Function) -> bool:
         """Whether calling or making a module leads to a function: what it calls there the runtime meets by itself."""

@@ -248,7 +248,7 @@ class Judge:
     def _place_at_binding(self, site: Site) -> Placement | None:
         """Behind the first statement that binds an object which stands nowhere on its own."""
         is_coroutine = self.index.is_coroutine(site)
-        for binding in self.index.facts.bindings.values():
+        for binding in self.index.holders_of(Made(site.key)):
             same_scope = binding.unit is site.unit and binding.function is site.function
             if is_coroutine and not isinstance(binding.source, ast.Await):
                 continue
@@ -265,15 +265,15 @@ class Judge:
 
     def _is_kept(self, site: Site) -> bool:
         """Whether something that a statement stores is what a site makes."""
-        return any(Made(site.key) in map(strip, binding.value) for binding in self.index.facts.bindings.values())
+        return bool(self.index.holders_of(Made(site.key)))
 
     def _place_behind(self, event: Event, made: Made, placement: Placement) -> Placement:
         statement = statement_of(event.unit, event.node)
         if statement is placement.statement:
             return placement
         target = placement.target
-        for binding in self.index.facts.bindings.values():
-            if binding.statement is statement and made in map(strip, binding.value) and _is_simple(binding):
+        for binding in self.index.holders_of(made):
+            if binding.statement is statement and _is_simple(binding):
                 return _line_after(binding, placement.expression)
         if target is None or placement.place is not Place.LINE:
             return placement

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from instrumentor.analysis.blocks import always_follows, conditions_of
+from instrumentor.analysis.blocks import Blocks, always_follows
 from instrumentor.resolve.units import SCRIPT, index_unit
 
 
@@ -60,7 +60,7 @@ from instrumentor.resolve.units import SCRIPT, index_unit
 def test_what_always_follows(text: str, wanted: bool) -> None:
     unit = index_unit(SCRIPT, "", ast.parse(text))
     calls = {
-        node.func.id: conditions_of(unit, node)
+        node.func.id: Blocks().conditions_of(unit, node)
         for node in ast.walk(unit.tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
@@ -71,5 +71,5 @@ def test_what_runs_whenever_its_function_does() -> None:
     tree = ast.parse("def f():\n    first()\n    if c:\n        return\n    later()")
     unit = index_unit(SCRIPT, "", tree)
     first, later = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    assert always_follows(conditions_of(unit, first), ())
-    assert not always_follows(conditions_of(unit, later), ())
+    assert always_follows(Blocks().conditions_of(unit, first), ())
+    assert not always_follows(Blocks().conditions_of(unit, later), ())
