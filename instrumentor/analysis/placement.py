@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from instrumentor.analysis.blocks import statement_of
+from instrumentor.analysis.blocks import COMPREHENSIONS, statement_of
 from instrumentor.analysis.second_stores import may_notice_second_store
 from instrumentor.analysis.spelling import text_of
 from instrumentor.resolve.catalogue import HARMLESS_METHODS, IDENTITY_METHODS, Effect
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _NOT_IN_GENERATORS = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
 # What is over when the next statement begins.
 _SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
+# The methods by which a list gets what another one holds.
+_EXTENDING = frozenset({"extend", "extendleft"})
 # What evaluates all that it is made of, once.
 _EVALUATING = (
     *FORMATTED, ast.FormattedValue, ast.Call, ast.keyword, ast.Attribute, ast.Tuple, ast.List, ast.Dict, ast.BinOp,
@@ -301,17 +303,107 @@ def _place_in_display(
     target = _aligned_target(climb, inline.expression)
     if target is not None:
         return _place_assigned(climb, inline, [target])
+    grown = _grown_list(climb, display)
+    if grown is not None:
+        return _named(inline, f"{text_of(grown)}[*]", _trace_name(text_of(grown)))
+    holder = _holder(climb, display)
+    steps = _steps_to(climb, inline.expression)
+    if not holder:
+        steps = steps[-1:]
+    elif _reads(statement_of(climb.unit, display), holder):  # so that what lies in it moves
+        steps = [step if step.position is None else _ANY for step in steps]
+    # Where one index is not known, the others would tell something else than they seem to.
+    names = [step.name for step in steps]
+    name = ".".join(names) if all(names) else ""
+    above_name = _trace_name(holder)
+    name = f"{above_name}.{name}" if above_name and name else above_name or name * name.isidentifier()
+    return _named(inline, f"{holder or type(display).__name__.lower()}{''.join(step.text for step in steps)}", name)
+
+
+def _grown_list(climb: _Climb, display: ast.expr) -> ast.expr | None:
+    """The list to which a statement adds what lies in a display: `+=`, `[len(layers):] =`, `extend`."""
     statement = statement_of(climb.unit, display)
-    if isinstance(statement, ast.AugAssign):  # to what is there already
-        holder = text_of(statement.target)
-        return _named(inline, f"{holder}[*]", _trace_name(holder))
-    holder = _holder(climb, display) or type(display).__name__.lower()
-    key = display.keys[position] if isinstance(display, ast.Dict) else None
-    index = text_of(key) if key is not None else str(position)
-    name = str(key.value) if isinstance(key, ast.Constant) else str(position)
-    above_name = _trace_name(_holder(climb, display))
-    name = f"{above_name}.{name}" if above_name else name * name.isidentifier()
-    return _named(inline, f"{holder}[{index}]", name)
+    call = climb.unit.parents[display]
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _EXTENDING:
+        return call.func.value
+    if isinstance(statement, ast.AugAssign):
+        return statement.target
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    is_slice = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice)
+    return target.value if is_slice else None  # type: ignore[union-attr]
+
+
+def _reads(statement: ast.stmt, holder: str) -> bool:
+    """Whether what a statement stores under a text is made of what was there before."""
+    value = getattr(statement, "value", None)
+    named = (ast.Name, ast.Attribute, ast.Subscript)
+    return value is not None and any(isinstance(each, named) and text_of(each) == holder for each in walk(value))
+
+
+class _Step(NamedTuple):
+    """How an element is found in what holds it.
+
+    Attributes:
+        text: as an index.
+        name: as part of a name; empty where it is not known.
+        position: where it is in a list; None elsewhere, and where that is not known.
+    """
+
+    text: str
+    name: str
+    position: int | None = None
+
+
+_ANY = _Step("[*]", "")
+
+
+def _steps_to(climb: _Climb, node: ast.AST) -> list[_Step]:
+    """The steps by which an expression is found in what its statement binds, the outermost first."""
+    steps: list[_Step] = []
+    above = climb.unit.parents[node]
+    while not isinstance(above, ast.stmt):
+        if isinstance(above, (ast.List, ast.Tuple, ast.Set)) and not isinstance(node, ast.Starred):
+            steps.append(_step_in_list(above, node))
+        elif isinstance(above, ast.Dict):
+            steps.append(_step_in_dict(above, node))
+        elif isinstance(above, COMPREHENSIONS):
+            steps.append(_ANY)
+        elif isinstance(above, ast.Starred):
+            steps[-1:] = [_ANY]
+        elif isinstance(above, ast.BinOp) and isinstance(above.op, ast.Add) and node is above.right:
+            steps[-1] = _moved(steps[-1], _length(above.left))
+        node, above = above, climb.unit.parents[above]
+    return steps[::-1]
+
+
+def _step_in_list(display: ast.List | ast.Tuple | ast.Set, node: ast.AST) -> _Step:
+    position = next(i for i, each in enumerate(display.elts) if each is node)
+    is_behind_others = any(isinstance(each, ast.Starred) for each in display.elts[:position])
+    return _ANY if is_behind_others or isinstance(display, ast.Set) else _at(position)
+
+
+def _step_in_dict(display: ast.Dict, node: ast.AST) -> _Step:
+    key = next((key for key, held in zip(display.keys, display.values, strict=True) if held is node), None)
+    name = str(key.value) if isinstance(key, ast.Constant) else ""
+    return _ANY if key is None else _Step(f"[{text_of(key)}]", name)
+
+
+def _at(position: int) -> _Step:
+    return _Step(f"[{position}]", str(position), position)
+
+
+def _moved(step: _Step, length: int | None) -> _Step:
+    """How an element is found where a list of some length, or of one that is not known, stands before its own."""
+    return _ANY if step.position is None or length is None else _at(step.position + length)
+
+
+def _length(node: ast.expr) -> int | None:
+    """How many elements a list or tuple has; None where that does not show."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        lengths = _length(node.left), _length(node.right)
+        return None if None in lengths else sum(filter(None, lengths))
+    is_shown = isinstance(node, (ast.List, ast.Tuple)) and not any(isinstance(each, ast.Starred) for each in node.elts)
+    return len(node.elts) if is_shown else None  # type: ignore[attr-defined]
 
 
 def _aligned_target(climb: _Climb, expression: ast.expr) -> ast.expr | None:
