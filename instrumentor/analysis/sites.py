@@ -13,15 +13,21 @@ from instrumentor.analysis.blocks import (
     outermost_loop,
     statement_of,
 )
+from instrumentor.analysis.kinds import Kinds
 from instrumentor.analysis.placement import Place, Placement, place
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,
+    Box,
+    ClassRef,
     Derived,
+    FunctionRef,
+    Instance,
     Made,
     Pack,
     Parameter,
+    Plain,
     SiteKey,
     Value,
     objects_in,
@@ -40,9 +46,11 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.units import Class, Function, Unit
     from instrumentor.settings import Confidence
 
+# What is neither a module nor anything of which nothing is known.
+_NO_MODULES = (Plain, Box, Pack, ClassRef, FunctionRef)
 # What people call things that are called like models and moved like models, but are none.
 _NO_MODEL_NAME = re.compile(r"loss|criterion|metric|crit\b|optim|schedul|token|transform|augment", re.IGNORECASE)
 
@@ -68,6 +76,8 @@ class SiteIndex:
                 self._callers.setdefault(origin, []).append(site)
         self._fresh_nodes: set[int] | None = None
         self._holders: dict[Atom, list[Binding]] | None = None
+        self._kept: dict[str, set[Atom]] | None = None
+        self._changed: frozenset[Atom] | None = None
 
     def _evidence(self) -> dict[SiteKey, set[str]]:
         """How each site's object is used, under its own names and as a parameter of the functions it is passed to."""
@@ -206,6 +216,47 @@ class SiteIndex:
         if isinstance(atom, Made) and atom.site in self.facts.sites:
             return self.nature(self.facts.sites[atom.site]) in (Nature.MODULE, Nature.NO_PARAMS)
         return False
+
+    def is_mere_holder(self, site: Site) -> bool:
+        """Whether a site makes modules in which nothing is registered, and that nobody uses as modules.
+
+        What they keep in plain lists has proxies of its own; such a module has nothing to tell, not even calls.
+        """
+        made = Made(site.key)
+        classes = [cls for key in sorted(site.class_keys) if (cls := self.hierarchy.project.class_at(key)) is not None]
+        if not classes or not site.is_own or {cls.name for cls in classes} != set(site.labels):
+            return False
+        returned = NOTHING if site.function is None else self.facts.returns.get(site.function.key, NOTHING)
+        if made in self._captured or made in self.facts.contents.reach(returned) or made in self._changed_outside():
+            return False
+        words = self._words.get(site.key, set())
+        return all(
+            self.hierarchy.registers_nothing(cls)
+            and all(self.hierarchy.method(cls, word) is not None for word in words)
+            and all(map(self._keeps_no_module, self.hierarchy.ancestors(cls)))
+            for cls in classes
+        )
+
+    def _keeps_no_module(self, cls: Class) -> bool:
+        """Whether all is seen that the methods of a class keep in attributes, and none of it is a module."""
+        if self._kept is None:
+            self._kept = {}
+            for (base, _), held in self.facts.attributes.items():
+                if isinstance(base, Instance):
+                    self._kept.setdefault(base.key, set()).update(self.facts.passed.sources(held))
+        return cls.unit is self.script and all(isinstance(atom, _NO_MODULES) for atom in self._kept.get(cls.key, ()))
+
+    def _changed_outside(self) -> frozenset[Atom]:
+        """The objects of which attributes are stored, or into which modules are put, by code outside of their class."""
+        if self._changed is None:
+            kinds = Kinds(self.facts, self.hierarchy, None)
+            receivers = [base for base, _ in self.facts.attributes.keys()]
+            events = [event for each in self.facts.absorbed.values() for event in each.values()]
+            receivers += [strip(atom) for event in events for atom in event.into]
+            outside = {each for each in receivers if not isinstance(each, Parameter) or not kinds.is_self(each)}
+            found = self.facts.passed.sources(frozenset(atom for atom in outside if atom.is_object))
+            self._changed = frozenset(map(root, found))
+        return self._changed
 
     # ---- where it is, and where it goes ----
 

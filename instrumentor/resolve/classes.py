@@ -264,6 +264,22 @@ class Hierarchy:
             for each in self.ancestors(cls)
         )
 
+    def registers_nothing(self, cls: Class) -> bool:
+        """Whether no method of a class of modules registers anything by a call, or uses its own object as a module.
+
+        Nor can that be called: neither the class nor one above it in the project says what a call would do.
+        """
+        bases = {None if base is None else catalogue.canonical_name(base) for base in self.library_bases(cls)}
+        related = self.ancestors(cls)
+        return (
+            bases == {"torch.nn.Module"}
+            and not any(each.node.decorator_list or each.node.keywords for each in related)
+            and not any(self.knowledge.is_listed_class(dotted_name(each)) for each in related)
+            and not any(map(self.looks_like_module, related))
+            and not any(self._text_of(each).may_register for each in related)
+            and self.method(cls, "__call__") is None
+        )
+
     def nature(self, cls: Class) -> Nature:
         """What calling the class gives."""
         if cls.key not in self._natures:
@@ -312,7 +328,7 @@ class Hierarchy:
             uses = self._uses[cls.key] = _Uses.joined([self._uses[base.key], uses])
         stores = [(each, store) for each in new for store in self._text_of(each).stores]
         newly_used = (
-            frozenset() if base is None else self._text_of(cls).uses.attributes - self._uses[base.key].attributes
+            frozenset() if base is None else self._text_of(cls).uses.beyond(self._uses[base.key])
         )
         for above in self.ancestors(cls)[1:] if newly_used else ():
             stores += [(above, store) for store in self._text_of(above).stores if store[0] in newly_used]
@@ -488,10 +504,9 @@ class _Uses(NamedTuple):
         """What several classes do."""
         return cls(*(frozenset().union(*kinds) for kinds in zip(*several, strict=True)))
 
-    @property
-    def attributes(self) -> frozenset[tuple[int, str]]:
-        """All of them."""
-        return self.whole | self.with_called_elements | self.with_called_parts
+    def beyond(self, others: _Uses) -> frozenset[str]:
+        """The attributes with which these do what others do not."""
+        return frozenset().union(*(ours - theirs for ours, theirs in zip(self, others, strict=True)))
 
 
 class _Text(NamedTuple):
