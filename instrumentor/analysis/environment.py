@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from instrumentor.analysis.persistent_map import PersistentMap, differences
+from instrumentor.analysis.persistent_map import PersistentMap
 from instrumentor.analysis.values import NOTHING, join, objects_in
 from instrumentor.analysis.version_index import VersionIndex
 
@@ -138,36 +138,39 @@ class Environment:
 
     def copy(self) -> Environment:
         """An independent copy."""
-        return self._with(self.names, self.objects, self.numbers)
+        return self.elsewhere(self.names, self.objects, self.numbers)
 
-    def _with(
+    def elsewhere(
         self,
         names: PersistentMap[str, Value],
         objects: PersistentMap[Path, Value],
         numbers: PersistentMap[Path, Number],
     ) -> Environment:
-        """What holds elsewhere in the same visit."""
+        """An environment of the same visit that holds something else."""
         found = Environment.__new__(Environment)
         found.names, found.objects, found.numbers = names, objects, numbers
-        found.trace, found._finder = self.trace, self._finder
+        found.trace, found._finder = self.trace, self._finder  # noqa: SLF001
         return found
 
     def numbered_as(self, other: Environment) -> Environment:
         """A copy in which those paths hold the very same object that do so in another environment."""
-        found = self._with(self.names, self.objects, other.numbers)
+        found = self.elsewhere(self.names, self.objects, other.numbers)
         found.trace = None
         return found
 
     def get(self, path: Path) -> Value | None:
         """What `path` holds; None where this function has not said."""
         held = self.held(path[0])
-        return held if len(path) == 1 else self.objects.get(path)
+        if len(path) > 1:
+            held = self.objects.get(path)
+        return held
 
     def held(self, name: str) -> Value | None:
         """What a name holds; None where this function has not said."""
         if self.trace is not None:
             self.trace.read.add(name)
-        return self.names.get(name)
+        found: Value | None = self.names.get(name)
+        return found
 
     def number(self, path: Path) -> Number:
         """The number of what a path holds."""
@@ -190,6 +193,10 @@ class Environment:
         """The paths that hold the object of a number."""
         self._note_whole()
         return list(self._finder.numbers.find(self.numbers, number))
+
+    def has_number(self, number: Number) -> bool:
+        """Whether a path holds the object of a number."""
+        return bool(self._finder.numbers.find(self.numbers, number))
 
     def assign(self, path: Path, value: Value, number: Number = None) -> None:
         """Let `path` hold `value` and nothing else; what was under the old object is forgotten."""
@@ -352,7 +359,7 @@ class Environment:
         """Whether what lies under some names, or any for None, is what it is elsewhere, with the same numbers."""
         if self.objects is other.objects and self.numbers is other.numbers:
             return True
-        differing = (*differences(self.objects, other.objects), *differences(self.numbers, other.numbers))
+        differing = (*self.objects.differences(other.objects), *self.numbers.differences(other.numbers))
         return not any(len(path) > 1 and (names is None or path[0] in names) for path in differing)
 
     def store(
@@ -402,7 +409,7 @@ def join_environments(environments: Iterable[Environment | None], place: Hashabl
     if len(ways) < 2:
         return ways[0].copy() if ways else None
     # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
-    joined = ways[0]._with(
+    joined = ways[0].elsewhere(
         _join_tables([way.names for way in ways], keep_missing=True),
         _join_tables([way.objects for way in ways], keep_missing=False),
         _join_numbers([way.numbers for way in ways], place),
@@ -417,7 +424,7 @@ def _join_tables(tables: Sequence[PersistentMap[K, Value]], *, keep_missing: boo
     """What several ways hold; only that is looked at in which a way differs from the one before."""
     joined = before = tables[0]
     for table in tables[1:]:
-        for key in differences(table, before):
+        for key in table.differences(before):
             value, old = table.get(key), joined.get(key)
             if value is None:
                 if old is not None and not keep_missing:
@@ -437,7 +444,7 @@ def _join_numbers(tables: Sequence[PersistentMap[Path, Number]], place: Hashable
     # What each path holds on the ways on which that is not what it holds on the way before.
     incoming: dict[Path, list[tuple[int, Number]]] = {}
     for position, table in enumerate(tables):
-        for path in differences(table, before):
+        for path in table.differences(before):
             if path in joined:
                 incoming.setdefault(path, [(0, joined[path])]).append((position, table.get(path)))
         before = table
@@ -456,10 +463,9 @@ def leave_loop(environment: Environment | None, entry: Environment, place: Hasha
     if environment is None:
         return None
     groups: dict[Number, Path] = {}
-    find = entry._finder.numbers.find
-    for path in sorted(differences(environment.numbers, entry.numbers)):
+    for path in sorted(environment.numbers.differences(entry.numbers)):
         number = environment.numbers.get(path)
-        if number is not None and not find(entry.numbers, number):
+        if number is not None and not entry.has_number(number):
             environment.renumber(path, (place, groups.setdefault(number, path)))
     return environment
 

@@ -78,7 +78,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PersistentMap):
-            return self._size == other._size and not differences(self, other)
+            return len(self) == len(other) and not self.differences(other)
         return isinstance(other, Mapping) and dict(self) == other
 
     __hash__ = None  # type: ignore[assignment]
@@ -108,20 +108,20 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
             changed._root = _flat(changed._root)
         return changed
 
+    def differences(self, other: PersistentMap[K, V]) -> list[K]:
+        """The keys under which two have not the same; found in about as many steps as there are.
 
-def differences(ours: PersistentMap[K, V], theirs: PersistentMap[K, V]) -> list[K]:
-    """The keys under which two have not the same; found in about as many steps as there are.
-
-    Parts that turn out to be equal are shared from then on: who goes on to compare later versions of the two does not
-    look into them again.
-    """
-    if ours._root is theirs._root:
-        return []
-    found: list[K] = []
-    _differ(ours._root, theirs._root, found)
-    if not found:
-        ours._root = theirs._root
-    return found
+        Parts that turn out to be equal are shared from then on: who goes on to compare later versions of the two does
+        not look into them again.
+        """
+        ours, theirs = self._root, other._root
+        if ours is theirs:
+            return []
+        found: list[K] = []
+        _differ(ours, theirs, found)
+        if not found:
+            self._root = theirs
+        return found
 
 
 def _leaves(node: _Node) -> Iterator[dict[Any, Any]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.environment import Trace
-from instrumentor.analysis.persistent_map import differences
 from instrumentor.analysis.tables import Reader
 
 if TYPE_CHECKING:
@@ -57,8 +56,8 @@ class Record(Reader):
         before = self._before
         self._after = after.snapshot()
         self._stored = {name: after.names.get(name) for name in self.trace.stored}
-        self._objects = {path: after.objects.get(path) for path in differences(before.objects, after.objects)}
-        paths = [*((name,) for name in self.trace.stored), *differences(before.numbers, after.numbers)]
+        self._objects = {path: after.objects.get(path) for path in before.objects.differences(after.objects)}
+        paths = [*((name,) for name in self.trace.stored), *before.numbers.differences(after.numbers)]
         self._numbers = {path: after.numbers.get(path) for path in paths}
 
     def replay(self, scope: Scope) -> bool:

@@ -104,7 +104,7 @@ class Scope:
         self.is_apart = False
         self.begin = begin
         self.is_put_off = False
-        # Of how many of the steps met it is known which are unseen, when functions were known to change how much unseen.
+        # How many of the steps met have been asked about, and how much was known to change unseen then.
         self._asked = self._asked_of = 0
         self._unseen_steps: set[str] = set()
 

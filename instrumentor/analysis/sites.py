@@ -250,7 +250,7 @@ class SiteIndex:
         """The objects of which attributes are stored, or into which modules are put, by code outside of their class."""
         if self._changed is None:
             kinds = Kinds(self.facts, self.hierarchy, None)
-            receivers = [base for base, _ in self.facts.attributes.keys()]
+            receivers = [base for (base, _), _ in self.facts.attributes.items()]
             events = [event for each in self.facts.absorbed.values() for event in each.values()]
             receivers += [strip(atom) for event in events for atom in event.into]
             outside = {each for each in receivers if not isinstance(each, Parameter) or not kinds.is_self(each)}

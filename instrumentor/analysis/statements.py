@@ -21,7 +21,6 @@ from instrumentor.analysis.environment import (
 from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.outside import names_bound_in
 from instrumentor.analysis.parameters import note_initial, parameters_of
-from instrumentor.analysis.persistent_map import differences
 from instrumentor.analysis.remembering import is_remembering
 from instrumentor.analysis.running import let_unseen_run
 from instrumentor.analysis.scope import Scope
@@ -463,7 +462,7 @@ class Pass:
         return self.scope.env
 
     def _keep_class_attributes(self, cls: Class, outer: Environment, after: Environment) -> None:
-        for name in sorted(differences(after.names, outer.names)):
+        for name in sorted(after.names.differences(outer.names)):
             held = after.names.get(name)
             if held is not None:
                 # What a library makes may be a descriptor, or say how an instance gets what is its own.

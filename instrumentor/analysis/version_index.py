@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from instrumentor.analysis.persistent_map import PersistentMap, differences
+from instrumentor.analysis.persistent_map import PersistentMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable
@@ -30,15 +30,10 @@ class VersionIndex(Generic[K, V]):
         self._follow(version)
         return self._keys.get(mark, ())
 
-    def marks(self, version: PersistentMap[K, V]) -> Collection[Hashable]:
-        """All marks that entries of a version have; not to be kept."""
-        self._follow(version)
-        return self._keys.keys()
-
     def _follow(self, version: PersistentMap[K, V]) -> None:
         if version is self._version:
             return
-        for key in differences(version, self._version):
+        for key in version.differences(self._version):
             if key in self._version:
                 self._remove(key, self._version[key])
             if key in version:

@@ -327,9 +327,7 @@ class Hierarchy:
         if base is not None:
             uses = self._uses[cls.key] = _Uses.joined([self._uses[base.key], uses])
         stores = [(each, store) for each in new for store in self._text_of(each).stores]
-        newly_used = (
-            frozenset() if base is None else self._text_of(cls).uses.beyond(self._uses[base.key])
-        )
+        newly_used = frozenset() if base is None else self._text_of(cls).uses.beyond(self._uses[base.key])
         for above in self.ancestors(cls)[1:] if newly_used else ():
             stores += [(above, store) for store in self._text_of(above).stores if store[0] in newly_used]
         return any(
