@@ -1,8 +1,8 @@
 # Two commands are all: `make demo` and `make test`. Each makes what it needs; only Python 3.10+ and make are taken
 # for granted. Variables: PYTHON (interpreter for the environment), TORCH_VERSION, TORCH_INDEX (see
 # scripts/make_environment.sh), TEST_ARGS (more arguments for pytest), BENCH_ARGS (arguments for the
-# benchmark), TREE and TREE_ARGS (the trees that zoo checks, and more arguments for that), MATRIX_ARGS (arguments for
-# scripts/matrix.py, such as --only 3.12).
+# benchmark, that of cuda too), TREE and TREE_ARGS (the trees that zoo checks, and more arguments for that),
+# MATRIX_ARGS (arguments for scripts/matrix.py, such as --only 3.12).
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit conformance compose truth soundness fuzz variants zoo bench matrix clean
+.PHONY: help demo test lint types unit conformance cuda compose truth soundness fuzz variants zoo bench matrix clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -41,6 +41,10 @@ unit: $(VENV)/.installed-dev ## Run the tests
 
 conformance: $(VENV)/.installed-dev ## Run all of PyTorch's test databases, plain against traced (tens of minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/conformance --conformance-full -n 2 $(TEST_ARGS)
+
+cuda: $(VENV)/.installed-dev ## Try what is promised on a CUDA device, and measure what tracing costs there (an hour)
+	CUBLAS_WORKSPACE_CONFIG=:4096:8 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cuda -rs $(TEST_ARGS)
+	$(BIN)/python benchmarks/runtime_overhead.py --device cuda $(BENCH_ARGS)
 
 compose: $(VENV)/.installed-dev ## Run 1,000 random rows of programs, plain against traced (half an hour)
 	PROXY_EXAMPLES=1000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/proxy_wrapper/test_compositions.py $(TEST_ARGS)

@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HEADER = """\
-{machine}, {cores} cores, one thread, Python {python}:
+{machine}, {cores} cores, one thread, Python {python}, training on {device}:
 ratios to plain, medians over rounds; the targets are for CPU time, the clock that a shared machine disturbs least;
 control is plain once more, and shows the noise
 """
 
 
-def measure(workload: str, variants: Sequence[str], launches: int, rounds: int, steps: int) -> list[Measurement]:
+def measure(
+    workload: str, variants: Sequence[str], launches: int, rounds: int, steps: int, device: str
+) -> list[Measurement]:
     """Train all variants of `workload` in turn, in fresh processes for each launch; one measurement per variant."""
-    seen = [launch(workload, variants, rounds, steps) for _ in range(launches)]
+    seen = [launch(workload, variants, rounds, steps, device) for _ in range(launches)]
     return [evaluate(workload, variant, seen) for variant in variants]
 
 
@@ -62,13 +64,17 @@ def main() -> int:
     rounds = args.rounds or (4 if args.quick else 6 if args.peers else 8)
     everything: list[Measurement] = []
     if args.format != "json":
-        print(HEADER.format(machine=platform.machine(), cores=os.cpu_count(), python=platform.python_version()))
+        print(
+            HEADER.format(
+                machine=platform.machine(), cores=os.cpu_count(), python=platform.python_version(), device=args.device
+            )
+        )
         for name in variants:
             print(f"{'- ' if args.format == 'markdown' else ''}{name}: {VARIANTS[name].what}")
         print(flush=True)
     for workload in args.workload or WORKLOADS:
         steps = args.steps_per_round or WORKLOADS[workload].steps_per_round
-        measurements = measure(workload, variants, launches, rounds, steps)
+        measurements = measure(workload, variants, launches, rounds, steps, args.device)
         everything += measurements
         if args.format != "json":
             print(render(measurements, args.format), flush=True)
@@ -86,6 +92,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--launches", type=int, help="times to start fresh processes (default: 3; quick and peers: 1)")
     parser.add_argument("--rounds", type=int, help="rounds per launch (default: 8; with --peers 6, with --quick 4)")
     parser.add_argument("--steps-per-round", type=int, help="steps per block (default: by workload)")
+    parser.add_argument("--device", default="cpu", help="what to train on, such as cuda (default: cpu)")
     parser.add_argument("--format", choices=["text", "json", "markdown"], default="text")
     parser.add_argument("--quick", action="store_true", help="a glance, not for publishing")
     return parser.parse_args()

@@ -32,14 +32,15 @@ _ROOT = Path(__file__).resolve().parents[2]
 class Worker:
     """A process that trains one variant of a workload when told to."""
 
-    def __init__(self, workload: str, variant: str, folder: Path) -> None:
+    def __init__(self, workload: str, variant: str, folder: Path, device: str) -> None:
         self.variant = variant
         self.done = 0
         folder.mkdir()
         paths = [str(_ROOT / "benchmarks"), str(_ROOT / "runtime"), os.environ.get("PYTHONPATH", "")]
         environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+        environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # Else matrix products on CUDA differ from run to run.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "overhead.worker", workload, variant, str(folder)],
+            [sys.executable, "-m", "overhead.worker", workload, variant, str(folder), device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -77,8 +78,9 @@ class Worker:
 class Workers:
     """Workers for one workload, each with a folder of its own; all are closed at the end of the `with` block."""
 
-    def __init__(self, workload: str, variants: Sequence[str]) -> None:
+    def __init__(self, workload: str, variants: Sequence[str], device: str = "cpu") -> None:
         self._workload = workload
+        self._device = device
         self._variants = variants
         self._folder = tempfile.TemporaryDirectory(prefix="overhead-")
         self.workers: list[Worker] = []
@@ -87,7 +89,7 @@ class Workers:
         try:
             for variant in self._variants:
                 folder = Path(self._folder.name) / f"{len(self.workers)}-{variant}"
-                self.workers.append(Worker(self._workload, variant, folder))
+                self.workers.append(Worker(self._workload, variant, folder, self._device))
         except BaseException:
             self._close()
             raise
@@ -117,7 +119,7 @@ class Launch:
     are_weights_equal: dict[str, bool] = field(default_factory=dict)
 
 
-def launch(workload: str, variants: Sequence[str], rounds: int, steps: int) -> Launch:
+def launch(workload: str, variants: Sequence[str], rounds: int, steps: int, device: str = "cpu") -> Launch:
     """Start fresh processes and let them train in turn.
 
     Args:
@@ -125,12 +127,13 @@ def launch(workload: str, variants: Sequence[str], rounds: int, steps: int) -> L
         variants: names that `overhead.variants` knows, "plain" among them.
         rounds: how many blocks each worker trains.
         steps: how many steps plain's blocks have.
+        device: what they train on.
     """
     result = Launch(are_weights_equal=dict.fromkeys(variants, True))
     # Weights are compared at every step at which some block ends: each variant's blocks have their own length.
-    with Workers(workload, ["plain"]) as [reference]:
+    with Workers(workload, ["plain"], device) as [reference]:
         expected = {step: reference.train(1).weights for step in range(1, WARMUP_STEPS + rounds * steps + 1)}
-    with Workers(workload, variants) as workers:
+    with Workers(workload, variants, device) as workers:
         for worker in workers:
             result.warm[worker.variant] = answer = worker.train(WARMUP_STEPS)
             result.are_weights_equal[worker.variant] &= answer.weights == expected[worker.done]

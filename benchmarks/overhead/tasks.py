@@ -31,15 +31,16 @@ class Task:
     clip: float | None = None
 
 
-def build(name: str) -> Task:
-    """The task of the workload called `name`, the same to the bit each time.
+def build(name: str, device: str = "cpu") -> Task:
+    """The task of the workload called `name` on `device`, the same to the bit each time.
 
     Raises:
         KeyError: if there is no such workload.
     """
     torch.manual_seed(0)
     kind, _, size = name.partition(":")
-    return CHAINS[kind](int(size)) if size else TASKS[name]()
+    with torch.device(device):
+        return CHAINS[kind](int(size)) if size else TASKS[name]()
 
 
 def _mnist(batch_size: int) -> Task:

@@ -1,4 +1,6 @@
-"""Trains one workload with one variant attached, when told to: `python -m overhead.worker WORKLOAD VARIANT FOLDER`.
+"""Trains one workload with one variant attached, when told to.
+
+`python -m overhead.worker WORKLOAD VARIANT FOLDER DEVICE`
 
 Reads a number of steps per line from standard input, and answers each with an `Answer` as a line of JSON.
 """
@@ -28,9 +30,11 @@ def main() -> None:
     """Answer until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Whatever else prints must not come between the answers.
-    workload, variant, folder = sys.argv[1:]
+    workload, variant, folder, device = sys.argv[1:]
     torch.set_num_threads(1)
-    task = build(workload)
+    if device != "cpu":  # Weights are compared: everything that can be is to be the same each time.
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    task = build(workload, device)
     attachment = {**ATTACHMENTS, **PEERS}[variant](task, Path(folder))
     trace = TraceSize(Path(folder))
     done = 0
@@ -59,7 +63,7 @@ def train(task: Task, attachment: Attachment, first: int, steps: int) -> list[fl
     """Run `steps` steps, beginning with batch `first`, and wait until what was recorded is out of the process.
 
     Returns:
-        The time that each step took, in seconds.
+        The time that each step took, in seconds; on an accelerator, the time that it took to ask for it.
     """
     model, optimizer = task.model, task.optimizer
     times = [time.perf_counter()]
@@ -75,6 +79,8 @@ def train(task: Task, attachment: Attachment, first: int, steps: int) -> list[fl
         attachment.end_step(loss)
         times.append(time.perf_counter())
     attachment.end()
+    if task.inputs.device.type != "cpu":
+        torch.accelerator.synchronize(task.inputs.device)
     return [after - before for before, after in pairwise(times)]
 
 
@@ -107,7 +113,7 @@ def _weights_hash(model: nn.Module) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in model.state_dict().items():
         digest.update(name.encode())
-        digest.update(memoryview(tensor.detach().contiguous().numpy()).cast("B"))
+        digest.update(memoryview(tensor.detach().cpu().contiguous().numpy()).cast("B"))
     return digest.hexdigest()
 
 

@@ -9,6 +9,7 @@ from proxy_wrapper.intercept.backward import BackwardPasses
 from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
 from proxy_wrapper.intercept.dynamo_view import DynamoView
+from proxy_wrapper.intercept.graph_captures import GraphCaptures
 from proxy_wrapper.intercept.module_calls import ModuleCalls
 from proxy_wrapper.intercept.processes import Processes, SentModules
 from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
@@ -62,6 +63,7 @@ def assemble(
         DynamoView(tracer, module_calls, updates, attributes),
         [*in_torch, attributes],
     )
-    tracer.interceptors = [Processes(tracer, take_down), SentModules(tracer, restore), *in_torch, compiled_code]
+    processes = (Processes(tracer, take_down), SentModules(tracer, restore))
+    tracer.interceptors = [*processes, GraphCaptures(tracer), *in_torch, compiled_code]
     tracer.debug_interceptors = [torch_calls, attributes]
     return tracer

@@ -57,8 +57,8 @@ _EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0, 0))
 class Readable(NamedTuple):
     """What there is to read of a tensor.
 
-    `values` is strided, of a real dtype that torch reduces. `parts` are the strided tensors that it lies in as it is,
-    the values last: the indices, too, of a sparse one.
+    `values` is strided, and on the CPU of a real dtype that torch reduces. `parts` are the strided tensors that it lies
+    in as it is, the values last: the indices, too, of a sparse one.
     """
 
     values: torch.Tensor
@@ -268,6 +268,8 @@ def _parts_of(tensor: torch.Tensor) -> Parts | None:
     if part is None or part.is_quantized or part.is_meta:
         return None
     if part.layout is torch.sparse_coo:
+        if not (is_hosted(part) or part.is_coalesced()):
+            return None  # How many elements there are once it is summed up only the device knows.
         part = part.coalesce()
         return part.indices(), part.values()
     return None if part.layout is not torch.strided or part.is_nested else (part,)
@@ -279,15 +281,18 @@ def _readable(tensor: torch.Tensor) -> Readable | None:
     if parts is None:
         return None
     values = parts[-1]
+    # What a device has to compute may fail there, and is left to `_table`.
+    return Readable(_reducible(values) if is_hosted(values) else values, parts)
+
+
+def _reducible(values: torch.Tensor) -> torch.Tensor:
+    """`values` in a real dtype that torch reduces."""
     dtype = values.dtype
     if dtype.is_complex:
-        values = torch.view_as_real(values.resolve_conj())
-    elif dtype.is_floating_point:
-        if dtype not in _REDUCED:
-            values = convert(values, torch.float32)
-    elif not is_hosted(values):
-        values = convert(values, _widest_floating(values.device))
-    return Readable(values, parts)
+        return torch.view_as_real(values.resolve_conj())
+    if dtype.is_floating_point:
+        return values if dtype in _REDUCED else convert(values, torch.float32)
+    return values if is_hosted(values) else convert(values, _widest_floating(values.device))
 
 
 def _summarize_hosted(
@@ -335,7 +340,7 @@ def _norms(tensors: list[torch.Tensor], dtype: torch.dtype) -> Sequence[torch.Te
 
 def _table(found: list[Readable]) -> Table:
     """Of each tensor minimum, maximum and norm, the non-finite count and the weighted sum, on the tensors' device."""
-    tensors = [each.values for each in found]
+    tensors = [_reducible(each.values) for each in found]
     wide = _widest_floating(tensors[0].device)
     extremes = stack([convert(stack(aminmax(tensor)), wide) for tensor in tensors])
     by_dtype: dict[torch.dtype, list[int]] = {}

@@ -31,7 +31,7 @@ from proxy_wrapper.thread_state import ThreadStates
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
@@ -100,6 +100,11 @@ class Tracer:
         """What is known of the calling thread."""
         return self.threads.state
 
+    @property
+    def writers(self) -> Sequence[TraceWriter]:
+        """What writes the traces of all channels."""
+        return tuple(self._writers)
+
     # What time it is, and where events go.
 
     def now_us(self) -> int:
@@ -119,6 +124,7 @@ class Tracer:
                 lambda message: self._report_loss(logdir, message),
                 self._may_begin,
                 self._name_tensor,
+                self._note_hidden_change,
             )
             self._writers.append(writer)
             channel.add(writer)
@@ -422,6 +428,12 @@ class Tracer:
 
     def _open_sink(self, logdir: str) -> Sink:
         return open_sink(logdir, Launch.of_this_process().announce(), self._started, self._parent_pid, self.ranks)
+
+    def _note_hidden_change(self, tensor: int) -> None:
+        """Have a parameter or buffer compared at every look."""
+        state = self.registry.state.get(tensor)
+        if state is not None:
+            state.bypasses_version = True
 
     def _name_tensor(self, event: AnyEvent) -> str:
         """What the numbers in `event` are of, in words."""

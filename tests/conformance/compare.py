@@ -168,8 +168,8 @@ def _trials(case: Case) -> list[Trial]:
     _seed(0)
     # PyTorch seeds before each sample. `torch.manual_seed` notes a traceback for every kind of accelerator that is not
     # there, which takes longer than to make the sample.
-    seed_cpu = mock.patch.object(torch, "manual_seed", torch.default_generator.manual_seed)
-    with warnings.catch_warnings(), seed_cpu:
+    seed_what_is_there = mock.patch.object(torch, "manual_seed", _seed_torch)
+    with warnings.catch_warnings(), seed_what_is_there:
         warnings.simplefilter("ignore")
         return case.make_trials()
 
@@ -195,13 +195,20 @@ def _state(model: nn.Module) -> list[torch.Tensor]:
     return [tensor for tensor in tensors if not torch.nn.parameter.is_lazy(tensor)]
 
 
+def _seed_torch(seed: int) -> torch.Generator:
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
+    return torch.default_generator.manual_seed(seed)
+
+
 def _seed(seed: int) -> None:
-    torch.default_generator.manual_seed(seed)
+    _seed_torch(seed)
     random.seed(seed)
     np.random.seed(seed)  # Some of PyTorch's samples draw from numpy's global generator.
 
 
-def _random_state() -> tuple[torch.Tensor, int, bytes]:
+def _random_state() -> tuple[list[torch.Tensor], int, bytes]:
     """The states of the generators of torch, Python and numpy; of Python's 625 numbers their hash."""
     of_numpy: Any = np.random.get_state()
-    return torch.get_rng_state(), hash(random.getstate()), of_numpy[1].tobytes() + bytes([of_numpy[2] % 256])
+    of_torch = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ())]
+    return of_torch, hash(random.getstate()), of_numpy[1].tobytes() + bytes([of_numpy[2] % 256])

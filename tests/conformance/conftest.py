@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -26,20 +27,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     option = metafunc.config.getoption
-    cases = _all_cases()
+    cases = _all_cases("cuda" if metafunc.definition.get_closest_marker("cuda") else "cpu")
     if not option("--conformance-full", default=False):
         cases = _sample(cases, option("--conformance-seed", default=0))
     metafunc.parametrize("case", cases, ids=lambda case: case.id)
 
 
-def _all_cases() -> list[Case]:
+@cache
+def _all_cases(device: str) -> list[Case]:
     with warnings.catch_warnings():  # torch's own tests use what torch deprecates.
         warnings.simplefilter("ignore")
         from tests.conformance.modules import module_cases
         from tests.conformance.operators import operator_cases
         from tests.conformance.optimizers import optimizer_cases
 
-        return [*module_cases(), *optimizer_cases(), *operator_cases()]
+        return [*module_cases(device), *optimizer_cases(device), *operator_cases(device)]
 
 
 def _sample(cases: list[Case], seed: int) -> list[Case]:

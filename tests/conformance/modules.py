@@ -17,42 +17,42 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def module_cases() -> list[Case]:
-    """One case for each module, dtype and mode, and one for the inputs that it is to refuse."""
+def module_cases(device: str) -> list[Case]:
+    """One case for each module, dtype and mode on `device`, and one for the inputs that it is to refuse."""
     cases = []
     for info in module_db:
-        supported = info.supported_dtypes("cpu")
+        supported = info.supported_dtypes(device)
         for dtype in [dtype for dtype in DTYPES if dtype in supported] or list(supported)[:1]:
             for training in (True, False):
                 variant = f"{dtype_name(dtype)}-{'train' if training else 'eval'}"
-                cases.append(Case("module", info.formatted_name, variant, _maker(info, dtype, training)))
+                cases.append(Case("module", info.formatted_name, variant, _maker(info, dtype, training, device)))
         if info.module_error_inputs_func is not None:
-            cases.append(Case("module", info.formatted_name, "errors", _error_maker(info)))
+            cases.append(Case("module", info.formatted_name, "errors", _error_maker(info, device)))
     return cases
 
 
-def _maker(info: Any, dtype: torch.dtype, training: bool) -> Callable[[], list[Trial]]:
+def _maker(info: Any, dtype: torch.dtype, training: bool, device: str) -> Callable[[], list[Trial]]:
     def make_trials() -> list[Trial]:
-        inputs = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training)
+        inputs = info.module_inputs_func(info, device=device, dtype=dtype, requires_grad=True, training=training)
         trials = []
         for number, each in enumerate(inputs):
-            model = _build(info, each, dtype).train(training)
+            model = _build(info, each, dtype, device).train(training)
             trials.append(Trial(f"sample {number} {each.desc}", model, _run(model, each.forward_input)))
         return trials
 
     return make_trials
 
 
-def _error_maker(info: Any) -> Callable[[], list[Trial]]:
+def _error_maker(info: Any, device: str) -> Callable[[], list[Trial]]:
     def make_trials() -> list[Trial]:
         errors = info.module_error_inputs_func(
-            info, device="cpu", dtype=torch.float32, requires_grad=False, training=True
+            info, device=device, dtype=torch.float32, requires_grad=False, training=True
         )
         trials = []
         for number, error in enumerate(errors):
             each = error.module_error_input
             try:
-                model = _build(info, each, torch.float32)
+                model = _build(info, each, torch.float32, device)
             except Exception:  # noqa: BLE001  What cannot be built cannot be proxied either.
                 continue
             trials.append(Trial(f"error {number}", model, _run(model, each.forward_input)))
@@ -61,9 +61,9 @@ def _error_maker(info: Any) -> Callable[[], list[Trial]]:
     return make_trials
 
 
-def _build(info: Any, each: Any, dtype: torch.dtype) -> nn.Module:
+def _build(info: Any, each: Any, dtype: torch.dtype, device: str) -> nn.Module:
     made: nn.Module = info.module_cls(*each.constructor_input.args, **each.constructor_input.kwargs)
-    return made.to(dtype)
+    return made.to(device, dtype)
 
 
 def _run(model: nn.Module, given: Any) -> Callable[[], Any]:

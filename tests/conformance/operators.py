@@ -30,22 +30,22 @@ class Calls(nn.Module):
         return self.function(*args, **kwargs)
 
 
-def operator_cases() -> list[Case]:
-    """One case for each operator and dtype, and one for the inputs that it is to refuse."""
+def operator_cases(device: str) -> list[Case]:
+    """One case for each operator and dtype on `device`, and one for the inputs that it is to refuse."""
     cases = []
     for op in op_db:
-        supported = op.supported_dtypes("cpu")
+        supported = op.supported_dtypes(device)
         dtypes = [dtype for dtype in DTYPES if dtype in supported] or sorted(supported, key=str)[:1]
-        skip = "" if dtypes else "has no dtype on the CPU"
+        skip = "" if dtypes else f"has no dtype on {device}"
         fills = op.name in _UNINITIALISED
         for dtype in dtypes or [torch.float32]:
             variants = _functions(op, first=dtype is dtypes[0]) if dtypes else {"": op.op}
             for suffix, function in variants.items():
                 variant = dtype_name(dtype) + suffix
-                make = _maker(op, dtype, function, in_place=suffix == "-inplace")
+                make = _maker(op, dtype, function, in_place=suffix == "-inplace", device=device)
                 cases.append(Case("operator", op.formatted_name, variant, make, skip, fills))
         if op.error_inputs_func is not None:
-            cases.append(Case("operator", op.formatted_name, "errors", _error_maker(op)))
+            cases.append(Case("operator", op.formatted_name, "errors", _error_maker(op, device)))
     return cases
 
 
@@ -59,16 +59,18 @@ def _functions(op: Any, *, first: bool) -> dict[str, Callable[..., Any]]:
     return ways
 
 
-def _maker(op: Any, dtype: torch.dtype, function: Callable[..., Any], *, in_place: bool) -> Callable[[], list[Trial]]:
+def _maker(
+    op: Any, dtype: torch.dtype, function: Callable[..., Any], *, in_place: bool, device: str
+) -> Callable[[], list[Trial]]:
     differentiable = (
         op.supports_autograd
         and (dtype.is_floating_point or dtype.is_complex)
-        and dtype in op.supported_backward_dtypes("cpu")
+        and dtype in op.supported_backward_dtypes(device)
     )
 
     def make_trials() -> list[Trial]:
         model = Calls(function)
-        samples = op.sample_inputs("cpu", dtype, requires_grad=differentiable)
+        samples = op.sample_inputs(device, dtype, requires_grad=differentiable)
         return [
             Trial(f"sample {number}", model, _run(model, sample, in_place=in_place))
             for number, sample in enumerate(samples)
@@ -77,12 +79,12 @@ def _maker(op: Any, dtype: torch.dtype, function: Callable[..., Any], *, in_plac
     return make_trials
 
 
-def _error_maker(op: Any) -> Callable[[], list[Trial]]:
+def _error_maker(op: Any, device: str) -> Callable[[], list[Trial]]:
     def make_trials() -> list[Trial]:
         model = Calls(op.op)
         return [
             Trial(f"error {number}", model, _run(model, error.sample_input, in_place=False))
-            for number, error in enumerate(op.error_inputs("cpu"))
+            for number, error in enumerate(op.error_inputs(device))
         ]
 
     return make_trials

@@ -21,11 +21,23 @@ if TYPE_CHECKING:
 def test_a_traced_run_gives_the_same_bits(
     case: Case, tmp_path: Path, record_property: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    _check(case, tmp_path, record_property, capfd)
+
+
+@pytest.mark.cuda
+@pytest.mark.filterwarnings("ignore")
+def test_a_traced_run_gives_the_same_bits_on_cuda(
+    case: Case, tmp_path: Path, record_property: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _check(case, tmp_path, record_property, capfd)
+
+
+def _check(case: Case, folder: Path, record_property: Any, capfd: pytest.CaptureFixture[str]) -> None:
     if case.skip:
         pytest.skip(case.skip)
-    findings = compare(case, tmp_path)
+    findings = compare(case, folder)
     if not findings.samples:
-        pytest.skip("PyTorch has no sample of it for the CPU")
+        pytest.skip("PyTorch has no sample of it for this device")
     counts = {
         "kind": case.kind,
         "name": case.name,

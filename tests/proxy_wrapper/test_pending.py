@@ -65,6 +65,16 @@ def test_a_count_is_of_all_elements(remote: Callable[[], None]) -> None:
     assert count.resolve() == 2
 
 
+def test_a_sparse_tensor_is_not_summed_up_where_that_would_wait(remote: Callable[[], None]) -> None:
+    double = torch.sparse_coo_tensor(torch.tensor([[1, 1]]), torch.tensor([1.0, 2.0]), (3,), check_invariants=True)
+    (hosted,) = statistics.summarize([double])
+    remote()
+    twice, once = statistics.summarize([double, double.coalesce()])
+    assert twice is None
+    assert isinstance(once, PendingStatistics)
+    assert once.resolve() == hosted
+
+
 def test_nothing_is_read_on_the_training_thread(
     remote: Callable[[], None], monkeypatch: pytest.MonkeyPatch, logdir: str
 ) -> None:

@@ -123,7 +123,7 @@ class StateRecords:
                     tracer.definitions.define_tensor(state, tensor)
                 if not cause:
                     continue
-                if cause != "converted":
+                if cause != "converted" and not _is_yet_to_be_seen(state, cause, numbers):
                     recorded.append(state)
                 state.suspected = not readable  # Then the next look finds the numbers.
                 holder = state.holder
@@ -259,6 +259,14 @@ def _cause(
     if supposed == "data" and type(now) is Statistics:
         state.bypasses_version = True
     return supposed
+
+
+def _is_yet_to_be_seen(state: StateEntry, cause: str, now: PendingOr) -> bool:
+    """Whether only numbers that have not arrived will tell if a tensor has changed: the writer drops the record if not.
+
+    One that has been seen to change around its version count is taken to do so again.
+    """
+    return cause == "data" and isinstance(now, PendingStatistics) and not state.bypasses_version
 
 
 def _has_as_many_nonfinite(before: PendingOr, now: PendingOr) -> bool:

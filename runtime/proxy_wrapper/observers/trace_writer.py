@@ -70,6 +70,7 @@ class TraceWriter:
         report: Callable[[str], None],
         may_begin: Callable[[], bool] = lambda: True,
         name: Callable[[AnyEvent], str] = lambda event: type(event).__name__,
+        on_hidden_change: Callable[[int], object] = lambda _: None,
     ) -> None:
         """Start without a thread and without a file.
 
@@ -78,9 +79,12 @@ class TraceWriter:
             report: called with a sentence when something was lost.
             may_begin: asked when the first event happens; False keeps this process from writing at all.
             name: says in words what the numbers of an event are of; called on the writer's thread.
+            on_hidden_change: told the number of a tensor that, as numbers from a device show, has changed around its
+                version count; called on the writer's thread.
         """
         self._may_begin = may_begin
         self._name = name
+        self._on_hidden_change = on_hidden_change
         self._has_lost_numbers = False
         self._open_sink = open_sink
         self._report = report
@@ -135,11 +139,23 @@ class TraceWriter:
         if self._sink is not None:
             with contextlib.suppress(OSError):  # Nothing is buffered: this closes the child's copy of the file.
                 self._sink.close()
-        self.__init__(self._open_sink, self._report, self._may_begin, self._name)  # type: ignore[misc]
+        self.__init__(self._open_sink, self._report, self._may_begin, self._name, self._on_hidden_change)  # type: ignore[misc]
 
     def pause(self) -> None:
         """Write everything and end the thread, until the next event: around a fork, which copies no thread."""
         self._finish_thread()
+
+    def hold(self) -> bool:
+        """Write nothing, and wait for no device, until `let_go`, but go on taking events.
+
+        Returns:
+            False if what is being written does not come to an end; then nothing is held.
+        """
+        return self._writing.acquire(timeout=PATIENCE_S)
+
+    def let_go(self) -> None:
+        """Go on writing."""
+        self._writing.release()
 
     # The thread, and waiting for it.
 
@@ -333,6 +349,8 @@ class TraceWriter:
             return None if event.cause == "data" else event
         before, self._arrived[event.tensor] = self._arrived.get(event.tensor), event.statistics
         if not have_same_values(before, event.statistics) or event.type:
+            if event.cause == "data" and before is not None:
+                self._on_hidden_change(event.tensor)
             return event
         return msgspec.structs.replace(event, cause="unchanged") if event.cause == "step" else None
 

@@ -1,0 +1,31 @@
+"""What is promised of any device, tried on one that does its work late.
+
+A kind of device is made known to torch for a whole process, and before its first backward pass. So each file of
+`suite/` runs in a process of its own; to run one by hand: `python -m pytest tests/devices/suite/check_device.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = Path(__file__).parent / "suite"
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in SUITE.glob("check_*.py")))
+def test_suite(file: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", str(SUITE / file), "-p", "no:cacheprovider"],
+        cwd=SUITE.parents[2],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
