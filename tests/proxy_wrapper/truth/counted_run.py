@@ -30,6 +30,9 @@ O = TypeVar("O", bound="torch.optim.Optimizer")  # noqa: E741
 
 _WRAPPERS = (nn.DataParallel, torch.optim.swa_utils.AveragedModel)
 
+_COMPARED_LOOKS = 3
+"""The looks at which everybody compares all values."""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -62,13 +65,15 @@ class Changes:
     """How often a parameter or buffer was changed outside of optimizer steps, as far as one can tell by looking.
 
     `surely` counts the stretches from one step to the next, or from one step by hand to the next call, in which it
-    changed: everybody who looks must see as many. `surely_in_training` counts those after the first step. `at_most`
-    counts the stretches between any two moments at which one may look, with those in which it was only written to, or
-    replaced by its equal.
+    changed: everybody who looks must see as many. `surely_in_training` counts those after the first step. `unmarked`
+    counts those that left no mark but the values, after the first few looks, and that a step overlaid: of these the
+    documents do not promise that they are told apart from the step. `at_most` counts the stretches between any two
+    moments at which one may look, with those in which it was only written to, or replaced by its equal.
     """
 
     surely: int = 0
     surely_in_training: int = 0
+    unmarked: int = 0
     at_most: int = 0
 
 
@@ -101,6 +106,8 @@ class CountedRun(Run):
         self._is_hand_step_due = False
         self._nonfinite: list[torch.Tensor] = []
         self._had_gradient: set[str] = set()
+        self._sure_looks = 0
+        self._unmarked: set[str] = set()
         self._being_stepped: set[int] = set()
         self._owners: dict[str, int] = {}
 
@@ -192,6 +199,7 @@ class CountedRun(Run):
         has_closure = bool(args and args[0] is not None) or kwargs.get("closure") is not None
         with self._lock:
             self._owners.update((name.partition(".")[0], threading.get_ident()) for name in self._names_of(tensors))
+            self._unmarked.clear()
             self._look(is_sure=True)
             step = self.truth.account.steps
             before = {name: look for name, look in self._last.items() if id(look.tensor) in tensors}
@@ -219,10 +227,11 @@ class CountedRun(Run):
     def _backward(self, original: Callable[..., Any], args: Any, kwargs: Any, *, leaves_gradients: bool = True) -> Any:
         with self._lock:
             self.truth.account.backward_passes += 1
+            before = {} if _is_transformed() else self._marks_of_gradients()
         result = original(*args, **kwargs)
         if leaves_gradients and not _is_transformed():
             with self._lock:
-                self._note_left_gradients()
+                self._note_left_gradients(before)
         return result
 
     def _aside(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -275,6 +284,7 @@ class CountedRun(Run):
             is_sure: whether everybody who looks must look now.
             is_first: whether what is new belongs to a model that was just taken up.
         """
+        self._sure_looks += is_sure and not is_first
         for name, (holder, tensor) in self._held().items():
             if id(tensor) in self._being_stepped or self._is_elsewhere(name):
                 continue
@@ -290,6 +300,8 @@ class CountedRun(Run):
             if is_sure and before is not None and look.holder is before.holder and look.differs_from(before):
                 changes.surely += 1
                 changes.surely_in_training += self.truth.account.steps > 0
+                if look.has_marks_of(before) and self._sure_looks > _COMPARED_LOOKS:
+                    self._unmarked.add(name)
             self._last[name] = look
             if is_sure:
                 self._last_sure[name] = look
@@ -308,12 +320,14 @@ class CountedRun(Run):
         """Note what a step has changed of the parameters that it has."""
         held = self._held()
         step = self.truth.account.steps
+        self._sure_looks += step == 0  # At its first step somebody may look twice.
         for name, old in before.items():
             if name not in held:
                 continue
             look = Look.at(*held[name])
             if look.values.identity != old.values.identity:
                 self.truth.account.step_updates[name].append(step)
+                self.truth.changes[name].unmarked += name in self._unmarked
             self._note_values(name, look)
             self._last[name] = self._last_sure[name] = look
 
@@ -327,16 +341,26 @@ class CountedRun(Run):
                 if values is not None and values.nonfinite:
                     self.truth.nonfinite_state.add(("gradient", name))
 
-    def _note_left_gradients(self) -> None:
-        """Note which parameters have gradients now, and the gradients of those that no optimizer has."""
+    def _marks_of_gradients(self) -> dict[str, tuple[int, int]]:
+        """What tells of each gradient whether a backward pass has added to it since."""
+        return {
+            name: (id(tensor.grad), tensor.grad._version)
+            for name, tensor in self._state().items()
+            if not self._is_elsewhere(name) and tensor.is_leaf and tensor.grad is not None
+        }
+
+    def _note_left_gradients(self, before: dict[str, tuple[int, int]]) -> None:
+        """Note what gradients a backward pass has left: that there are some, and those that no optimizer will take."""
         taken = {
             id(tensor)
             for optimizer in self._optimizers
             for group in optimizer.param_groups
             for tensor in group["params"]
         }
-        for name, tensor in self._state().items():
-            if self._is_elsewhere(name) or not tensor.is_leaf or tensor.grad is None:
+        state = self._state()
+        for name, marks in self._marks_of_gradients().items():
+            tensor = state[name]
+            if tensor.grad is None or marks == before.get(name):
                 continue
             values = values_of(tensor.grad)
             if has_nonzero(values):

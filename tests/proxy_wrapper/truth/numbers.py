@@ -27,8 +27,8 @@ class Values:
     """A tensor's values at one moment.
 
     `parts` are the bytes of its elements in order, those of the indices first if it is sparse. `minimum`, `maximum` and
-    `nonfinite` are as in `events.Statistics`. `least_norm` and `greatest_norm` bound what any order of adding the squares
-    up can make of the norm.
+    `nonfinite` are as in `events.Statistics`. The norm lies between `least_norm` and `greatest_norm`, in whatever order
+    the squares are added up.
     """
 
     dtype: torch.dtype

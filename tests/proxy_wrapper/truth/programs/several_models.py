@@ -91,6 +91,22 @@ def copy_in_the_middle(run: Run) -> Any:
     return state_of(model)
 
 
+def accumulate_for_one(run: Run) -> Any:
+    """One optimizer steps in each iteration, the other in each fourth, with the gradients of all four."""
+    fast, slow = run.model(Perceptron(), "fast"), run.model(Perceptron(), "slow")
+    each = run.optimizer(torch.optim.SGD(fast.parameters(), lr=0.1))
+    fourth = run.optimizer(torch.optim.SGD(slow.parameters(), lr=0.1))
+    for number in range(8):
+        x, y = batch()
+        each.zero_grad()
+        F.cross_entropy(fast(x) + slow(x), y).backward()
+        each.step()
+        if number % 4 == 3:
+            fourth.step()
+            fourth.zero_grad()
+    return state_of(fast, slow)
+
+
 def made_one_after_another(run: Run) -> Any:
     """A sweep that makes a model and an optimizer for each rate."""
     kept = []
@@ -170,6 +186,7 @@ PROGRAMS = (
     TruthProgram("a GAN with a penalty on gradients", adversaries(penalized=True)),
     TruthProgram("distillation", distill),
     TruthProgram("one optimizer for two models", one_optimizer_for_two),
+    TruthProgram("one optimizer that steps in each fourth iteration", accumulate_for_one),
     TruthProgram("a copy in the middle", copy_in_the_middle),
     TruthProgram("a sweep, one model after another", made_one_after_another),
     TruthProgram("threads that train at once", in_threads(torch.optim.Adam), in_order=False),
