@@ -300,11 +300,15 @@ class CountedRun(Run):
             if is_sure and before is not None and look.holder is before.holder and look.differs_from(before):
                 changes.surely += 1
                 changes.surely_in_training += self.truth.account.steps > 0
-                if look.has_marks_of(before) and self._sure_looks > _COMPARED_LOOKS:
+                if look.has_marks_of(before) and self._may_be_passed_over():
                     self._unmarked.add(name)
             self._last[name] = look
             if is_sure:
                 self._last_sure[name] = look
+
+    def _may_be_passed_over(self) -> bool:
+        """Whether the documents promise no look at values now; threads may each have had some of the first looks."""
+        return self._sure_looks > _COMPARED_LOOKS or len(set(self._owners.values())) > 1
 
     def _is_elsewhere(self, name: str) -> bool:
         """Whether another thread was the last to use the model of what is called `name`: it may be at it now."""

@@ -277,7 +277,8 @@ class Training:
                 run.hand_step()
             elif "leave out the step" not in actions:
                 optimizer.step()
-            self._change_weights(actions)
+            if "leave out the step" not in actions:  # Else the change would be a step by hand, unless one had stepped.
+                self._change_weights(actions)
             self._call_again(actions)
             yield number
 
