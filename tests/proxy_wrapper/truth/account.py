@@ -33,7 +33,7 @@ class Account(Generic[V]):
         steps: all steps, those by hand with them.
         backward_passes: how many backward passes there were.
         gradients: for each parameter that an optimizer has, its gradient in each step, in order.
-        left_gradients: for each parameter that no optimizer has, its gradient after each backward pass, in order.
+        left_gradients: for each parameter that no optimizer takes, what each backward pass left that reached it.
         step_updates: for each parameter, the numbers of the optimizer steps that changed its values.
         final: for each parameter and buffer, its values at the end.
     """

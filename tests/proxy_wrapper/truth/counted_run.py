@@ -106,6 +106,8 @@ class CountedRun(Run):
         self._is_hand_step_due = False
         self._nonfinite: list[torch.Tensor] = []
         self._had_gradient: set[str] = set()
+        self._left_gradients: list[tuple[str, Values, list[torch.optim.Optimizer]]] = []
+        self._stepped: list[torch.optim.Optimizer] = []
         self._sure_looks = 0
         self._unmarked: set[str] = set()
         self._being_stepped: set[int] = set()
@@ -154,6 +156,7 @@ class CountedRun(Run):
         with self._lock:
             self._owners.clear()
             self._look(is_sure=True)
+            self._judge_left_gradients()
             self.truth.account.final = {name: self._last[name].values for name in self._state()}
 
     # -- what is counted ------------------------------------------------------------------------------------------
@@ -193,12 +196,13 @@ class CountedRun(Run):
 
     def _step(self, optimizer: torch.optim.Optimizer, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         thread = self._thread
-        tensors = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+        tensors = _parameters_of(optimizer)
         if thread.is_stepping or not self._names_of(tensors):
             return original(*args, **kwargs)
         has_closure = bool(args and args[0] is not None) or kwargs.get("closure") is not None
         with self._lock:
             self._owners.update((name.partition(".")[0], threading.get_ident()) for name in self._names_of(tensors))
+            self._stepped.append(optimizer)
             self._unmarked.clear()
             self._look(is_sure=True)
             step = self.truth.account.steps
@@ -315,6 +319,14 @@ class CountedRun(Run):
         here = threading.get_ident()
         return self._owners.get(name.partition(".")[0], here) != here
 
+    def _judge_left_gradients(self) -> None:
+        """Note the gradients of parameters that no optimizer had which made any step in the whole run."""
+        for name, values, takers in self._left_gradients:
+            if not any(optimizer in self._stepped for optimizer in takers):
+                self.truth.account.left_gradients[name].append(values)
+                if values.nonfinite:
+                    self.truth.nonfinite_state.add(("gradient", name))
+
     def _note_values(self, name: str, look: Look) -> None:
         self.truth.all_bits[name].add(look.values.bits)
         if look.values.nonfinite and name not in self.truth.buffers:
@@ -355,12 +367,6 @@ class CountedRun(Run):
 
     def _note_left_gradients(self, before: dict[str, tuple[int, int]]) -> None:
         """Note what gradients a backward pass has left: that there are some, and those that no optimizer will take."""
-        taken = {
-            id(tensor)
-            for optimizer in self._optimizers
-            for group in optimizer.param_groups
-            for tensor in group["params"]
-        }
         state = self._state()
         for name, marks in self._marks_of_gradients().items():
             tensor = state[name]
@@ -369,10 +375,8 @@ class CountedRun(Run):
             values = values_of(tensor.grad)
             if has_nonzero(values):
                 self._had_gradient.add(name)
-            if id(tensor) not in taken:
-                self.truth.account.left_gradients[name].append(values)
-                if values.nonfinite:
-                    self.truth.nonfinite_state.add(("gradient", name))
+            takers = [optimizer for optimizer in self._optimizers if id(tensor) in _parameters_of(optimizer)]
+            self._left_gradients.append((name, values, takers))
 
 
 class _ThreadState(threading.local):
@@ -390,6 +394,11 @@ def _name(root: str, model: nn.Module, path: str) -> str:
         return _name(root, model.module, path.partition(".")[2])
     wrapper = f"{type(model).__name__}({root})"
     return f"{wrapper}.{path}" if path else wrapper
+
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> set[int]:
+    """The ids of what an optimizer updates."""
+    return {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
 
 
 def _is_transformed() -> bool:
