@@ -107,7 +107,7 @@ class CountedRun(Run):
         self._nonfinite: list[torch.Tensor] = []
         self._had_gradient: set[str] = set()
         self._left_gradients: list[tuple[str, Values, list[torch.optim.Optimizer]]] = []
-        self._stepped: list[torch.optim.Optimizer] = []
+        self._stepped: set[torch.optim.Optimizer] = set()
         self._sure_looks = 0
         self._unmarked: set[str] = set()
         self._being_stepped: set[int] = set()
@@ -159,7 +159,7 @@ class CountedRun(Run):
             self._judge_left_gradients()
             self.truth.account.final = {name: self._last[name].values for name in self._state()}
 
-    # -- what is counted ------------------------------------------------------------------------------------------
+    # What is counted.
 
     def _call(self, original: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
         name = self._module_names().get(id(module))
@@ -202,7 +202,7 @@ class CountedRun(Run):
         has_closure = bool(args and args[0] is not None) or kwargs.get("closure") is not None
         with self._lock:
             self._owners.update((name.partition(".")[0], threading.get_ident()) for name in self._names_of(tensors))
-            self._stepped.append(optimizer)
+            self._stepped.add(optimizer)
             self._unmarked.clear()
             self._look(is_sure=True)
             step = self.truth.account.steps
@@ -247,9 +247,10 @@ class CountedRun(Run):
         finally:
             thread.is_aside = before
 
-    # -- what is looked at ----------------------------------------------------------------------------------------
+    # What is looked at.
 
     def _module_names(self) -> dict[int, str]:
+        """The names of all modules, by the ids of these."""
         names: dict[int, str] = {}
         for root, model in self._models:
             for path, module in model.named_modules():
@@ -322,7 +323,7 @@ class CountedRun(Run):
     def _judge_left_gradients(self) -> None:
         """Note the gradients of parameters that no optimizer had which made any step in the whole run."""
         for name, values, takers in self._left_gradients:
-            if not any(optimizer in self._stepped for optimizer in takers):
+            if self._stepped.isdisjoint(takers):
                 self.truth.account.left_gradients[name].append(values)
                 if values.nonfinite:
                     self.truth.nonfinite_state.add(("gradient", name))
@@ -348,6 +349,7 @@ class CountedRun(Run):
             self._last[name] = self._last_sure[name] = look
 
     def _note_gradients(self, tensors: set[int], step: int) -> None:
+        """Note the gradients that a step finds."""
         for name, tensor in self._state().items():
             if id(tensor) in tensors:
                 values = None if tensor.grad is None else values_of(tensor.grad)
