@@ -26,7 +26,7 @@ VARIANTS = ("plain", "control", "INFO", "DEBUG")
 def run_loop(variant: str, steps: int) -> dict[str, Any]:
     """What one process measures: its CPU time in seconds, and what it has computed and compiled."""
     import torch
-    import torch._dynamo  # Loaded by all variants, and by none while the clock runs.
+    from torch._dynamo.utils import counters  # Loaded by all variants, and by none while the clock runs.
 
     import proxy_wrapper.proxy as Proxy
 
@@ -50,7 +50,6 @@ def run_loop(variant: str, steps: int) -> dict[str, Any]:
         Proxy.unproxy(model)
         spent = time.process_time() - began
     weights = [value.item().hex() for value in (each.double().sum() for each in model.state_dict().values())]
-    counters = torch._dynamo.utils.counters
     return {"spent": spent, "same": [weights, dict(counters["stats"]), sum(counters["graph_break"].values())]}
 
 

@@ -118,6 +118,7 @@ class ThreadState:
         "optimizer_frame",
         "optimizer_location",
         "optimizer_walks",
+        "put_in",
         "stack",
         "stage",
         "stepping",
@@ -132,6 +133,7 @@ class ThreadState:
         self.inside: Inside | None = None
         self.has_called = False  # Whether it has ever called a proxied module.
         self.stepping: SteppingWithClosure | None = None
+        self.put_in: list[StateEntry] = []  # Whose tensors may have been put there for one call.
         self.has_compared_all = False  # Whether its last look compared the values of all tensors.
         self.optimizer_location = 0
         self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.

@@ -61,8 +61,6 @@ class StateChanges:
         self._looks = 0
         self._glances = 0
         self._glanced_step = 0
-        # Whose tensors may have been put in for one call.
-        self._put_in: list[StateEntry] = []
 
     def look(self, *, is_last: bool = False) -> Sequence[StateEntry]:
         """Record what has changed since the last look; gives what has.
@@ -154,9 +152,10 @@ class StateChanges:
         Returns:
             The parameters whose tensors they are.
         """
-        if not self._put_in or not are_values_readable():
+        thread = self._tracer.thread
+        if not thread.put_in or not are_values_readable():
             return []
-        put_in, self._put_in = self._put_in, []
+        put_in, thread.put_in = thread.put_in, []
         changes = Changes()
         for state in put_in:
             tensor = state.tensor()
@@ -170,7 +169,7 @@ class StateChanges:
         before, state.put_in = state.put_in, id(tensor)
         if before == state.put_in or (before and not _is_in_functional_call()):
             return False
-        self._put_in.append(state)
+        self._tracer.thread.put_in.append(state)
         return True
 
     def follow_step(self) -> None:
