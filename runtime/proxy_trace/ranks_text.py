@@ -31,9 +31,9 @@ def ranks_lines(found: Comparison, palette: Palette) -> Iterator[str]:
         yield ""
         yield palette.paint(_agreement(found), "green" if found.parameters and found.steps else "yellow")
     yield from _section("Parameters that drifted apart", "red", found.drifted, palette)
-    yield from _section(
-        "Parameters that never agreed (initialised differently, or split by hand)", "red", found.never_agreed, palette
-    )
+    is_known = all(each.same_start is False for each in found.never_agreed)
+    why = " (initialised differently, or split by hand)" if is_known else ""
+    yield from _section(f"Parameters that never agreed{why}", "red", found.never_agreed, palette)
     yield from _section("Gradients that differ, of parameters that agree", "yellow", found.gradients, palette)
     yield from _section("Buffers that differ (as those of batch norm may)", "cyan", found.buffers, palette)
     yield from _rank_lines(found, palette)
