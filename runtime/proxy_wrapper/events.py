@@ -274,8 +274,8 @@ class Gradient(Happening, frozen=True, gc=False):
     """The gradient of parameter `tensor` as the optimizer's step found it; no statistics if it had none.
 
     `has_optimizer` is false for a parameter that no optimizer has; its gradient is that which a backward pass left.
-    `cleared` says that the step found no gradient, or nothing but zeros, although a backward pass since the last step
-    had left one that was not zero: something such as `zero_grad` came between them.
+    `cleared` says that the step found no gradient, or nothing but zeros, although the last backward pass that
+    reached the parameter had left one that was not zero: something such as `zero_grad` came between them.
     """
 
     tensor: Count = 0

@@ -86,30 +86,30 @@ class PendingClearing(Pending):
 
     __slots__ = ("_left", "_now")
 
-    def __init__(
-        self, left: Sequence[Statistics | PendingStatistics | None], now: Statistics | PendingStatistics | None
-    ):
+    def __init__(self, left: Statistics | PendingStatistics, now: Statistics | PendingStatistics | None) -> None:
+        """Wait for what a backward pass `left`, and what the step found `now`."""
         self._left = left
         self._now = now
 
     def resolve(self) -> bool:
         """Wait until the numbers have arrived."""
-        left = [each.resolve() if isinstance(each, PendingStatistics) else each for each in self._left]
-        now = self._now.resolve() if isinstance(self._now, PendingStatistics) else self._now
-        return is_nothing(now) and not all(map(is_nothing, left))
+        left, now = (
+            each.resolve() if isinstance(each, PendingStatistics) else each for each in (self._left, self._now)
+        )
+        return is_nothing(now) and not is_nothing(left)
 
 
 def was_cleared(
-    left: Sequence[Statistics | PendingStatistics | None], now: Statistics | PendingStatistics | None
+    left: Statistics | PendingStatistics, now: Statistics | PendingStatistics | None
 ) -> bool | PendingClearing:
     """Whether a gradient was cleared before a step.
 
     Args:
-        left: what backward passes left since the last step.
+        left: what the last backward pass that reached it left.
         now: what the step found.
     """
     clearing = PendingClearing(left, now)
-    return clearing if any(isinstance(each, PendingStatistics) for each in (*left, now)) else clearing.resolve()
+    return clearing if isinstance(left, PendingStatistics) or isinstance(now, PendingStatistics) else clearing.resolve()
 
 
 def is_nothing(statistics: Statistics | None) -> bool:

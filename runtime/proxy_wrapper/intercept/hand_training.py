@@ -92,7 +92,7 @@ class HandTraining:
                 self._settled.discard(state.id)
                 waited = self._waiting.pop(state.id, None)
                 if waited is not None:
-                    state.left_gradients = tuple(gradient.statistics for gradient in waited.gradients)
+                    state.left_gradient = waited.gradients[-1].statistics
 
     def marks_of_gradients(self) -> GradientMarks:
         """What tells afterwards which gradients a backward pass has added to, of those that no optimizer may take."""
@@ -159,16 +159,16 @@ class HandTraining:
         for gradient in gradients:
             state = find(gradient.tensor)
             if state is not None:
-                now, left = gradient.statistics, state.left_gradients
+                now, left = gradient.statistics, state.left_gradient
                 if isinstance(now, PendingStatistics):
                     self._unsure[state.id] = state, now
                 elif is_nothing(now):
                     self._bereft[state.id] = state
                 elif self._bereft:
                     self._bereft.pop(state.id, None)
-                if left:
+                if left is not None:
                     gradient = msgspec.structs.replace(gradient, cleared=was_cleared(left, now))  # noqa: PLW2901
-                    state.left_gradients = ()
+                    state.left_gradient = None
             found.append(gradient)
         return found
 
@@ -192,7 +192,7 @@ class HandTraining:
             elif gradient_of(tensor) is not None and not state.holder.is_paused:
                 states.add(state, tensor)
         for state, statistics in zip(states.entries, self._records.statistics_of_gradients(states), strict=True):
-            state.left_gradients = (*state.left_gradients, statistics)
+            state.left_gradient = statistics
 
     def _take(self, gradients: Iterable[Gradient]) -> None:
         """Send the gradients of parameters of which it is known that no optimizer takes them, and keep the others."""

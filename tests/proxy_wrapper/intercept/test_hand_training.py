@@ -177,3 +177,53 @@ def test_training_by_hand_gives_the_same_bits(update: Callable[[nn.Parameter], N
         return [*gradients, *state_of(model), torch.get_rng_state()]
 
     assert all(torch.equal(a, b) for a, b in zip(run(trace=False), run(trace=True), strict=True))
+
+
+def gradients_of(seen: MemoryObserver, name: str) -> list[Gradient]:
+    ids = {event.id for event in seen.events if isinstance(event, Parameter) and event.name == name}
+    return [event for event in seen.events if isinstance(event, Gradient) and event.tensor in ids]
+
+
+def test_gradients_of_a_model_trained_by_hand_beside_an_optimizer_are_seen(logdir: str, seen: MemoryObserver) -> None:
+    trained = Proxy.Proxy(Plain(), recurse=True, name="trained", logdir=logdir)
+    by_hand = Proxy.Proxy(Plain(), recurse=True, name="by_hand", logdir=logdir)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    expected = []
+    for _ in range(5):
+        train(trained, optimizer, steps=1)
+        expected += train_by_hand(by_hand, subtract_from_data, steps=1)
+    Proxy.flush()
+    found = gradients_of(seen, "by_hand.first.weight")
+    assert [event.statistics.maximum for event in found if event.statistics] == [each.max().item() for each in expected]
+    assert not any(event.has_optimizer for event in found)
+    assert all(event.has_optimizer for event in gradients_of(seen, "trained.first.weight"))
+
+
+def test_a_parameter_that_was_forgotten_has_had_gradients_and_one_that_is_kept_has_not(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    kept = Proxy.Proxy(Plain(), recurse=True, name="kept", logdir=logdir)
+    optimizer = torch.optim.SGD(model.rest.parameters(), lr=0.1)
+    for _ in range(4):
+        model.zero_grad()
+        with torch.no_grad():
+            kept(images())
+        F.cross_entropy(model(images()), labels()).backward()
+        optimizer.step()
+    Proxy.flush()
+    assert [event.has_optimizer for event in gradients_of(seen, "net.first.weight")] == [False] * 4
+    assert [event.has_optimizer for event in gradients_of(seen, "net.rest.0.weight")] == [True] * 4
+    assert not gradients_of(seen, "kept.first.weight")
+
+
+def test_an_optimizer_that_steps_late_takes_its_gradients_all_the_same(logdir: str, seen: MemoryObserver) -> None:
+    """As a generator's does, whose backward pass comes when the discriminator's optimizer has stepped already."""
+    first = Proxy.Proxy(Plain(), recurse=True, name="first", logdir=logdir)
+    second = Proxy.Proxy(Plain(), recurse=True, name="second", logdir=logdir)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (first, second)]
+    for _ in range(3):
+        train(first, optimizers[0], steps=1)
+        train(second, optimizers[1], steps=1)
+    Proxy.flush()
+    assert [event.has_optimizer for event in gradients_of(seen, "second.first.weight")] == [True] * 3

@@ -145,3 +145,47 @@ def test_modules_that_have_nothing_to_do_with_a_proxied_one_leave_nothing(logdir
     nn.CrossEntropyLoss()(torch.ones(1, 3), torch.tensor([1]))
     Plain()(images())
     assert len(seen.events) == before
+
+
+class TakesLogarithm(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.log_()
+
+
+class FillsColumn(nn.Module):
+    """Gives nothing back."""
+
+    def forward(self, x: torch.Tensor, _: object = None) -> None:
+        x[:, 0] = float("inf")
+
+
+class Fills(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = FillsColumn()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.inner(x, None)
+        return x
+
+
+@pytest.mark.parametrize(("layer", "blamed"), [(TakesLogarithm, "net.1"), (Fills, "net.1.inner")])
+@torch.no_grad()
+def test_what_a_module_writes_in_place_is_its_own(
+    layer: type[nn.Module], blamed: str, logdir: str, seen: MemoryObserver
+) -> None:
+    model = nn.Sequential(nn.Identity(), layer(), nn.Linear(3, 2))
+    Proxy.Proxy(model, recurse=True, name="net", logdir=logdir)(torch.tensor([[-1.0, 2.0, 3.0]]))
+    names = {event.id: event.name for event in seen.events if isinstance(event, Module)}
+    found = [(names[event.module], event.where) for event in seen.events if isinstance(event, NonFinite)]
+    assert found == [(blamed, "output"), ("net.2", "output")]
+
+
+@torch.no_grad()
+def test_what_the_program_writes_into_an_input_is_no_modules(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Sequential(nn.Identity(), nn.ReLU()), recurse=True, name="net", logdir=logdir)
+    x = torch.ones(2, 2)
+    model[0](x)
+    x[0, 0] = float("inf")
+    model[0](x)
+    assert not [event for event in seen.events if isinstance(event, NonFinite)]

@@ -15,6 +15,8 @@ from proxy_wrapper.events import Buffer, Gradient, Module, NonFinite, OptimizerS
 from tests.proxy_wrapper.programs import Branching, Plain, Tied, images, labels, train
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy_wrapper.events import Statistics
     from proxy_wrapper.observers.memory import MemoryObserver
 
@@ -319,3 +321,117 @@ def test_an_optimizer_whose_parameters_have_left_the_model_is_seen_to_update_not
             module.weight = nn.Parameter(module.get_parameter("weight").detach().clone())
             module.bias = nn.Parameter(module.get_parameter("bias").detach().clone())
     assert [event.tensors for event in seen.events if isinstance(event, OptimizerStep)] == [4, 0]
+
+
+def of(seen: MemoryObserver, name: str, kind: type[Gradient] | type[Update]) -> list[Any]:
+    number = {each: number for number, each in names(seen).items()}[name]
+    return [event for event in seen.events if isinstance(event, kind) and event.tensor == number]
+
+
+class Decayed(torch.optim.SGD):
+    """Decays the weights itself, and leaves the rest to its base class."""
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.mul_(0.999)
+        return super().step(closure)
+
+
+def test_a_step_that_calls_that_of_its_base_class_counts_once(logdir: str, seen: MemoryObserver) -> None:
+    other = Plain()
+    torch.optim.SGD(other.parameters(), lr=0.1).step()  # From now on torch has wrapped the `step` of the base, too.
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    train(model, Decayed(model.parameters(), lr=0.1), steps=3)
+    assert [event.step for event in seen.events if isinstance(event, OptimizerStep)] == [0, 1, 2]
+    assert [event.cause for event in of(seen, "net.first.weight", Update)] == ["step"] * 3
+    assert [event.step for event in of(seen, "net.first.weight", Gradient)] == [0, 1, 2]
+
+
+def test_what_a_step_changes_between_its_closures_is_the_step_s(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(images()), labels())
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+    assert [event.cause for event in of(seen, "net.first.weight", Update)] == ["step", "step"]
+
+
+def test_weights_put_in_for_a_call_are_no_update(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    optimizer = torch.optim.SGD(model.rest.parameters(), lr=0.1)
+    for _ in range(4):
+        noisy = {name: value + 0.01 for name, value in model.named_parameters()}
+        optimizer.zero_grad()
+        F.cross_entropy(torch.func.functional_call(model, noisy, (images(),)), labels()).backward()
+        optimizer.step()
+        with torch.no_grad():
+            torch.func.functional_call(model, {name: -value for name, value in noisy.items()}, (images(),))
+    Proxy.flush()
+    assert not of(seen, "net.first.weight", Update)
+    assert [event.cause for event in of(seen, "net.rest.0.weight", Update)] == ["step"] * 4
+
+
+@pytest.mark.parametrize(
+    "convert", [nn.Module.double, nn.Module.half, nn.Module.bfloat16], ids=lambda way: way.__name__
+)
+def test_another_dtype_is_no_update(
+    convert: Callable[[nn.Module], nn.Module], logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    model(images())
+    convert(model)
+    Proxy.flush()
+    (update,) = of(seen, "net.first.weight", Update)
+    assert (update.cause, update.type) == ("converted", f"{str(model.first.weight.dtype)[6:]}[8, 64]")
+
+
+def test_a_step_that_leaves_the_bits_has_changed_nothing(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    train(model, torch.optim.SGD(model.parameters(), lr=0.0), steps=2)
+    assert [event.cause for event in of(seen, "net.first.weight", Update)] == ["unchanged"] * 2
+
+
+def test_a_step_that_only_changes_signs_has_changed_something(logdir: str, seen: MemoryObserver) -> None:
+    class Flip(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            for parameter in self.param_groups[0]["params"]:
+                parameter.data.neg_()
+
+    model = Proxy.Proxy(nn.Linear(2, 1, bias=False), name="net", logdir=logdir)
+    model.weight.data.copy_(torch.tensor([[1.0, -1.0]]))
+    optimizer = Flip(model.parameters())
+    for _ in range(3):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    assert [event.cause for event in of(seen, "net.weight", Update)][-3:] == ["step"] * 3
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_gradients_that_are_cleared_before_the_step_are_told_from_none(
+    to_none: bool, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    model.register_parameter("unused", nn.Parameter(torch.ones(2)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        F.cross_entropy(model(images()), labels()).backward()
+        optimizer.zero_grad(set_to_none=to_none)
+        optimizer.step()
+    assert [event.cleared for event in of(seen, "net.first.weight", Gradient)] == [True] * 3
+    assert [event.cleared for event in of(seen, "net.unused", Gradient)] == [False] * 3
+
+
+def test_a_loss_that_is_not_finite_is_reported_once(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir)
+    for _ in range(2):
+        (F.cross_entropy(model(images()), labels()) / 0).backward()
+    found = [event for event in seen.events if isinstance(event, NonFinite) and event.where == "loss"]
+    assert [(event.count, event.type) for event in found] == [(1, "float32[]")]

@@ -14,7 +14,7 @@ V = TypeVar("V")
 class GradientSeen(Generic[V]):
     """The gradient of a parameter when step number `step` began; `values` is None if it had none.
 
-    `cleared` if there was none, or only zeros, though a backward pass since the last step had left another.
+    `cleared` if there was none, or only zeros, though the last backward pass that reached it had left another.
     """
 
     step: int

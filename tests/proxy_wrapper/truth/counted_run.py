@@ -377,6 +377,8 @@ class CountedRun(Run):
             values = values_of(tensor.grad)
             if has_nonzero(values):
                 self._had_gradient.add(name)
+            else:
+                self._had_gradient.discard(name)
             takers = [optimizer for optimizer in self._optimizers if id(tensor) in _parameters_of(optimizer)]
             self._left_gradients.append((name, values, takers))
 
