@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from instrumentor.analysis.blocks import Blocks, Conditions
 from instrumentor.analysis.captured import Captured
@@ -37,7 +38,6 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from instrumentor.analysis.arguments import Arguments
@@ -47,6 +47,19 @@ if TYPE_CHECKING:
 
 
 K = TypeVar("K")
+Display = ast.List | ast.Tuple | ast.Set | ast.Dict
+
+
+class Elements(NamedTuple):
+    """The elements of a display.
+
+    Attributes:
+        positions: where each of them stands.
+        first_starred: where the first one stands that is unpacked; None where none is.
+    """
+
+    positions: dict[ast.AST, int]
+    first_starred: int | None
 
 
 class Facts:
@@ -113,6 +126,7 @@ class Facts:
         self.visits = visits = Visits()
         self._conditions: dict[ast.AST, Conditions] = {}
         self._blocks = Blocks()
+        self._elements: dict[ast.expr, Elements] = {}
         self._functions_in: dict[Value, frozenset[str]] = {}
         self.places: dict[ast.AST, SiteKey] = {}
         self.sites: Table[SiteKey, Site] = Table(visits)
@@ -193,6 +207,16 @@ class Facts:
         found = self._conditions.get(node)
         if found is None:
             found = self._conditions[node] = self._blocks.conditions_of(unit, node)
+        return found
+
+    def elements_of(self, display: Display) -> Elements:
+        """Where the elements of a list, tuple, set or dict stand that is displayed."""
+        found = self._elements.get(display)
+        if found is None:
+            nodes = display.values if isinstance(display, ast.Dict) else display.elts
+            starred = (position for position, each in enumerate(nodes) if isinstance(each, ast.Starred))
+            positions: dict[ast.AST, int] = {each: position for position, each in enumerate(nodes)}
+            found = self._elements[display] = Elements(positions, next(starred, None))
         return found
 
     def grow(self, table: Table[K, Value], key: K, value: Value) -> None:

@@ -293,10 +293,9 @@ def _place_assigned(climb: _Climb, inline: Placement, targets: list[ast.expr]) -
 def _place_in_display(
     climb: _Climb, inline: Placement, display: ast.Tuple | ast.List | ast.Set | ast.Dict
 ) -> Placement:
-    elements = display.values if isinstance(display, ast.Dict) else display.elts
-    if all(each is not inline.expression for each in elements):
+    position = climb.facts.elements_of(display).positions.get(inline.expression)
+    if position is None:
         return _named(inline, "key", "")
-    position = next(i for i, each in enumerate(elements) if each is inline.expression)
     above = climb.unit.parents[display]
     if isinstance(above, ast.Return) and isinstance(display, ast.Tuple):
         return replace(inline, place=Place.RETURNED, text=f"return[{position}]")
@@ -307,11 +306,9 @@ def _place_in_display(
     if grown is not None:
         return _named(inline, f"{text_of(grown)}[*]", _trace_name(text_of(grown)))
     holder = _holder(climb, display)
-    steps = _steps_to(climb, inline.expression)
+    steps = _steps_to(climb, inline.expression, holder)
     if not holder:
         steps = steps[-1:]
-    elif _reads(statement_of(climb.unit, display), holder):  # so that what lies in it moves
-        steps = [step if step.position is None else _ANY for step in steps]
     # Where one index is not known, the others would tell something else than they seem to.
     names = [step.name for step in steps]
     name = ".".join(names) if all(names) else ""
@@ -333,11 +330,10 @@ def _grown_list(climb: _Climb, display: ast.expr) -> ast.expr | None:
     return target.value if is_slice else None  # type: ignore[union-attr]
 
 
-def _reads(statement: ast.stmt, holder: str) -> bool:
-    """Whether what a statement stores under a text is made of what was there before."""
-    value = getattr(statement, "value", None)
+def _reads(node: ast.expr, holder: str) -> bool:
+    """Whether an expression reads what is there under a text."""
     named = (ast.Name, ast.Attribute, ast.Subscript)
-    return value is not None and any(isinstance(each, named) and text_of(each) == holder for each in walk(value))
+    return bool(holder) and any(isinstance(each, named) and text_of(each) == holder for each in walk(node))
 
 
 class _Step(NamedTuple):
@@ -357,33 +353,40 @@ class _Step(NamedTuple):
 _ANY = _Step("[*]", "")
 
 
-def _steps_to(climb: _Climb, node: ast.AST) -> list[_Step]:
-    """The steps by which an expression is found in what its statement binds, the outermost first."""
+def _steps_to(climb: _Climb, node: ast.AST, holder: str) -> list[_Step]:
+    """The steps by which an expression is found in what its statement binds, the outermost first.
+
+    Before what `holder` held already it has no place that stays: the next statement of the kind moves it.
+    """
     steps: list[_Step] = []
     above = climb.unit.parents[node]
     while not isinstance(above, ast.stmt):
         if isinstance(above, (ast.List, ast.Tuple, ast.Set)) and not isinstance(node, ast.Starred):
-            steps.append(_step_in_list(above, node))
+            steps.append(_step_in_list(climb, above, node, holder))
         elif isinstance(above, ast.Dict):
-            steps.append(_step_in_dict(above, node))
+            steps.append(_step_in_dict(above, climb.facts.elements_of(above).positions.get(node)))
         elif isinstance(above, COMPREHENSIONS):
             steps.append(_ANY)
         elif isinstance(above, ast.Starred):
             steps[-1:] = [_ANY]
-        elif isinstance(above, ast.BinOp) and isinstance(above.op, ast.Add) and node is above.right:
-            steps[-1] = _moved(steps[-1], _length(above.left))
+        elif isinstance(above, ast.BinOp) and isinstance(above.op, ast.Add):
+            is_first = node is above.left
+            length = (None if _reads(above.right, holder) else 0) if is_first else _length(above.left)
+            steps[-1] = _moved(steps[-1], length)
         node, above = above, climb.unit.parents[above]
     return steps[::-1]
 
 
-def _step_in_list(display: ast.List | ast.Tuple | ast.Set, node: ast.AST) -> _Step:
-    position = next(i for i, each in enumerate(display.elts) if each is node)
-    is_behind_others = any(isinstance(each, ast.Starred) for each in display.elts[:position])
-    return _ANY if is_behind_others or isinstance(display, ast.Set) else _at(position)
+def _step_in_list(climb: _Climb, display: ast.List | ast.Tuple | ast.Set, node: ast.AST, holder: str) -> _Step:
+    positions, first_starred = climb.facts.elements_of(display)
+    is_moving = first_starred is not None and (
+        positions[node] > first_starred or _reads(display.elts[first_starred], holder)
+    )
+    return _ANY if is_moving or isinstance(display, ast.Set) else _at(positions[node])
 
 
-def _step_in_dict(display: ast.Dict, node: ast.AST) -> _Step:
-    key = next((key for key, held in zip(display.keys, display.values, strict=True) if held is node), None)
+def _step_in_dict(display: ast.Dict, position: int | None) -> _Step:
+    key = None if position is None else display.keys[position]
     name = str(key.value) if isinstance(key, ast.Constant) else ""
     return _ANY if key is None else _Step(f"[{text_of(key)}]", name)
 

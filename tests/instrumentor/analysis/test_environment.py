@@ -123,7 +123,7 @@ def test_behind_a_loop_its_new_objects_are_those_of_the_last_round(
     before: list[tuple[Path, Value, Number]], inside: list[tuple[Path, Value, Number]]
 ) -> None:
     entry = after(Environment(), before)
-    end = after(entry, [(path, held, None if number is None else number + 2) for path, held, number in inside])
+    end = after(entry, [(path, held, None if number is None else ("inside", number)) for path, held, number in inside])
     wanted = dict(end.numbers)
     known = set(entry.numbers.values())
     groups: dict[Number, Path] = {}

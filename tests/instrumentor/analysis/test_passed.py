@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +47,7 @@ def test_answers_follow_what_is_passed(calls: list[tuple[int, Atom | None]]) -> 
         known = {parameter: gone_through(facts, parameter) for parameter in PARAMETERS}
         readers = {parameter: Reader(parameter.function) for parameter in PARAMETERS}
         for parameter, reader in readers.items():
-            facts.visits.read_by(reader, lambda asked=parameter: facts.passed.to(asked))
+            facts.visits.read_by(reader, partial(facts.passed.to, parameter))
         if passed is None:
             facts.called_unseen.add([f"f{callee}"])
         else:
