@@ -4,10 +4,10 @@
 
 Each shape is one cause for which an analysis may take more than the text is long: many statements in one scope, entries
 of a dictionary, functions that call one another, classes of which each is below the next, and others. All have a model,
-so that nothing is passed over. A shape is measured in a process of its own, which has the rewriter loaded: the CPU time
-of `instrument_source` over that of `ast.parse` of the same text, in turns, of which the median is shown, then the most
-memory that the process ever had, the interpreter and its libraries (some 35 MB) included. The cyclic collector is off, as
-it is in `instrument`. The last column has the ratio for half the size: where both are alike, time grows with the text.
+so that nothing is passed over. A shape is measured in a process of its own that has the rewriter loaded. The ratio is the
+CPU time of `instrument_source` over that of `ast.parse` of the same text, in turns; shown is the median. Memory is the
+most that the process ever had, with the interpreter and its libraries (some 35 MB). The cyclic collector is off, as it is
+in `instrument`. The last column is the ratio for half the size: where both are alike, time grows with the text.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ def main() -> int:
         kilobytes = len(shape.write(shape.size)) / 1000
         is_kept &= not shape.is_promised or (whole.ratio <= MAX_RATIO and whole.memory_mb <= MAX_MEMORY_MB)
         print(
-            f"{name:20} {shape.size:6,} {kilobytes:6,.0f} {whole.seconds:6.2f} {whole.memory_mb:8.0f} {whole.ratio:6.1f}"
-            f" {half.ratio:14.1f}",
+            f"{name:20} {shape.size:6,} {kilobytes:6,.0f} {whole.seconds:6.2f} {whole.memory_mb:8.0f}"
+            f" {whole.ratio:6.1f} {half.ratio:14.1f}",
             flush=True,
         )
     promised = ", ".join(name for name, shape in SHAPES.items() if shape.is_promised)
