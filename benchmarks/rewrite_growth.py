@@ -4,10 +4,10 @@
 
 Each shape is one cause for which an analysis may take more than the text is long: many statements in one scope, entries
 of a dictionary, functions that call one another, classes of which each is below the next, and others. All have a model,
-so that nothing is passed over. A shape is measured in a process of its own that has the rewriter loaded. The ratio is the
-CPU time of `instrument_source` over that of `ast.parse` of the same text, in turns; shown is the median. Memory is the
-most that the process ever had, with the interpreter and its libraries (some 35 MB). The cyclic collector is off, as it is
-in `instrument`. The last column is the ratio for half the size: where both are alike, time grows with the text.
+so that nothing is passed over. A shape is measured in a process of its own that has the rewriter loaded. The ratio is
+the CPU time of `instrument_source` over that of `ast.parse` of the same text, in turns; shown is the median. Memory is
+the most that the process ever had, with the interpreter and its libraries (some 35 MB). The cyclic collector is off, as
+it is in `instrument`. The last column is the ratio for half the size: where both are alike, time grows with the text.
 """
 
 from __future__ import annotations
