@@ -27,21 +27,20 @@ def deterministic() -> Iterator[None]:
     It only warns of those for which there are none: they add up in whatever order the threads of a GPU come.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*does not have a deterministic implementation")
-        warnings.filterwarnings("ignore", ".*defaults to a non-deterministic algorithm")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        try:
-            yield
-        finally:
-            torch.use_deterministic_algorithms(False)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def main() -> None:
     """Run the script that the command line names."""
     device, dtype, script, *arguments = sys.argv[1:]
     sys.argv = [script, *arguments]
-    with deterministic(), torch.autocast(device, dtype=getattr(torch, dtype), enabled=dtype != "float32"):
+    warnings.simplefilter("ignore")  # What torch warns of, it warns of with a line of the script.
+    precision = contextlib.nullcontext() if dtype == "float32" else torch.autocast(device, getattr(torch, dtype))
+    with deterministic(), precision:
         runpy.run_path(script, run_name="__main__")
 
 

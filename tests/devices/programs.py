@@ -163,7 +163,7 @@ def by_hand(model: nn.Module, given: Batch) -> list[torch.Tensor]:
         with torch.no_grad():
             for parameter in model.parameters():
                 assert parameter.grad is not None
-                parameter.sub_(0.1 * parameter.grad)
+                parameter.sub_(parameter.grad, alpha=0.1)
         losses.append(loss.detach())
     return losses
 
