@@ -54,17 +54,29 @@ def names_and_events(folder: Path) -> tuple[dict[int, str], list[Any]]:
     return {event.id: event.name for event in events if isinstance(event, Module)}, events
 
 
-def compare(program: str, level: str, tmp_path: Path) -> Run:
-    """Run `program` plain and traced, and give back the traced run, which must show the same."""
-    (tmp_path / "plain").mkdir()
-    expected = run(program, None, tmp_path / "plain")
-    seen = run(program, level, tmp_path)
-    assert seen.shown == expected.shown
-    return seen
+class Runs:
+    """Runs programs; each plain once."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._plain: dict[str, Run] = {}
+
+    def compare(self, program: str, level: str, folder: Path) -> Run:
+        """Run `program` plain and traced, and give back the traced run, which must show the same."""
+        if program not in self._plain:
+            self._plain[program] = run(program, None, self._folders.mktemp("plain"))
+        traced = run(program, level, folder)
+        assert traced.shown == self._plain[program].shown
+        return traced
 
 
-def test_the_first_models_are_made_in_several_threads_at_once(level: str, tmp_path: Path) -> None:
-    truth = compare("first_models.py", level, tmp_path).truth
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory)
+
+
+def test_the_first_models_are_made_in_several_threads_at_once(level: str, tmp_path: Path, runs: Runs) -> None:
+    truth = runs.compare("first_models.py", level, tmp_path).truth
     assert truth["hooks"] == 1
     names, events = names_and_events(tmp_path)
     calls = Counter(names[event.module] for event in events if isinstance(event, CallModule))
@@ -76,16 +88,16 @@ def test_the_first_models_are_made_in_several_threads_at_once(level: str, tmp_pa
     assert not any(isinstance(event, Problem) for event in events)
 
 
-def test_models_come_and_go_and_with_the_last_one_the_hooks(level: str, tmp_path: Path) -> None:
-    compare("come_and_go.py", level, tmp_path)
+def test_models_come_and_go_and_with_the_last_one_the_hooks(level: str, tmp_path: Path, runs: Runs) -> None:
+    runs.compare("come_and_go.py", level, tmp_path)
     for path in (tmp_path / "trace").glob("*/rank*.jsonl"):
         *_, last = TraceFile.open(path).read()
         assert isinstance(last, RunEnd)
 
 
 @pytest.mark.parametrize("kind", ["model", "breaks", "hooks", "step"])
-def test_a_thread_that_compiles_hides_no_other_one(kind: str, level: str, tmp_path: Path) -> None:
-    truth = compare(f"compile_beside.py {kind}", level, tmp_path).truth
+def test_a_thread_that_compiles_hides_no_other_one(kind: str, level: str, tmp_path: Path, runs: Runs) -> None:
+    truth = runs.compare(f"compile_beside.py {kind}", level, tmp_path).truth
     names, events = names_and_events(tmp_path)
     calls = Counter(names[event.module] for event in events if isinstance(event, CallModule))
     problems = [event.message for event in events if isinstance(event, Problem)]
@@ -107,8 +119,8 @@ def test_a_thread_that_compiles_hides_no_other_one(kind: str, level: str, tmp_pa
     assert calls["OptimizedModule(compiled)"] == 4
 
 
-def test_each_thread_of_a_pool_compiles_a_model_of_its_own(level: str, tmp_path: Path) -> None:
-    truth = compare("compiled_sweep.py", level, tmp_path).truth
+def test_each_thread_of_a_pool_compiles_a_model_of_its_own(level: str, tmp_path: Path, runs: Runs) -> None:
+    truth = runs.compare("compiled_sweep.py", level, tmp_path).truth
     names, events = names_and_events(tmp_path)
     calls = Counter(names[event.module] for event in events if isinstance(event, CallModule))
     assert set(calls.values()) == {4}
@@ -120,9 +132,9 @@ def test_each_thread_of_a_pool_compiles_a_model_of_its_own(level: str, tmp_path:
 
 
 @pytest.mark.parametrize("kind", ["loop", "unrolled"])
-def test_a_whole_training_loop_is_compiled(kind: str, level: str, tmp_path: Path) -> None:
+def test_a_whole_training_loop_is_compiled(kind: str, level: str, tmp_path: Path, runs: Runs) -> None:
     """The same graphs and breaks; what has changed in there is found; what is not traced is said not to be."""
-    compare(f"compiled_loop.py {kind}", level, tmp_path)
+    runs.compare(f"compiled_loop.py {kind}", level, tmp_path)
     names, events = names_and_events(tmp_path)
     assert "other" not in names.values()
     parameters = {event.id for event in events if isinstance(event, Parameter)}
@@ -132,5 +144,5 @@ def test_a_whole_training_loop_is_compiled(kind: str, level: str, tmp_path: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_processes_are_forked_while_other_threads_proxy(level: str, tmp_path: Path) -> None:
-    compare("fork_beside.py", level, tmp_path)
+def test_processes_are_forked_while_other_threads_proxy(level: str, tmp_path: Path, runs: Runs) -> None:
+    runs.compare("fork_beside.py", level, tmp_path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import nn
 from tests.proxy_wrapper.thread_programs.tracing import counted, digest, start, tell, traced, train, untraced
 
 KIND = sys.argv[1]
+sys.setswitchinterval(1e-4)  # With less, to compile takes minutes.
 FIRST = 10
 stop = threading.Event()
 graphs: list[str] = []
@@ -52,6 +54,7 @@ def train_eagerly() -> None:
         if steps == FIRST:
             eager["digest"] = digest(net)
         untraced(traced(nn.Linear(2, 2), "other"))
+        time.sleep(0.002)
     eager["steps"] = steps
 
 

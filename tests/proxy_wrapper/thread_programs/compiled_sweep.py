@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 from tests.proxy_wrapper.thread_programs.tracing import counted, digest, start, tell, traced, train
 
 MODELS, STEPS = 4, 4
+sys.setswitchinterval(1e-4)  # With less, to compile takes minutes.
 
 
 def work(seed: int) -> str:
