@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from enum import Enum
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from proxy_trace.trace import Trace
 
 DEFAULT_RUN: Final = "proxy_trace"
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _READER_GONE: Final = 141  # 128 + SIGPIPE
 
 
@@ -154,7 +156,8 @@ def _encode(value: Any) -> bytes:
     except UnicodeEncodeError:  # A path may be any bytes; UTF-8 may not.
         import json
 
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
+        return _HALF.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode()
 
 
 def _write(lines: Iterable[str]) -> None:

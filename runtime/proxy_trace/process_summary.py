@@ -30,10 +30,9 @@ _COMPILED_FUNCTION: Final = "torch.compile("
 """How the targets of calls of compiled functions begin."""
 
 _MOST_NAMES: Final = 1000
-"""How many stages, optimizers and threads are told apart; what has a further name counts under one of these."""
+"""How many stages, optimizers and threads with open calls are told apart."""
 
 _OTHERS: Final = "others"
-_OTHER_THREADS: Final = -1
 _MOST_NON_FINITE: Final = 1 << 14
 _DEEPEST: Final = 256
 """How many calls lie in one another at most: of more, those that are outermost count as never ended."""
@@ -408,18 +407,15 @@ class ProcessCollector:
             tensor = self._tensors[id_] = TensorSummary(id_, f"#{id_}")
         return tensor
 
-    def _thread(self, event: events.Happening) -> int:
-        """The thread of an event; where as many have open calls as are told apart, one for all others."""
-        known = self._calls_by_thread
-        return event.thread if event.thread in known or len(known) < _MOST_NAMES else _OTHER_THREADS
-
     def _call_module(self, event: events.CallModule) -> None:
         module = self._module_of(event.module)
         module.calls += 1
         module.training_calls += event.training
         module.is_compiled |= event.compiled or module.type in _COMPILED_MODULES
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
-        stack = self._calls_by_thread.setdefault(self._thread(event), [])
+        stack = self._calls_by_thread.get(event.thread, [])
+        if len(self._calls_by_thread) < _MOST_NAMES:
+            self._calls_by_thread[event.thread] = stack
         if len(stack) >= _DEEPEST:
             del stack[: _DEEPEST // 2]  # What is outermost never ended.
         if not module.parent:
@@ -440,12 +436,12 @@ class ProcessCollector:
         module.total_us += event.duration_us
         if event.raised:
             module.raised += 1
-        stack = self._calls_by_thread.get(self._thread(event))
+        stack = self._calls_by_thread.get(event.thread)
         if stack and any(call.module == event.module for call in stack):
             while (call := stack.pop()).module != event.module:
                 pass
             if not stack:
-                del self._calls_by_thread[self._thread(event)]
+                del self._calls_by_thread[event.thread]
             self._origins.note_module(self._module_of(event.module).name, call.input_ids, event.output_ids)
         self._returned.pop(event.thread, None)
         self._returned[event.thread] = event

@@ -331,3 +331,17 @@ def test_a_default_dataset_is_not_written_through_a_link() -> None:
         assert "proxy_trace.parquet: is a link" in err
         assert not list((outside / "elsewhere").iterdir())
         assert run_quietly(["export", "single", "-o", "proxy_trace.parquet"])[0] == 0  # Named, it is meant.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere paths are text")
+def test_a_path_may_be_any_bytes() -> None:
+    with folder_with(small_trace()):
+        name = os.fsdecode(b"\xffx.jsonl")
+        Path(name).write_bytes(small_trace())
+        for command in COMMANDS[:3]:
+            arguments = [name if each == "RUN" else each for each in command]
+            code, out, err = run_quietly(arguments)
+            assert code == 0
+            check_texts(arguments, code, out, err)
+        assert json.loads(run_quietly(["summary", name, "--format", "json"])[1])["path"] == r"\udcffx.jsonl"
+        assert run_quietly(["export", name, "-o", "data", "-f", "parquet"])[0] == 0

@@ -113,7 +113,7 @@ class Timeline:
         self._latest_us = max(self._latest_us, event.time_us)
         if event.thread not in self._open:
             if len(self._open) >= _OPEN_SPANS:
-                oldest = next(iter(self._open))
+                oldest = next((each for each, stack in self._open.items() if not stack), next(iter(self._open)))
                 for _ in self._open.pop(oldest):
                     yield self._span("E", self._track(oldest), event.time_us)
             self._open[event.thread] = []
