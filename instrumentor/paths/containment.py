@@ -32,8 +32,8 @@ def refuse_to_leave(target: Path, within: Path) -> None:
 def refuse_dangling(target: Path) -> None:
     """Check that a file which the user named, if it is a link, leads to something or stays in its directory.
 
-    What a link leads to has been there before is the user's to replace; that something new comes into being in
-    another place, nobody can have seen.
+    A file that is there already, behind a link of that name, is the user's to replace. That a new one would come into
+    being somewhere else, the name does not tell.
 
     Raises:
         OutputLeadsOutError: it is a link to nothing, elsewhere.

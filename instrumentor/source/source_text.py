@@ -14,7 +14,7 @@ from instrumentor.errors import SourceDecodeError, SourceSyntaxError
 # Where Python's tokenizer ends lines: not where str.splitlines() does, which also takes form feeds and U+2028.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LINE_END = re.compile(r"(?:\r\n|\r|\n)\Z")
-# Its tree takes a hundred times the room, and nobody has written that much.
+# The tree of a script takes a hundred times the room of its text. Nobody has written this much by hand.
 _LONGEST = 8_000_000
 _BOM = b"\xef\xbb\xbf"
 
@@ -124,7 +124,7 @@ def parse(source: SourceText, *, source_name: str) -> ast.Module:
     text = source.text
     if len(text) > _LONGEST:
         raise SourceSyntaxError(
-            f"longer than {_LONGEST:,} characters, for which no memory would do; exclude the file", path=source_name
+            f"longer than {_LONGEST:,} characters, too long to be analysed; exclude the file", path=source_name
         )
     try:
         with warnings.catch_warnings():
