@@ -61,6 +61,17 @@ class TracedAtDebug(Traced):
     level = "DEBUG"
 
 
+class TracedWithoutBits(Traced):
+    """The proxy of this project, with nothing in the place of fingerprints."""
+
+    def __init__(self, task: Task, folder: Path) -> None:
+        from proxy_wrapper import extents
+
+        vars(extents)["fingerprint"] = lambda _: ""
+        vars(extents)["fingerprints_of_rows"] = lambda rows: [""] * len(rows)
+        super().__init__(task, folder)
+
+
 class EmptyModuleHooks(Attachment):
     """Global module hooks that do nothing."""
 
@@ -159,6 +170,7 @@ ATTACHMENTS: dict[str, type[Attachment]] = {
     "statistics": Statistics,
     "sums": Sums,
     "floor-INFO": InfoFloor,
+    "INFO-without-bits": TracedWithoutBits,
     "empty-mode": EmptyMode,
     "floor-DEBUG": DebugFloor,
 }

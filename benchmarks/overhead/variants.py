@@ -42,6 +42,7 @@ FLOOR = {
     "statistics": Variant("norms, amin and amax of the same, read"),
     "sums": Variant("the sum of each module's output, read: the least that finds a NaN"),
     "floor-INFO": Variant("all of the above", "INFO"),
+    "INFO-without-bits": Variant("INFO less the fingerprints of values: what INFO takes beyond this, they take"),
     "empty-mode": Variant("a TorchFunctionMode that does nothing"),
     "floor-DEBUG": Variant("all of the above", "DEBUG"),
 }

@@ -12,7 +12,11 @@ some word.
   the columns are summed. These sums are weighted, and so are the words left over. The lengths of the rows are primes,
   so that elements which the shapes of a model relate share no column.
 
-To multiply each word of a large tensor by a weight would take four times as long (`benchmarks/fingerprint_cost.py`).
+The parts of a sparse tensor, indices and values, are summed up each for itself; the sum of the first, times an odd
+number, is added to that of the next, and so are their sizes.
+
+To multiply each word of a large tensor by a weight would take three times as long: torch multiplies 64-bit integers one
+by one. docs/benchmarks.md has what it takes as it is.
 """
 
 from __future__ import annotations
