@@ -12,10 +12,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils import backend_registration
 
 SUITE = Path(__file__).parent / "suite"
 
 
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this version of PyTorch has no devices that are written in Python",
+)
 @pytest.mark.parametrize("file", sorted(path.name for path in SUITE.glob("check_*.py")))
 def test_suite(file: str) -> None:
     done = subprocess.run(
@@ -25,7 +30,7 @@ def test_suite(file: str) -> None:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=600,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
