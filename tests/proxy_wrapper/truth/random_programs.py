@@ -133,6 +133,13 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "around another": lambda given: optimizers.Lookahead(torch.optim.SGD(given, lr=0.05)),
 }
 
+BY_CLOSURE: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "LBFGS": lambda given: torch.optim.LBFGS(given, lr=0.1, max_iter=3),
+    "RMSprop by closures": lambda given: torch.optim.RMSprop(given, lr=0.01),
+    "SGD by closures, through .data": optimizers.ClosedDataSGD,
+}
+"""Those whose steps ask for the loss themselves."""
+
 BY_HAND: dict[str, Callable[[nn.Module], None]] = {
     "by hand, in place": by_hand.in_place,
     "by hand, through .data": by_hand.by_data,
@@ -201,14 +208,16 @@ PLANS: st.SearchStrategy[ProgramPlan] = st.one_of(
     st.builds(
         ProgramPlan,
         st.lists(
-            _model_plans(layers=list(LAYERS), trainers=list(OPTIMIZERS), actions=list(ACTIONS)), min_size=1, max_size=3
+            _model_plans(layers=list(LAYERS), trainers=[*OPTIMIZERS, *BY_CLOSURE], actions=list(ACTIONS)),
+            min_size=1,
+            max_size=3,
         ).map(tuple),
         st.sampled_from(["one after another", "in turns"]),
     ),
     st.builds(
         ProgramPlan,
         st.lists(
-            _model_plans(layers=_WITHOUT_CHANCE, trainers=list(OPTIMIZERS), actions=list(ACTIONS)),
+            _model_plans(layers=_WITHOUT_CHANCE, trainers=[*OPTIMIZERS, *BY_CLOSURE], actions=list(ACTIONS)),
             min_size=2,
             max_size=4,
         ).map(tuple),
@@ -264,8 +273,9 @@ class Training:
         """Make the steps, one at a time."""
         trainer = self.plan.trainer
         optimizer = None
-        if trainer in OPTIMIZERS:
-            optimizer = run.optimizer(OPTIMIZERS[trainer](list(self.model.parameters())))
+        if trainer not in BY_HAND:
+            make = {**OPTIMIZERS, **BY_CLOSURE}[trainer]
+            optimizer = run.optimizer(make(list(self.model.parameters())))
         for number, actions in enumerate(self.plan.steps):
             self._prepare(actions)
             self.model.zero_grad(set_to_none="zero in place" not in actions)
@@ -276,7 +286,7 @@ class Training:
                 BY_HAND[trainer](self.model)
                 run.hand_step()
             elif "leave out the step" not in actions:
-                optimizer.step()
+                optimizer.step(self._closure if trainer in BY_CLOSURE else None)
             if "leave out the step" not in actions:  # Else the change would be a step by hand, unless one had stepped.
                 self._change_weights(actions)
             self._call_again(actions)
@@ -285,11 +295,16 @@ class Training:
     def _batch(self) -> torch.Tensor:
         return torch.randn(5, FEATURES, generator=self.generator)
 
-    def _backward(self) -> None:
+    def _closure(self) -> float:
+        self.model.zero_grad()
+        return float(self._backward())
+
+    def _backward(self) -> torch.Tensor:
         labels = torch.randint(0, CLASSES, (5,), generator=self.generator)
         loss = F.cross_entropy(self.model(self._batch()), labels)
         loss.backward()
         self.results.append(loss.detach())
+        return loss.detach()
 
     def _prepare(self, actions: frozenset[str]) -> None:
         if "freeze or thaw" in actions and self.plan.layers:

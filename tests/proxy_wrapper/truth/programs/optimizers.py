@@ -43,6 +43,15 @@ class DataSGD(torch.optim.Optimizer):
                     parameter.data -= group["lr"] * parameter.grad.data
 
 
+class ClosedDataSGD(DataSGD):
+    """The same, with the loss computed in the step."""
+
+    def step(self, closure: Any = None) -> Any:
+        loss = closure()
+        super().step()
+        return loss
+
+
 class CopyingSGD(DataSGD):
     """Copies the new values in."""
 
