@@ -33,6 +33,7 @@ class Account(Generic[V]):
         steps: all steps, those by hand with them.
         backward_passes: how many backward passes there were.
         gradients: for each parameter that an optimizer has, its gradient in each step, in order.
+        nonfinite_loss: the step of the first backward pass that began with what is not finite; None if there is none.
         left_gradients: for each parameter that no optimizer takes, what each backward pass left that reached it.
         step_updates: for each parameter, the numbers of the optimizer steps that changed its values.
         final: for each parameter and buffer, its values at the end.
@@ -43,6 +44,7 @@ class Account(Generic[V]):
     optimizer_steps: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     backward_passes: int = 0
+    nonfinite_loss: int | None = None
     gradients: dict[str, list[GradientSeen[V]]] = field(default_factory=lambda: defaultdict(list))
     left_gradients: dict[str, list[V]] = field(default_factory=lambda: defaultdict(list))
     step_updates: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))

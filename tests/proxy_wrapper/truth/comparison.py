@@ -33,7 +33,7 @@ def untruths(truth: Truth, traced: Traced, *, in_order: bool = True) -> list[str
         *_step_updates(truth, traced, in_order=in_order),
         *_other_updates(truth, traced, in_order=in_order),
         *_values(truth, traced),
-        *_findings(truth, traced),
+        *_findings(truth, traced, in_order=in_order),
     ]
 
 
@@ -130,7 +130,7 @@ def _values(truth: Truth, traced: Traced) -> Iterator[str]:
             yield f"{name} was said to have values that it never had: {', '.join(sorted(map(str, unknown)))}"
 
 
-def _findings(truth: Truth, traced: Traced) -> Iterator[str]:
+def _findings(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]:
     trained = [name for name in truth.account.final if _is_trained(truth, name)]
     for finding in traced.summary.findings:
         if finding.kind == "problem":
@@ -146,6 +146,9 @@ def _findings(truth: Truth, traced: Traced) -> Iterator[str]:
     for where, name in sorted(truth.nonfinite_state ^ traced.nonfinite_state):
         verb = "is not said" if (where, name) in truth.nonfinite_state else "is said"
         yield f"{where} {name} {verb} to have been non-finite"
+    true_loss, said_loss = truth.account.nonfinite_loss, traced.account.nonfinite_loss
+    if (true_loss is None) is not (said_loss is None) or (in_order and true_loss != said_loss):
+        yield f"the loss is said to be non-finite from step {said_loss} on where it is from step {true_loss} on"
     if traced.nonfinite_outputs != list(truth.nonfinite_outputs):
         yield f"non-finite outputs of {traced.nonfinite_outputs} where they were of {list(truth.nonfinite_outputs)}"
 

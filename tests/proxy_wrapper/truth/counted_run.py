@@ -230,7 +230,10 @@ class CountedRun(Run):
 
     def _backward(self, original: Callable[..., Any], args: Any, kwargs: Any, *, leaves_gradients: bool = True) -> Any:
         with self._lock:
-            self.truth.account.backward_passes += 1
+            account = self.truth.account
+            account.backward_passes += 1
+            if account.nonfinite_loss is None and _nonfinite_tensors((args[:1], kwargs)):
+                account.nonfinite_loss = account.steps
             before = {} if _is_transformed() else self._marks_of_gradients()
         result = original(*args, **kwargs)
         if leaves_gradients and not _is_transformed():

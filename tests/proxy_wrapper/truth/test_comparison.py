@@ -155,6 +155,10 @@ UNTRUTHS: dict[str, tuple[Callable[[Traced], Any], str]] = {
     ),
     "never called": (lambda traced: finding(traced, "never_called", "model"), "model: 'never'"),
     "a problem": (lambda traced: finding(traced, "problem", "model"), "a problem that is none: never"),
+    "a loss that was finite": (
+        lambda traced: setattr(traced.account, "nonfinite_loss", 1),
+        "the loss is said to be non-finite from step 1 on where it is from step None on",
+    ),
     "a NaN": (lambda traced: traced.nonfinite_outputs.append("model"), "non-finite outputs of ['model'] where"),
 }
 

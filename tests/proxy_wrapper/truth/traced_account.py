@@ -68,6 +68,8 @@ class Traced:
             self._take_update(event, names.tensor_name(event.tensor))
         elif isinstance(event, NonFinite) and event.where == "output":
             self.nonfinite_outputs.append(names.module_name(event.module))
+        elif isinstance(event, NonFinite) and event.where == "loss":
+            account.nonfinite_loss = event.step
         elif isinstance(event, NonFinite) and event.where in ("parameter", "gradient"):
             self.nonfinite_state.add((event.where, names.tensor_name(event.tensor)))
 
