@@ -111,7 +111,10 @@ def _other_updates(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[
         if at_most and not in_order:
             at_most = max(at_most, said + unsure)
         # A change that is told at the end of a step may have been the step's, one before it, or both.
-        if not surely - unsure - truth.changes[name].unmarked <= said <= at_most or said + unsure - by_steps > at_most:
+        overlaid = truth.changes[name].unmarked
+        if in_order:  # Else the first looks may have been those of any thread.
+            overlaid -= truth.changes[name].unmarked_early
+        if not surely - unsure - overlaid <= said <= at_most or said + unsure - by_steps > at_most:
             due = str(surely) if surely == at_most else f"{surely} to {at_most}"
             causes = dict(traced.other_updates[name])
             yield f"{said} updates of {name} outside of steps {causes} where there were {due}"

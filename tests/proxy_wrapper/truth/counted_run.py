@@ -66,14 +66,15 @@ class Changes:
 
     `surely` counts the stretches from one step to the next, or from one step by hand to the next call, in which it
     changed: everybody who looks must see as many. `surely_in_training` counts those after the first step. `unmarked`
-    counts those that left no mark but the values, after the first few looks, and that a step overlaid: of these the
-    documents do not promise that they are told apart from the step. `at_most` counts the stretches between any two
-    moments at which one may look, with those in which it was only written to, or replaced by its equal.
+    counts those that left no mark but the values and that a step overlaid: the documents do not promise that they are
+    told apart from the step, but for the first few looks, which `unmarked_early` counts. `at_most` counts the stretches
+    between any two moments at which one may look, with those in which it was only written to, or replaced by its equal.
     """
 
     surely: int = 0
     surely_in_training: int = 0
     unmarked: int = 0
+    unmarked_early: int = 0
     at_most: int = 0
 
 
@@ -308,15 +309,11 @@ class CountedRun(Run):
             if is_sure and before is not None and look.holder is before.holder and look.differs_from(before):
                 changes.surely += 1
                 changes.surely_in_training += self.truth.account.steps > 0
-                if look.has_marks_of(before) and self._may_be_passed_over():
+                if look.has_marks_of(before):
                     self._unmarked.add(name)
             self._last[name] = look
             if is_sure:
                 self._last_sure[name] = look
-
-    def _may_be_passed_over(self) -> bool:
-        """Whether the documents promise no look at values now; threads may each have had some of the first looks."""
-        return self._sure_looks > _COMPARED_LOOKS or len(set(self._owners.values())) > 1
 
     def _is_elsewhere(self, name: str) -> bool:
         """Whether another thread was the last to use the model of what is called `name`: it may be at it now."""
@@ -340,6 +337,7 @@ class CountedRun(Run):
         """Note what a step has changed of the parameters that it has."""
         held = self._held()
         step = self.truth.account.steps
+        is_early = self._sure_looks <= _COMPARED_LOOKS
         self._sure_looks += step == 0  # At its first step somebody may look twice.
         for name, old in before.items():
             if name not in held:
@@ -347,7 +345,10 @@ class CountedRun(Run):
             look = Look.at(*held[name])
             if look.values.identity != old.values.identity:
                 self.truth.account.step_updates[name].append(step)
-                self.truth.changes[name].unmarked += name in self._unmarked
+                if name in self._unmarked:
+                    changes = self.truth.changes[name]
+                    changes.unmarked += 1
+                    changes.unmarked_early += is_early
             self._note_values(name, look)
             self._last[name] = self._last_sure[name] = look
 
