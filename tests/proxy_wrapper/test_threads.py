@@ -141,8 +141,3 @@ def test_a_whole_training_loop_is_compiled(kind: str, level: str, tmp_path: Path
     assert {event.tensor for event in events if isinstance(event, Update)} == parameters
     (problem,) = (event.message for event in events if isinstance(event, Problem))
     assert problem.startswith("Models that are made in compiled code are not traced")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_processes_are_forked_while_other_threads_proxy(level: str, tmp_path: Path, runs: Runs) -> None:
-    runs.compare("fork_beside.py", level, tmp_path)
