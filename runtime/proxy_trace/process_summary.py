@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 PROGRESS_INTERVAL: Final = 1 << 15
 """How many events lie between two reports of progress."""
 
+_ANY_STAGE: Final = ""
+"""In place of the stage of a change that may have come about in any."""
+
 _PROBLEM_LIMIT: Final = 1000
 _COMPILED_MODULES: Final = frozenset(
     {"OptimizedModule", "RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule"}
@@ -85,7 +88,7 @@ class TensorSummary(msgspec.Struct):
             was given before the first backward pass; those it was converted to, if its values had not changed by then.
         last: the latest statistics that could be read.
         has_changed: whether, in a stage that trains, it had other values than the first.
-        changes: how often it was found to have other values than the first, by stage.
+        changes: how often it was found to have other values than the first, by stage; "" where that is not known.
         undecided: how often it was written to, and nothing tells whether that changed its values.
         watched: whether its changes are recorded at all.
         removed: whether the model has it no more.
@@ -363,10 +366,15 @@ class ProcessCollector:
         return {stage for stage, summary in self.process.stages.items() if summary.steps}
 
     def _judge_changes(self) -> None:
-        """Changes count as training in the stages that have optimizer steps; without any, outside of evaluation."""
-        trained = self.trained_stages
+        """Changes count as training in the stages that have optimizer steps; without any, outside of evaluation.
+
+        So do those of which it is not known when they came about.
+        """
+        trained = self.trained_stages | {_ANY_STAGE}
         for tensor in self.process.tensors:
-            tensor.has_changed = any(stage in trained if trained else stage != events.EVAL for stage in tensor.changes)
+            tensor.has_changed = any(
+                stage in trained if len(trained) > 1 else stage != events.EVAL for stage in tensor.changes
+            )
 
     def _stage(self, event: events.Happening) -> StageSummary:
         stages = self.process.stages
@@ -547,7 +555,8 @@ class ProcessCollector:
             # Set up by hand after it was proxied (loaded, initialised): that is where training starts from.
             tensor.first, tensor.undecided = statistics, 0
         else:
-            self._compare_with_first(tensor, statistics, event.stage)
+            # What leaves no mark but the values is found late: the program may be in another stage by then.
+            self._compare_with_first(tensor, statistics, _ANY_STAGE if cause == "data" else event.stage)
 
     @staticmethod
     def _compare_with_first(tensor: TensorSummary, statistics: events.Statistics | None, stage: str) -> None:

@@ -12,12 +12,12 @@ from proxy_wrapper.state_tensors import StateTensors
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Iterator, Sequence
 
     import torch
 
     from proxy_wrapper.events import Gradient
+    from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
     from proxy_wrapper.intercept.state_records import StateRecords
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
@@ -26,7 +26,10 @@ _FEW: Final = 16
 """The backward passes of a program that trains nothing, as far as is known, whose gradients are kept."""
 
 _SETTLED_AFTER: Final = 2
-"""The iterations after which it counts as known that no optimizer takes a gradient."""
+"""The iterations after which it is asked whether there is an optimizer that could take a gradient."""
+
+_MOST_KEPT: Final = 256
+"""The gradients of one parameter that are kept for an optimizer which does not step."""
 
 
 GradientMarks: TypeAlias = "dict[int, tuple[int, int, int] | None]"
@@ -49,24 +52,16 @@ class HandTraining:
     as soon as the backward pass leaves them, and the next step tells whether they were cleared in between.
     """
 
-    def __init__(
-        self, tracer: Tracer, records: StateRecords, tensors_of_optimizers: Callable[[], AbstractSet[int]]
-    ) -> None:
-        """Record for `tracer`.
-
-        Args:
-            tracer: what the events are made for.
-            records: makes them.
-            tensors_of_optimizers: gives the `id` of each tensor that an optimizer which has stepped has now.
-        """
+    def __init__(self, tracer: Tracer, records: StateRecords, optimizers: KnownOptimizers) -> None:
         self._tracer = tracer
         self._records = records
-        self._tensors_of_optimizers = tensors_of_optimizers
+        self._optimizers = optimizers
         self._has_optimizer = False
         self.is_by_hand = False
         self._is_step_due = False
         self._passes = 0
         self._waiting: dict[int, Waiting] = {}
+        self._has_looked_for: set[int] = set()
         # Those trained by hand, or by nobody; those whose last step found no gradient.
         self._settled: set[int] = set()
         self._bereft: dict[int, StateEntry] = {}
@@ -118,11 +113,13 @@ class HandTraining:
             marks = _marks_of_gradient(tensor)
             if marks is not None and marks != before.get(state.id):
                 reached.add(state, tensor)
-        if reached and self._has_optimizer:
-            taken = self._tensors_of_optimizers()  # One may have been given a parameter since its last step.
-            reached = StateTensors(pair for pair in reached if id(pair[1]) not in taken)
+        if self._has_optimizer and any(state.id in self._settled for state in reached.entries):
+            taken = self._optimizers.tensors()  # One may have been given a parameter since its last step.
+            self._settled.difference_update(state.id for state, tensor in reached if id(tensor) in taken)
         if reached:
             self._take(self._records.gradients(reached, location, has_optimizer=False))
+            if self._has_optimizer:
+                self._settle_what_waits(reached)
 
     def note_changed(self, changed: Iterable[StateEntry]) -> None:
         """Parameters have changed, and not by an optimizer: those that had gradients are trained by hand."""
@@ -184,10 +181,14 @@ class HandTraining:
                     self._bereft.pop(number, None)
         if not self._bereft:
             return
+        tracer = self._tracer
+        thread = tracer.thread
         states = StateTensors()
         for number, state in list(self._bereft.items()):
+            if tracer.is_used_elsewhere(state.holder, thread):
+                continue
             tensor = state.tensor()
-            if self._tracer.registry.state.get(number) is not state or tensor is None:
+            if tracer.registry.state.get(number) is not state or tensor is None:
                 del self._bereft[number]
             elif gradient_of(tensor) is not None and not state.holder.is_paused:
                 states.add(state, tensor)
@@ -203,10 +204,27 @@ class HandTraining:
                 known.append(gradient)
                 continue
             waiting = self._waiting.setdefault(number, Waiting(self._tracer.iteration, []))
-            waiting.gradients.append(gradient)
-            if self._has_optimizer and self._tracer.iteration - waiting.since >= _SETTLED_AFTER:
-                self._settle(number)
+            if len(waiting.gradients) < _MOST_KEPT:
+                waiting.gradients.append(gradient)
         self._records.send_gradients(known)
+
+    def _settle_what_waits(self, reached: StateTensors) -> None:
+        """Record what has waited for some iterations, of parameters that no optimizer has which could still step."""
+        now = self._tracer.iteration
+        due = [
+            (state.id, id(tensor))
+            for state, tensor in reached
+            if state.id in self._waiting and now - self._waiting[state.id].since >= _SETTLED_AFTER
+        ]
+        if not due:
+            return
+        if not self._has_looked_for.issuperset(number for number, _ in due):
+            self._has_looked_for.update(number for number, _ in due)
+            self._optimizers.find_all()
+        taken = self._optimizers.tensors()
+        for number, identity in due:
+            if identity not in taken:
+                self._settle(number)
 
     def _settle(self, number: int) -> None:
         self._settled.add(number)

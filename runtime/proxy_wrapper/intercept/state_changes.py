@@ -74,7 +74,7 @@ class StateChanges:
         changes, suspects = Changes(), StateTensors()
         turn, self._looks = self._looks, self._looks + 1
         compares_all = self._tracer.thread.has_compared_all = is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0
-        for state, tensor in self._present(of_all_threads=is_last):
+        for state, tensor in self._present():
             cause = self._cause(state, tensor)
             if not state.watched or (state.unrecorded_step >= 0 and not is_last):
                 continue
@@ -176,16 +176,16 @@ class StateChanges:
         """Let the next glance follow upon the present step."""
         self._glanced_step = self._tracer.step
 
-    def _present(self, *, of_all_threads: bool) -> Iterator[tuple[StateEntry, torch.Tensor]]:
+    def _present(self) -> Iterator[tuple[StateEntry, torch.Tensor]]:
         """The parameters and buffers of all modules that there are now, with their entries; what is new is defined.
 
-        Left out are the models of other threads, unless they are asked for.
+        Left out are the models of other threads: to read a tensor that one is working on may end the program.
         """
         tracer = self._tracer
         thread = tracer.thread
         for entry in tracer.registry:
             module = entry.module()
-            if module is None or (not of_all_threads and tracer.is_used_elsewhere(entry, thread)):
+            if module is None or tracer.is_used_elsewhere(entry, thread):
                 continue
             self._tracer.definitions.define_new_state(entry, module)
             for state in entry.state:

@@ -15,6 +15,7 @@ import torch
 from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.hand_training import HandTraining
+from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
 from proxy_wrapper.intercept.state_changes import StateChanges
 from proxy_wrapper.intercept.state_records import StateRecords, is_watched
 from proxy_wrapper.levels import INFO
@@ -43,12 +44,10 @@ class Updates:
         self._tracer = tracer
         self._records = StateRecords(tracer)
         self._changes = StateChanges(tracer, self._records)
-        self._by_hand = HandTraining(tracer, self._records, self._tensors_of_optimizers)
+        self._known = KnownOptimizers()
+        self._by_hand = HandTraining(tracer, self._records, self._known)
         self.after_backward = self._by_hand.after_backward
         self._iterations = IterationCount()
-        # Once it has updated a proxied model, an optimizer that no longer does is worth a record: the parameters were
-        # replaced, and it goes on with the old ones.
-        self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         # How many of its parameters belong to no proxied module, as of the last look for new modules.
         self._unknown: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._hooks = GlobalHooks(
@@ -227,10 +226,6 @@ class Updates:
                 if state is not None and state.tensor() is tensor:
                     found.add(state, tensor)
         return found
-
-    def _tensors_of_optimizers(self) -> set[int]:
-        """The `id` of each tensor that an optimizer has which has stepped with proxied parameters."""
-        return {id(tensor) for known in list(self._known) for group in known.param_groups for tensor in group["params"]}
 
     def _is_part_of_step(self, states: StateTensors) -> bool:
         """Whether this step is made within another one, by an optimizer that has the same parameters.
