@@ -49,7 +49,6 @@ class StateEntry:
         "identity",
         "is_buffer",
         "key",
-        "left_gradient",
         "name",
         "original",
         "placements",
@@ -90,9 +89,8 @@ class StateEntry:
         self.statistics: PendingOr = None
         # The `id` of a tensor that was found in its place, perhaps for one call only; 0 for none.
         self.put_in = 0
-        # Whether an optimizer has stepped with it; the gradient that a backward pass has left, if a step may miss it.
+        # Whether an optimizer has stepped with it.
         self.has_optimizer = False
-        self.left_gradient: PendingOr = None
         # It may have changed around the version count; it has been seen to.
         self.suspected = False
         self.bypasses_version = False

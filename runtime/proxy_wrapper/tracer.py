@@ -200,6 +200,13 @@ class Tracer:
         """Note that this thread uses the model that `entry` is part of: it proxies, calls or steps it."""
         entry.top.user = weakref.ref(self.thread)
 
+    def is_alone(self) -> bool:
+        """Whether no other thread has had to do with proxied models and still runs.
+
+        While the lock is held it stays so: each thread takes it before it calls, steps or proxies its first one.
+        """
+        return len(self.threads.known) == 1
+
     def is_used_elsewhere(self, entry: ModuleEntry, thread: ThreadState) -> bool:
         """Whether another thread than `thread`, one that has not ended, was the last to use that model."""
         user = entry.top.user

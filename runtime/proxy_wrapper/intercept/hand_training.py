@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
     from proxy_wrapper.intercept.state_records import StateRecords
     from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.tracer import Tracer
 
 _FEW: Final = 16
@@ -65,6 +66,8 @@ class HandTraining:
         # Those trained by hand, or by nobody; those whose last step found no gradient.
         self._settled: set[int] = set()
         self._bereft: dict[int, StateEntry] = {}
+        # What the last backward passes have left of gradients that a step may miss.
+        self._left: dict[int, PendingOr] = {}
         # Those whose last step found a gradient of which an accelerator has not told yet whether it is zero.
         self._unsure: dict[int, tuple[StateEntry, PendingStatistics]] = {}
         # Those that no optimizer has stepped with, as of so many parameters and buffers that there have been.
@@ -87,7 +90,7 @@ class HandTraining:
                 self._settled.discard(state.id)
                 waited = self._waiting.pop(state.id, None)
                 if waited is not None:
-                    state.left_gradient = waited.gradients[-1].statistics
+                    self._left[state.id] = waited.gradients[-1].statistics
 
     def marks_of_gradients(self) -> GradientMarks:
         """What tells afterwards which gradients a backward pass has added to, of those that no optimizer may take."""
@@ -151,23 +154,22 @@ class HandTraining:
 
     def judged(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         """The gradients that a step has found, saying of each that is missing or zero whether it was cleared."""
-        find = self._tracer.registry.state.get
-        found = []
-        for gradient in gradients:
-            state = find(gradient.tensor)
+        return [self._judge(gradient) for gradient in gradients]
+
+    def _judge(self, gradient: Gradient) -> Gradient:
+        number, now = gradient.tensor, gradient.statistics
+        if isinstance(now, PendingStatistics):
+            state = self._tracer.registry.state.get(number)
             if state is not None:
-                now, left = gradient.statistics, state.left_gradient
-                if isinstance(now, PendingStatistics):
-                    self._unsure[state.id] = state, now
-                elif is_nothing(now):
-                    self._bereft[state.id] = state
-                elif self._bereft:
-                    self._bereft.pop(state.id, None)
-                if left is not None:
-                    gradient = msgspec.structs.replace(gradient, cleared=was_cleared(left, now))  # noqa: PLW2901
-                    state.left_gradient = None
-            found.append(gradient)
-        return found
+                self._unsure[number] = state, now
+        elif is_nothing(now):
+            state = self._tracer.registry.state.get(number)
+            if state is not None:
+                self._bereft[number] = state
+        elif self._bereft:
+            self._bereft.pop(number, None)
+        left = self._left.pop(number, None) if self._left else None
+        return gradient if left is None else msgspec.structs.replace(gradient, cleared=was_cleared(left, now))
 
     def _note_left(self) -> None:
         """Look at the gradients of parameters whose last step found none."""
@@ -193,7 +195,7 @@ class HandTraining:
             elif gradient_of(tensor) is not None and not state.holder.is_paused:
                 states.add(state, tensor)
         for state, statistics in zip(states.entries, self._records.statistics_of_gradients(states), strict=True):
-            state.left_gradient = statistics
+            self._left[state.id] = statistics
 
     def _take(self, gradients: Iterable[Gradient]) -> None:
         """Send the gradients of parameters of which it is known that no optimizer takes them, and keep the others."""

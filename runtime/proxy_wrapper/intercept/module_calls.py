@@ -257,19 +257,15 @@ class ModuleCalls:
                 checked[number] = version
                 if not (entry.has_been_nonfinite or is_certainly_finite(output)):
                     self._outputs.check(entry, output, thread)
-        if not raised:
-            self._check_inputs(entry, call, args, thread)
+        if not raised and _sum_of_versions(args) != call.input_versions:
+            self._check_inputs(entry, args, thread)
 
-    def _check_inputs(self, entry: ModuleEntry, call: ActiveCall, args: Any, thread: ThreadState) -> None:
+    def _check_inputs(self, entry: ModuleEntry, args: Any, thread: ThreadState) -> None:
         """Look at what the module has written into its arguments, unless a module that it called did."""
-        inputs = args if len(args) == 1 and type(args[0]) is torch.Tensor else find_tensors(args)
-        versions = [version_of(tensor) for tensor in inputs]
-        if sum(versions) == call.input_versions:
-            return
         checked = thread.checked
-        for tensor, version in zip(inputs, versions, strict=True):
+        for tensor in find_tensors(args):
             number = self._meet(tensor)
-            if number and checked.get(number) != version:
+            if number and checked.get(number) != (version := version_of(tensor)):
                 checked[number] = version
                 if not (entry.has_been_nonfinite or is_certainly_finite(tensor)):
                     self._outputs.check(entry, tensor, thread)
@@ -289,6 +285,13 @@ class ModuleCalls:
             if isinstance(value, torch.Tensor):
                 words[key], numbers[key] = self._describe(value), self._meet(value)
         return words, numbers
+
+
+def _sum_of_versions(args: Any) -> int:
+    """What torch has counted of in-place changes to the tensors among arguments, summed up."""
+    if len(args) == 1 and type(args[0]) is torch.Tensor:
+        return version_of(args[0])
+    return sum(map(version_of, find_tensors(args)))
 
 
 class ModeSetter:

@@ -136,11 +136,13 @@ class StateChanges:
     ) -> Iterator[tuple[StateEntry, torch.Tensor]]:
         """The parameters that a glance looks at, with their entries."""
         tracer = self._tracer
-        thread = tracer.thread
+        is_alone, thread = tracer.is_alone(), tracer.thread
         for state in list(tracer.registry.state.values()):
             if state.is_buffer or not state.watched or state.holder.is_paused or state in left_out:
                 continue
-            if (state.unrecorded_step >= 0 and not trains_by_hand) or tracer.is_used_elsewhere(state.holder, thread):
+            if state.unrecorded_step >= 0 and not trains_by_hand:
+                continue
+            if not is_alone and tracer.is_used_elsewhere(state.holder, thread):
                 continue
             tensor = state.tensor()
             if tensor is not None:
@@ -182,10 +184,10 @@ class StateChanges:
         Left out are the models of other threads: to read a tensor that one is working on may end the program.
         """
         tracer = self._tracer
-        thread = tracer.thread
+        is_alone, thread = tracer.is_alone(), tracer.thread
         for entry in tracer.registry:
             module = entry.module()
-            if module is None or tracer.is_used_elsewhere(entry, thread):
+            if module is None or (not is_alone and tracer.is_used_elsewhere(entry, thread)):
                 continue
             self._tracer.definitions.define_new_state(entry, module)
             for state in entry.state:
