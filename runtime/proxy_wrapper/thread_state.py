@@ -109,9 +109,12 @@ class ThreadState:
         "aside",
         "backward_passes",
         "checked",
+        "glanced_step",
+        "glances",
         "has_called",
         "has_compared_all",
         "inside",
+        "looks",
         "mode",
         "number",
         "optimizer_began_us",
@@ -122,6 +125,7 @@ class ThreadState:
         "stack",
         "stage",
         "stepping",
+        "steps",
         "suspended_calls",
         "torch_calls",
     )
@@ -134,6 +138,8 @@ class ThreadState:
         self.has_called = False  # Whether it has ever called a proxied module.
         self.stepping: SteppingWithClosure | None = None
         self.put_in: list[StateEntry] = []  # Whose tensors may have been put there for one call.
+        # The steps that have ended in it; how often it has looked and glanced at values, and at which step it did last.
+        self.steps = self.looks = self.glances = self.glanced_step = 0
         self.has_compared_all = False  # Whether its last look compared the values of all tensors.
         self.optimizer_location = 0
         self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.

@@ -227,6 +227,7 @@ class Tracer:
         """Count a step of an optimizer, and turn recording off or on where a new iteration calls for it."""
         with self.lock:
             self.step += 1
+            self.thread.steps += 1
             if ends_iteration:
                 self.iteration += 1
                 before, now = self.iteration - 1, self.iteration

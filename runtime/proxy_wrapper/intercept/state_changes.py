@@ -58,9 +58,6 @@ class StateChanges:
     def __init__(self, tracer: Tracer, records: StateRecords) -> None:
         self._tracer = tracer
         self._records = records
-        self._looks = 0
-        self._glances = 0
-        self._glanced_step = 0
 
     def look(self, *, is_last: bool = False) -> Sequence[StateEntry]:
         """Record what has changed since the last look; gives what has.
@@ -72,8 +69,9 @@ class StateChanges:
         if not are_values_readable():
             return []
         changes, suspects = Changes(), StateTensors()
-        turn, self._looks = self._looks, self._looks + 1
-        compares_all = self._tracer.thread.has_compared_all = is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0
+        thread = self._tracer.thread
+        turn, thread.looks = thread.looks, thread.looks + 1
+        compares_all = thread.has_compared_all = is_last or turn < _FIRST_LOOKS or turn % _EVERY == 0
         for state, tensor in self._present():
             cause = self._cause(state, tensor)
             if not state.watched or (state.unrecorded_step >= 0 and not is_last):
@@ -109,11 +107,12 @@ class StateChanges:
         tracer = self._tracer
         if not are_values_readable():
             return []
-        if tracer.step != self._glanced_step:
-            self._glanced_step = tracer.step
+        thread = tracer.thread
+        if thread.steps != thread.glanced_step:
+            thread.glanced_step = thread.steps
             return []
-        turn = self._glances
-        self._glances += has_trained
+        turn = thread.glances
+        thread.glances += has_trained
         # Once there are steps, all are compared again at those: evaluation costs nothing but its first calls.
         compares_all = has_trained and (turn < _FIRST_LOOKS or (not tracer.step and turn % _EVERY == 0))
         changes, suspects = Changes(), StateTensors()
@@ -176,7 +175,8 @@ class StateChanges:
 
     def follow_step(self) -> None:
         """Let the next glance follow upon the present step."""
-        self._glanced_step = self._tracer.step
+        thread = self._tracer.thread
+        thread.glanced_step = thread.steps
 
     def _present(self) -> Iterator[tuple[StateEntry, torch.Tensor]]:
         """The parameters and buffers of all modules that there are now, with their entries; what is new is defined.
