@@ -364,22 +364,22 @@ class Environment:
 
     def store(
         self,
-        names: Mapping[str, Value | None],
-        objects: Mapping[Path, Value | None],
-        numbers: Mapping[Path, Number],
+        names: Iterable[tuple[str, Value | None]],
+        objects: Iterable[tuple[Path, Value | None]],
+        numbers: Iterable[tuple[Path, Number]],
     ) -> None:
         """Let names and paths hold what they held elsewhere; None stands for those to forget."""
-        for name, value in names.items():
+        for name, value in names:
             if value is not None:
                 self.names = self.names.set(name, value)
             elif name in self.names:
                 self.names = self.names.without(name)
-        for path, value in objects.items():
+        for path, value in objects:
             if value is not None:
                 self._set_object(path, value)
             elif path in self.objects:
                 self.objects = self.objects.without(path)
-        for path, number in numbers.items():
+        for path, number in numbers:
             if number is not None:
                 self.numbers = self.numbers.set(path, number)
             else:

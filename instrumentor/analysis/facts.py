@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from instrumentor.analysis.blocks import Blocks, Conditions
@@ -176,7 +175,8 @@ class Facts:
         self.unseen_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.whole_units: set[str] = {SCRIPT}
-        self.call_kinds: dict[int, set[str]] = {}
+        self.call_kinds: dict[int, frozenset[str]] = {}
+        self._sole_kinds: dict[str, frozenset[str]] = {}
         self.outside = OutsideNames()
         self.given_outside: Table[tuple[str, str], Value] = Table(visits)
         self.needed_outside: Table[str, dict[str, str]] = Table(visits)
@@ -198,9 +198,10 @@ class Facts:
         self.visits.forget_readers()
         vars(self).clear()
 
-    def _tell_again(self, tell: Callable[[], None]) -> None:
+    def _tell_again(self, tell: Callable[..., None], *told: object) -> None:
+        """Have a method of the facts be told something again."""
         if self.visits.current is not None:
-            self.visits.current.tell_again(tell)
+            self.visits.current.tell_again(tell, *told)
 
     def conditions_of(self, unit: Unit, node: ast.AST) -> Conditions:
         """The conditions under which `node` runs once its function does."""
@@ -290,7 +291,7 @@ class Facts:
         """Remember that something happens to objects."""
         objects = [key for key in map(strip, atoms) if isinstance(key, (Made, Parameter))]
         if objects:
-            self._tell_again(partial(self.note_event, table, objects, event))
+            self._tell_again(Facts.note_event, table, objects, event)
         for key in objects:
             self._events[table, key, id(event.node)] = event
 
@@ -321,7 +322,7 @@ class Facts:
         assert self.visits.current is not None
         dropped = frozenset(atoms)
         if dropped:
-            self._tell_again(partial(self.note_dropped, dropped))
+            self._tell_again(Facts.note_dropped, dropped)
             self.dropped[self.visits.current.scope].update(dropped)
 
     def is_dropped(self, site: Site) -> bool:
@@ -394,7 +395,7 @@ class Facts:
 
     def note_given(self, table: Table[str, dict[int, Number]], function: str, node: ast.AST, number: Number) -> None:
         """Remember which object a `return` or `yield` gives; the last visit has seen all that there is to see."""
-        self._tell_again(partial(self.note_given, table, function, node, number))
+        self._tell_again(Facts.note_given, table, function, node, number)
         known = table.kept(function, dict)
         if id(node) not in known or known[id(node)] != number:
             known[id(node)] = number
@@ -402,7 +403,7 @@ class Facts:
 
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
         """Remember which object a call passes for a parameter."""
-        self._tell_again(partial(self.note_passed, function, name, node, scope, number))
+        self._tell_again(Facts.note_passed, function, name, node, scope, number)
         self.passed_numbers.setdefault((function, name), {})[id(node)] = scope, number
 
     def number_passed(self, function: str, name: str, node: ast.AST, scope: str) -> Number:
@@ -412,7 +413,7 @@ class Facts:
 
     def note_sole_callee(self, scope: str, number: Number, function: Function | None) -> None:
         """Remember which function a call calls that gives the object of a number; None where it may call others."""
-        self._tell_again(partial(self.note_sole_callee, scope, number, function))
+        self._tell_again(Facts.note_sole_callee, scope, number, function)
         if function is not None:
             self.sole_callees[scope, number] = function.key
         else:
@@ -420,8 +421,17 @@ class Facts:
 
     def note_given_by_call(self, scope: str, site: SiteKey, held: Value) -> None:
         """Remember whether a call gives nothing but the object that is made there."""
-        self._tell_again(partial(self.note_given_by_call, scope, site, held))
+        self._tell_again(Facts.note_given_by_call, scope, site, held)
         self.made_only[scope, site] = held == frozenset({Made(site)})
+
+    def note_effect(self, call: ast.expr, effect: str) -> None:
+        """Remember that a call may call a library function with an effect."""
+        # Nearly every call has one effect, and shares its set with all others that have the same.
+        sole = self._sole_kinds.get(effect)
+        if sole is None:
+            sole = self._sole_kinds[effect] = frozenset({effect})
+        known = self.call_kinds.get(id(call))
+        self.call_kinds[id(call)] = sole if known is None or known == sole else known | sole
 
     def note_call(self, function: str, event: Event) -> None:
         """Remember that a function is called at an expression."""
@@ -432,7 +442,7 @@ class Facts:
 
     def bind(self, binding: Binding) -> None:
         """Remember a store; what it may store grows with each visit."""
-        self._tell_again(partial(self.bind, binding))
+        self._tell_again(Facts.bind, binding)
         key = (id(binding.target), binding.text)
         old = self.bindings.get(key)
         if old is not None:

@@ -114,7 +114,7 @@ class LibraryCalls:
 
     def apply(self, effect: Effect, node: ast.expr, arguments: Arguments, name: str) -> Value:
         """What a function with a known effect gives."""
-        self.facts.call_kinds.setdefault(id(node), set()).add(effect.name)
+        self.facts.note_effect(node, effect.name)
         if effect in _CALLING:
             self.effects.escape_callables(arguments.each())
         return self._EFFECTS[effect](self, node, arguments, name)
@@ -166,7 +166,7 @@ class LibraryCalls:
         return self.effects.make(node, Nature.MODULE, name, arguments)
 
     def _wraps_each(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
-        self.facts.call_kinds.setdefault(id(node), set()).add(Effect.WRAPS.name)
+        self.facts.note_effect(node, Effect.WRAPS.name)
         given = [_wrapped_if_object(held) for held in arguments.positional]
         if arguments.rest:
             return OPAQUE

@@ -135,7 +135,7 @@ def _same_object_above(climb: _Climb, node: ast.expr) -> ast.expr | None:
     if isinstance(parent, ast.Await):
         return parent
     if isinstance(parent, ast.Call) and node in parent.args:
-        effects = climb.facts.call_kinds.get(id(parent), set())
+        effects = climb.facts.call_kinds.get(id(parent), frozenset())
         return parent if effects & {Effect.IDENTITY.name, Effect.REPLACES.name, Effect.PROXIES.name} else None
     if isinstance(parent, (ast.IfExp, ast.BoolOp)) and getattr(parent, "test", None) is not node:
         return parent if all(_is_fresh_or_none(climb, leaf) for leaf in _leaves(parent)) else None
@@ -431,7 +431,7 @@ def _place_argument(climb: _Climb, inline: Placement, parent: ast.Call | ast.key
     assert isinstance(call, ast.Call)
     if call.func is inline.expression:
         return _discarded(inline)
-    effects = climb.facts.call_kinds.get(id(call), set())
+    effects = climb.facts.call_kinds.get(id(call), frozenset())
     holder = _holder(climb, call)
     if Effect.WRAPS.name in effects:
         held_in = "_orig_mod" if ast.unparse(call.func).endswith("compile") else "module"

@@ -21,6 +21,8 @@ class Reader:
         is_stale: whether something read has changed since.
     """
 
+    __slots__ = ("is_stale", "scope")
+
     def __init__(self, scope: str) -> None:
         self.scope = scope
         self.is_stale = False
@@ -29,7 +31,7 @@ class Reader:
         """Take note that something read has changed."""
         self.is_stale = True
 
-    def tell_again(self, tell: Callable[[], None]) -> None:
+    def tell_again(self, tell: Callable[..., None], *told: object) -> None:
         """Have something told to the facts in every visit of the scope."""
 
     def forgo(self) -> None:
@@ -91,7 +93,8 @@ class Readers(Generic[K]):
 
     def __init__(self, visits: Visits) -> None:
         self._visits = visits
-        self._readers: dict[K, set[Reader]] = {}
+        # One that reads an entry several times may be there several times, if others read it meanwhile.
+        self._readers: dict[K, list[Reader]] = {}
         visits.note_table(self)
 
     def forget_readers(self) -> None:
@@ -105,9 +108,9 @@ class Readers(Generic[K]):
             return
         readers = self._readers.get(key)
         if readers is None:
-            self._readers[key] = {reader}
-        else:
-            readers.add(reader)
+            self._readers[key] = [reader]
+        elif readers[-1] is not reader:
+            readers.append(reader)
 
     def note_changed(self, key: K) -> None:
         """Have those visited again that read an entry before it changed."""
