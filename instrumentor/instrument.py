@@ -13,7 +13,7 @@ from instrumentor.decide.program import decide_program, files_with_models
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
-from instrumentor.rewrite import rewrite
+from instrumentor.rewrite import check_rewritten, rewrite
 from instrumentor.screening.screen import may_wrap
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.suppressions import read_suppressions
@@ -85,10 +85,28 @@ def instrument_source(
         SourceSyntaxError: `source` is not Python.
         SourceDecodeError: `source` does not fit its declared encoding.
         EditedSinceError: `source` is an instrumented script that was edited since.
+        InternalError: the result does not stand up to being undone or parsed.
     """
     if _is_instrumented(source, source_name=source_name):
         return Result(source, source, (), already_instrumented=True)
     text = decode(source, source_name=source_name)
+    result = _instrument(source, text, settings, source_name, sources, outlines, looks_elsewhere=looks_elsewhere)
+    # By now what was known of the script is gone: to parse the result takes as much room again.
+    check_rewritten(source, result.instrumented, text, source_name=source_name)
+    return result
+
+
+def _instrument(
+    source: bytes,
+    text: SourceText,
+    settings: Settings,
+    source_name: str,
+    sources: Sources | None,
+    outlines: UnitFinder | None,
+    *,
+    looks_elsewhere: bool,
+) -> Result:
+    """What instrumenting a script gives that was not instrumented before; not checked yet."""
     tree = parse(text, source_name=source_name)
     suppressions = read_suppressions(text)
     script = index_unit(SCRIPT, "", tree)

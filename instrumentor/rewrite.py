@@ -41,7 +41,7 @@ def rewrite(
     source_name: str,
     search_folders: Sequence[str] = (),
 ) -> bytes:
-    """Write the planned proxies into a script.
+    """Write the planned proxies into a script; what comes back is to be checked by `check_rewritten`.
 
     Args:
         original: the script's bytes.
@@ -54,9 +54,6 @@ def rewrite(
 
     Returns:
         The new bytes; `original` itself where nothing is planned.
-
-    Raises:
-        InternalError: the result does not stand up to being undone or parsed.
     """
     if not plan.wraps and not search_folders:
         return original
@@ -72,9 +69,7 @@ def rewrite(
         edited.added,
         had_final_newline=source.has_final_newline,
     )
-    instrumented = source.encode((*edited.lines, comment + source.newline))
-    _check(original, instrumented, source, source_name=source_name)
-    return instrumented
+    return source.encode((*edited.lines, comment + source.newline))
 
 
 class _Writer:
@@ -294,8 +289,20 @@ def _is_docstring(statement: ast.stmt) -> bool:
     return isinstance(held, ast.Constant) and isinstance(held.value, str)
 
 
-def _check(original: bytes, instrumented: bytes, source: SourceText, *, source_name: str) -> None:
-    """Make sure that the result is Python and can be undone: no wrong text ever leaves this module."""
+def check_rewritten(original: bytes, instrumented: bytes, source: SourceText, *, source_name: str) -> None:
+    """Make sure that what `rewrite` gave is Python and can be undone: no wrong text is ever written anywhere.
+
+    Args:
+        original: the script's bytes.
+        instrumented: the new bytes; what is the very same as the original needs no look.
+        source: the original, decoded.
+        source_name: what the source comment records.
+
+    Raises:
+        InternalError: the result does not stand up to being undone or parsed.
+    """
+    if instrumented is original:
+        return
     try:
         undone = undo(instrumented, source_name=source_name).original
         with warnings.catch_warnings():
