@@ -121,7 +121,7 @@ class Calls:
             return self._invocation.construct(atom, node, arguments)
         if isinstance(atom, FunctionRef):
             function = self.scope.kinds.function_at(atom.key)
-            if function is not None and self.scope.hierarchy.knowledge.is_factory(dotted_name(function)):
+            if function is not None and self.scope.hierarchy.is_factory(function):
                 return self.effects.make(node, Nature.MODULE, dotted_name(function), arguments)
             return OPAQUE if function is None else self._invocation.invoke(function, None, node, arguments)
         if isinstance(atom, Partial):

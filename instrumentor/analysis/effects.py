@@ -268,6 +268,8 @@ class Effects:
 
     def note(self, table: Table[Atom, dict[int, Event]], held: Value, event: Event) -> None:
         """Remember that something happens to the objects in a value."""
+        if not held:
+            return
         sure = self._sure_objects(held, event.node)
         self.facts.note_event(table, sure, event)
         self.facts.note_event(table, self.facts.contents.reach(held) - sure, event._replace(is_sure=False))

@@ -25,6 +25,7 @@ from instrumentor.analysis.values import (
     Instance,
     Pack,
     Value,
+    bare_objects,
     derive,
     in_order,
     join,
@@ -161,7 +162,8 @@ class Evaluator:
             held = self.evaluate(function)
             arguments = self._arguments(node)
         self.facts.note_evidence(held, catalogue.CALLED)
-        self.facts.note_event(self.facts.called, held, self.scope.event(node))
+        if bare_objects(held):
+            self.facts.note_event(self.facts.called, held, self.scope.event(node))
         found = join([self.calls.apply(atom, node, arguments) for atom in in_order(held)])
         self.numbering.note_wrapped(node, held, arguments)
         self.numbering.note_call(node, held, arguments)

@@ -27,6 +27,7 @@ from instrumentor.analysis.values import (
     SiteKey,
     Value,
     Widened,
+    bare_objects,
     functions_in,
     grown,
     join,
@@ -289,7 +290,7 @@ class Facts:
 
     def note_event(self, table: Table[Atom, dict[int, Event]], atoms: Iterable[Atom], event: Event) -> None:
         """Remember that something happens to objects."""
-        objects = [key for key in map(strip, atoms) if isinstance(key, (Made, Parameter))]
+        objects = bare_objects(atoms)
         if objects:
             self._tell_again(Facts.note_event, table, objects, event)
         for key in objects:

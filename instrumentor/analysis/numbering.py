@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from instrumentor.analysis.arguments import match_parameters, returned_attribute
 from instrumentor.analysis.environment import is_parameter, path_of
@@ -28,14 +28,14 @@ from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.certainty import Certainty
     from instrumentor.analysis.environment import Number, Path
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Class
+    from instrumentor.resolve.units import Class, Function
 
 _ITERATION = {Named("builtins.next"), Named("builtins.iter")}
 
@@ -57,11 +57,16 @@ class Numbering:
         self._wrapped: dict[int, Number] = {}
         # The numbers of elements, by position, of the lists and tuples that expressions gave which surely have these.
         self._elements: dict[int, dict[int, Number]] = {}
+        self._of_expressions: tuple[dict[int, Any], ...] = (
+            self._operands, self._yielded, self._initial, self._wrapped, self._elements
+        )  # fmt: skip
 
     def forget(self, node: ast.expr) -> None:
         """Forget what an expression gave before, which is evaluated anew."""
-        for kept in (self._operands, self._yielded, self._initial, self._wrapped, self._elements):
-            kept.pop(id(node), None)
+        key = id(node)
+        for kept in self._of_expressions:
+            if kept:
+                kept.pop(key, None)
 
     def note_operand(self, node: ast.expr) -> None:
         """Remember which object an operand gave just now, which what is evaluated after it may change."""
@@ -75,6 +80,8 @@ class Numbering:
         """The number of the object that an expression gave that was evaluated just now."""
         if id(node) in self._operands:
             return self._operands[id(node)]
+        if isinstance(node, ast.Name):  # as most are
+            return self.scope.number_at((node.id,), node)
         if isinstance(node, ast.NamedExpr):
             return self.scope.number_at((node.target.id,), node)
         if isinstance(node, ast.Constant):
@@ -176,31 +183,33 @@ class Numbering:
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
         if function is None:
             return
-        given = self.scope.numbers_given(function, None, arguments)
-
-        def given_as(numbers: Iterable[Number]) -> Number:
-            """The number of the object that a call gives of which the function says that it is one of its own."""
-            found = {
-                given.get(number[1]) or self.facts.number_passed(function.key, number[1], node, self.scope.key)
-                if is_parameter(number)
-                else None
-                for number in set(numbers)
-            }
-            return found.pop() if len(found) == 1 else None
-
         if function.key in self.facts.remembering and function.key not in self.facts.called_unseen:
             remembered = self._operands[id(node)] = ("made", self.scope.locate(function.node))
             self.facts.note_sole_callee(self.scope.key, remembered, function)
             return
-        number = given_as(self.facts.returned_numbers.get(function.key, {}).values())
+        number = self._given_as(self.facts.returned_numbers.get(function.key), function, node, arguments)
         if number is None and function.key not in self.facts.called_unseen:
             key = handed_back(function, arguments, self.certainty.is_object)
             number = None if key is None else arguments.numbers.get(key)
         if number is not None and function.key not in self.facts.yields:
             self._operands[id(node)] = number
-        yielded = given_as(self.facts.yielded_numbers.get(function.key, {}).values())
+        yielded = self._given_as(self.facts.yielded_numbers.get(function.key), function, node, arguments)
         if yielded is not None:
             self._yielded[id(node)] = yielded
+
+    def _given_as(
+        self, numbers: Mapping[int, Number] | None, function: Function, node: ast.Call, arguments: Arguments
+    ) -> Number:
+        """The number of the object that a call gives of which the function says that it is one of its own."""
+        own = set(numbers.values()) if numbers else set()
+        names = [number[1] for number in own if is_parameter(number)]
+        if not names or len(names) < len(own):
+            return None
+        given = self.scope.numbers_given(function, None, arguments)
+        found = {
+            given.get(name) or self.facts.number_passed(function.key, name, node, self.scope.key) for name in names
+        }
+        return found.pop() if len(found) == 1 else None
 
     def note_wrapped(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
         """Remember which object a wrapper is made for; `called` is the wrapper's class, or what has it as a member."""

@@ -34,6 +34,7 @@ class OutsideNames:
         self._names: dict[str, _Names] = {}
         self._owners: dict[str, dict[str, str]] = {}
         self._plain: dict[str, bool] | None = None
+        self._is_plain: dict[str, bool] = {}
         self._at_top: dict[str, frozenset[str]] = {}
         self._tables: dict[str, frozenset[str]] = {}
 
@@ -90,6 +91,12 @@ class OutsideNames:
 
     def is_plain(self, function: Function) -> bool:
         """Whether nothing but calls by its name reach a function: they are all there are."""
+        found = self._is_plain.get(function.key)
+        if found is None:
+            found = self._is_plain[function.key] = self._find_out_is_plain(function)
+        return found
+
+    def _find_out_is_plain(self, function: Function) -> bool:
         node = function.node
         if not isinstance(node, ast.FunctionDef) or node.decorator_list or not self.is_lasting(function):
             return False

@@ -37,7 +37,6 @@ from instrumentor.analysis.values import (
     tuple_depth,
     value,
 )
-from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT, Class, Function, Unit
@@ -182,12 +181,16 @@ class Scope:
         """Whether all calls of a function are seen, so that they tell what it may see."""
         if not self.facts.outside.is_plain(function) or function.key in self.facts.called_unseen:
             return False
-        return not self.hierarchy.knowledge.is_factory(dotted_name(function))
+        return not self.hierarchy.is_factory(function)
 
     def _ever(self, owner: str, name: str) -> Value | None:
         """What a name of a scope ever holds; None where it holds nothing that may differ from call to call."""
         held = self.facts.scopes.get((owner, name))
-        return None if held is None or all(isinstance(atom, _FIXED) for atom in held) else held
+        if held is not None:
+            for atom in held:
+                if not isinstance(atom, _FIXED):
+                    return held
+        return None
 
     def _is_in_order(self, name: str, owner: str) -> bool:
         """Whether the visit knows what a name of a scope holds just now."""

@@ -251,6 +251,9 @@ _RANKS: dict[type[Atom], int] = {
 }
 MAX_TOLD_APART = {1: 24, 2: 24, 3: 96}
 _WIDENED = {rank: Widened(rank) for rank in MAX_TOLD_APART}
+_ANY_WIDENED = frozenset(_WIDENED.values())
+_WIDENED_THINGS = frozenset((_WIDENED[2], _WIDENED[3]))
+_ALWAYS_TOLD_APART = min(MAX_TOLD_APART.values())
 
 
 def in_order(held: Collection[Atom]) -> Iterable[Atom]:
@@ -305,9 +308,9 @@ def grown(old: Value | None, added: Value) -> Value:
     if old is not None and added <= old:
         return old
     together = added if old is None else join((old, added))
-    rank = max((each for each, atom in _WIDENED.items() if atom in together), default=0)
-    if rank == 0 and len(together) <= min(MAX_TOLD_APART.values()):
+    if len(together) <= _ALWAYS_TOLD_APART and together.isdisjoint(_ANY_WIDENED):
         return together
+    rank = max((each for each, atom in _WIDENED.items() if atom in together), default=0)
     counts = Counter(_RANKS[type(atom)] for atom in together)
     rank = max([rank, *(each for each, most in MAX_TOLD_APART.items() if counts[each] > most)])
     if rank == 0:
@@ -324,7 +327,7 @@ def let_go(old: Value | None, added: Value, new: Value) -> Value:
         added: what was added to it.
         new: the value since, by `grown`.
     """
-    if new.isdisjoint((_WIDENED[2], _WIDENED[3])):
+    if new.isdisjoint(_WIDENED_THINGS):
         return NOTHING
     lost = (added if old is None else old | added) - new
     return frozenset(atom for atom in lost if _RANKS[type(atom)] > 1)
@@ -382,6 +385,11 @@ def unwrap(atom: Atom) -> Atom:
 def strip(atom: Atom) -> Atom:
     """The object itself, under whatever holds it."""
     return atom.bare if isinstance(atom, Stand) else atom
+
+
+def bare_objects(atoms: Iterable[Atom]) -> list[Made | Parameter]:
+    """The objects among atoms to which something may happen, under whatever holds them."""
+    return [key for key in map(strip, atoms) if isinstance(key, (Made, Parameter))]
 
 
 def objects_in(value_: Value) -> frozenset[Atom]:

@@ -237,6 +237,10 @@ class Hierarchy:
         self._methods.update((key, found) for key in passed)
         return found
 
+    def is_factory(self, function: Function) -> bool:
+        """Whether the user says that calling a function of the project makes a module."""
+        return self.knowledge.has_factories and self.knowledge.is_factory(dotted_name(function))
+
     def looks_like_module(self, cls: Class) -> bool:
         """Whether a class defines what only modules have, or uses its own object as a module."""
         if cls.key not in self._looks:

@@ -143,7 +143,12 @@ class Knowledge:
 
     def is_factory(self, name: str) -> bool:
         """Whether the user says that calling `name` makes a module."""
-        return bool(self._factories or self._classes) and _matches(name, (*self._factories, *self._classes))
+        return self.has_factories and _matches(name, (*self._factories, *self._classes))
+
+    @property
+    def has_factories(self) -> bool:
+        """Whether the user says of anything that calling it makes a module."""
+        return bool(self._factories or self._classes)
 
     def is_listed_class(self, name: str) -> bool:
         """Whether the user says that the class `name`, a project's too, is one of modules."""

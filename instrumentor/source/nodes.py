@@ -70,6 +70,8 @@ def children(node: ast.AST) -> list[ast.AST]:
     found: list[ast.AST] = []
     for name in _FIELDS[node.__class__]:
         held = getattr(node, name, None)
+        if not held:  # as most are
+            continue
         if held.__class__ is list:
             found += [each for each in held if isinstance(each, ast.AST)]
         elif isinstance(held, ast.AST):
