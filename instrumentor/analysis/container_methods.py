@@ -112,9 +112,9 @@ class ContainerMethods:
         return join((found, default))
 
     def _note_conditions(self, box: Box, node: ast.expr, held: Value) -> None:
-        event = self.scope.event(node)
+        conditions = self.facts.conditions_of(self.scope.unit, node)
         for atom in held:
-            self.facts.contents.note_conditions(box.site, strip(atom), event.conditions)
+            self.facts.contents.note_conditions(box.site, strip(atom), conditions)
 
     def _bind_stored(self, node: ast.expr, held: Value, arguments: Arguments) -> None:
         """Tell of what is stored by a call that spells the container and all that it passes."""

@@ -12,7 +12,6 @@ from instrumentor.resolve.nature import Nature
 if TYPE_CHECKING:
     import ast
 
-    from instrumentor.analysis.blocks import Conditions
     from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Function, Unit
 
@@ -100,7 +99,6 @@ class Event(NamedTuple):
     unit: Unit
     function: Function | None
     node: ast.AST
-    conditions: Conditions
     text: str = ""
     is_sure: bool = True
     into: Value = NOTHING

@@ -185,12 +185,16 @@ class Invocation:
     def _take_over(self, function: Function, parameter: Parameter, held: Value, node: ast.expr) -> None:
         for table in (self.facts.absorbed, self.facts.replaced):
             events = table.get(parameter, {}).values()
-            certain = [each for each in events if each.is_sure and always_follows(each.conditions, ())]
+            certain = [each for each in events if each.is_sure and self._is_unconditional(each)]
             if certain:
                 event = self.scope.event(node, _seen_from_outside(certain[0].text, function, node))
                 self.effects.note(table, held, event._replace(made_in=_file_of_maker(certain[0])))
         if self.facts.called.get(parameter):
             self.facts.note_event(self.facts.called, held, self.scope.event(node))
+
+    def _is_unconditional(self, event: Event) -> bool:
+        """Whether something happens in every call of the function that it happens in."""
+        return always_follows(self.facts.conditions_of(event.unit, event.node), ())
 
 
 def _seen_from_outside(text: str, function: Function, node: ast.expr) -> str:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.units import SCRIPT
-from instrumentor.source.nodes import children, named_parameters, walk
+from instrumentor.source.nodes import all_parameters, children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
+# In which there is nothing of the code around.
+_CLOSED = (ast.Name, ast.Constant, *_SCOPES)
 # What binds names without holding them as nodes of their own.
 _BINDING = (
     *_SCOPES, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping
@@ -114,50 +116,39 @@ class OutsideNames:
 
 
 class _Names:
-    """The names of one function's own code."""
+    """The names of one function's own code.
+
+    Attributes:
+        is_deferring: whether the function may be left before its end, for a while.
+        own: its parameters, and what it binds.
+        outside: what it reads or declares that is not its own.
+    """
 
     def __init__(self, function: Function) -> None:
-        self._node = function.node
-        self._nodes = _own_nodes(function.node)
-
-    @cached_property
-    def is_deferring(self) -> bool:
-        """Whether the function may be left before its end, for a while."""
-        return isinstance(self._node, ast.AsyncFunctionDef) or any(isinstance(each, _DEFERRING) for each in self._nodes)
-
-    @cached_property
-    def own(self) -> frozenset[str]:
-        """Its parameters, and what it binds."""
-        return self._found[0]
-
-    @cached_property
-    def outside(self) -> frozenset[str]:
-        """What it reads or declares that is not its own."""
-        return self._found[1]
-
-    @cached_property
-    def hiding(self) -> frozenset[str]:
-        """What its comprehensions bind for themselves."""
-        generators = (node for node in self._nodes if isinstance(node, ast.comprehension))
-        targets = (each for generator in generators for each in walk(generator.target))
-        return frozenset(each.id for each in targets if isinstance(each, ast.Name))
-
-    @cached_property
-    def _found(self) -> tuple[frozenset[str], frozenset[str]]:
-        declared = self._node.args
-        own = {each.arg for each in named_parameters(declared)}
-        own |= {each.arg for each in (declared.vararg, declared.kwarg) if each is not None}
+        own = {each.arg for each in all_parameters(function.node.args)}
         read: set[str] = set()
         shared: set[str] = set()
-        for node in self._nodes:
+        self._generators: list[ast.comprehension] = []
+        self.is_deferring = isinstance(function.node, ast.AsyncFunctionDef)
+        for node in _own_nodes(function.node):
             if isinstance(node, ast.Name):
                 (read if isinstance(node.ctx, ast.Load) else own).add(node.id)
+            elif isinstance(node, ast.comprehension):
+                self._generators.append(node)
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 shared.update(node.names)
             elif isinstance(node, _BINDING):
                 own.update(_bound_by(node))
-        own -= shared
-        return frozenset(own), frozenset((read | shared) - own)
+            elif isinstance(node, _DEFERRING):
+                self.is_deferring = True
+        self.own = frozenset(own - shared)
+        self.outside = frozenset((read | shared) - self.own)
+
+    @cached_property
+    def hiding(self) -> frozenset[str]:
+        """What its comprehensions bind for themselves."""
+        targets = (each for generator in self._generators for each in walk(generator.target))
+        return frozenset(each.id for each in targets if isinstance(each, ast.Name))
 
 
 def names_bound_in(body: ast.ClassDef) -> frozenset[str]:
@@ -177,7 +168,7 @@ def _own_nodes(
     """The nodes of a file's, class's or function's code, those of the functions and classes in it aside."""
     found: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else [*scope.body]
     for node in found:
-        if not isinstance(node, _SCOPES):
+        if not isinstance(node, _CLOSED):
             found += children(node)
     return found
 

@@ -61,11 +61,12 @@ def note_initial(scope: Scope, after: Environment) -> None:
     if function is None or function.owner is None or function.name != "__init__":
         return
     receiver = next(iter(parameter_names(function)), None)
-    is_early = decorator_names(function) or any(isinstance(node, ast.Return) for node in walk(function.node))
     kept = {
         path[1]: number[1]
         for path, number in after.numbers.items()
-        if len(path) == 2 and path[0] == receiver and is_parameter(number) and not is_early
+        if len(path) == 2 and path[0] == receiver and is_parameter(number)
     }
+    if kept and (decorator_names(function) or any(isinstance(node, ast.Return) for node in walk(function.node))):
+        kept = {}  # it may end early
     if scope.facts.initial.peek(function.key) != kept:
         scope.facts.initial[function.key] = kept

@@ -447,7 +447,7 @@ class Scope:
 
     def event(self, node: ast.AST, text: str = "") -> Event:
         """Something that happens at `node`."""
-        return Event(self.unit, self.function, node, self.facts.conditions_of(self.unit, node), text)
+        return Event(self.unit, self.function, node, text)
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that an expression is part of."""

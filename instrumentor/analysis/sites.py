@@ -442,7 +442,7 @@ class SiteIndex:
             and _ends_behind(event, site)
             and event.unit is site.unit
             and event.function is site.function
-            and always_follows(event.conditions, conditions)
+            and always_follows(self.facts.conditions_of(event.unit, event.node), conditions)
         ]
 
     def site_at(self, node: ast.AST) -> Site | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrumentor.resolve import catalogue
@@ -77,6 +78,7 @@ class Hierarchy:
         self._sole_bases: dict[str, Class] = {}
         self._library_bases: dict[str, list[str | None]] = {}
         self._methods: dict[tuple[str, str], Function | None] = {}
+        self._nodes: dict[str, list[ast.AST]] = {}
         self._texts: dict[str, _Text] = {}
         self._uses: dict[str, _Uses] = {}
         self._with_parameters: dict[str, bool] = {}
@@ -202,16 +204,22 @@ class Hierarchy:
         """The classes below a class in the units read so far."""
         if len(self.project.units) != self._units_below:
             self._units_below = len(self.project.units)
-            self._below, self._mixed_below = {}, {}
             units = dict.fromkeys(unit for unit in self.project.units.values() if unit is not None)
-            for each in [each for unit in units for each in unit.class_of.values()]:
-                below, is_chain = each, True
-                for above in self.ancestors(each)[1:]:
-                    self._below.setdefault(above, []).append(each)
-                    is_chain = is_chain and self._sole_bases.get(below.key) is above
-                    if not is_chain:
-                        self._mixed_below.setdefault(above, []).append(each)
+            everything = [each for unit in units for each in unit.class_of.values()]
+            found: dict[Class, list[Class]] = defaultdict(list)
+            mixed: dict[Class, list[Class]] = defaultdict(list)
+            for each in everything:
+                below = each
+                related = iter(self.ancestors(each)[1:])
+                for above in related:
+                    if self._sole_bases.get(below.key) is not above:
+                        for other in (above, *related):
+                            found[other].append(each)
+                            mixed[other].append(each)
+                        break
+                    found[above].append(each)
                     below = above
+            self._below, self._mixed_below = found, mixed
         return self._below.get(cls, [])
 
     def mixed_descendants(self, cls: Class) -> list[Class]:
@@ -245,6 +253,7 @@ class Hierarchy:
         """Whether a class defines what only modules have, or uses its own object as a module."""
         if cls.key not in self._looks:
             own = own_names(cls.node)
+            nodes = self._nodes_of(cls)
             self._looks[cls.key] = not catalogue.MODULE_METHODS.isdisjoint(cls.methods) or any(
                 (isinstance(node, ast.Call) and is_own(node.func, own))
                 or (
@@ -253,9 +262,16 @@ class Hierarchy:
                     and is_own(node.value, own)
                     and self.method(cls, node.attr) is None
                 )
-                for node in walk(cls.node)
+                for node in nodes
             )
         return self._looks[cls.key]
+
+    def _nodes_of(self, cls: Class) -> list[ast.AST]:
+        """A class definition and all that lies in it."""
+        found = self._nodes.get(cls.key)
+        if found is None:
+            found = self._nodes[cls.key] = walk(cls.node)
+        return found
 
     def is_module(self, cls: Class) -> bool:
         """Whether instances are modules, with parameters or without."""
@@ -343,7 +359,7 @@ class Hierarchy:
         """What a class by itself does with its object."""
         found = self._texts.get(cls.key)
         if found is None:
-            nodes, own = walk(cls.node), own_names(cls.node)
+            nodes, own = self._nodes_of(cls), own_names(cls.node)
             helpers = [helper for node in nodes if (helper := helper_of(node, own)) is not None]
             registers_something = any(may_register(node, own) for node in nodes) or any(
                 self._may_register(cls.unit, helper) for helper in helpers
