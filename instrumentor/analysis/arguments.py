@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
-from instrumentor.source.nodes import named_parameters, parameters_with_defaults, positional_parameters
+from instrumentor.source.nodes import parameters_with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,12 +91,6 @@ def written_arguments(node: ast.expr) -> list[ast.expr]:
     return node.args if isinstance(node, ast.Call) else []
 
 
-def parameter_names(function: Function) -> list[str]:
-    """The parameters of a function that take one argument each."""
-    declared = function.node.args
-    return [each.arg for each in named_parameters(declared)]
-
-
 def returned_attribute(method: Function) -> str | None:
     """The attribute of its object that a method does nothing but return."""
     body = [] if isinstance(method.node, ast.Lambda) else method.node.body
@@ -104,7 +98,7 @@ def returned_attribute(method: Function) -> str | None:
     returned = last.value if isinstance(last, ast.Return) and isinstance(method.node, ast.FunctionDef) else None
     if not isinstance(returned, ast.Attribute) or not isinstance(returned.value, ast.Name):
         return None
-    is_own = parameter_names(method)[:1] == [returned.value.id] and not method.node.decorator_list  # type: ignore[union-attr]
+    is_own = method.parameters[:1] == (returned.value.id,) and not method.node.decorator_list  # type: ignore[union-attr]
     return returned.attr if is_own else None
 
 
@@ -126,14 +120,17 @@ def decorator_names(function: Function) -> set[str]:
 def match_parameters(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Value]:
     """What each parameter of a function gets, by name; defaults aside."""
     declared = function.node.args
-    names = [each.arg for each in positional_parameters(declared)]
+    names = function.positional
     given: dict[str, Value] = {}
     if receiver is not None and names and _gets_receiver(function, receiver):
-        given[names.pop(0)] = receiver
+        given[names[0]] = receiver
+        names = names[1:]
     given.update(zip(names, arguments.positional, strict=False))
     over = arguments.positional[len(names) :]
     if declared.vararg is not None and (over or arguments.rest):
         given[declared.vararg.arg] = join([*over, arguments.rest])
+    if not arguments.keywords and not arguments.rest:
+        return given
     known = {*names, *(each.arg for each in declared.kwonlyargs)}
     for name, held in arguments.keywords.items():
         if name in known:
@@ -150,11 +147,13 @@ def match_parameters(function: Function, receiver: Value | None, arguments: Argu
 
 def match_numbers(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Number]:
     """Which object each parameter of a function gets, by name, where that is known."""
-    declared = function.node.args
-    names = [each.arg for each in positional_parameters(declared)]
+    if not arguments.numbers:
+        return {}
+    names = function.positional
+    known = set(function.parameters)
     if receiver is not None and names and _gets_receiver(function, receiver):
-        names.pop(0)
-    known = {*names, *(each.arg for each in declared.kwonlyargs)}
+        known.discard(names[0])
+        names = names[1:]
     given = ((names[key] if key < len(names) else "") if isinstance(key, int) else key for key in arguments.numbers)
     return {name: number for name, number in zip(given, arguments.numbers.values(), strict=True) if name in known}
 

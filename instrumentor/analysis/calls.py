@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import Arguments
@@ -301,7 +302,7 @@ class Calls:
         self.scope.kinds.descendants(cls)  # of which a file that is read later may have more
         for each in (cls, *self.scope.hierarchy.mixed_descendants(cls)):
             order = self.scope.hierarchy.ancestors(each)
-            above = order[order.index(cls) + 1 :]
+            above = islice(order, order.index(cls) + 1, None)
             method = next((other.methods[name] for other in above if name in other.methods), None)
             if method is not None and method not in found:
                 found.append(method)

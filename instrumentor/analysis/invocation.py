@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import match_parameters, parameter_names
+from instrumentor.analysis.arguments import match_parameters
 from instrumentor.analysis.blocks import always_follows
 from instrumentor.analysis.running import let_run
 from instrumentor.analysis.spelling import receiver_text
@@ -168,7 +168,7 @@ class Invocation:
         self.effects.escape_passed(function, given)
         self.facts.passed.ever.add([(function.key, name) for name in given])
         numbers = self.scope.numbers_given(function, receiver, arguments)
-        for name in parameter_names(function):
+        for name in function.parameters:
             default = (
                 self.facts.passed.defaults.get((function.key, name)) if name not in given or arguments.rest else None
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import PROPERTIES, decorator_names, parameter_names
+from instrumentor.analysis.arguments import PROPERTIES, decorator_names
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key
 from instrumentor.analysis.running import let_others_run
@@ -182,7 +182,7 @@ class Members:
         return [method for method in methods if method is not None]
 
     def _pass_instance(self, method: Function, instance: Instance) -> None:
-        names = parameter_names(method)[1:2]
+        names = method.parameters[1:2]
         for name in names:
             self.facts.grow(self.facts.passed, (method.key, name), value(instance))
 
@@ -193,10 +193,10 @@ class Members:
         let_others_run(self.scope)
         returned = self.facts.returns.get(function.key, NOTHING)
         self.facts.captured.keep(returned)
-        first = parameter_names(function)[:1]
+        first = function.parameters[:1]
 
         def is_self(atom: Atom) -> bool:
-            return isinstance(atom, Parameter) and atom.function == function.key and first == [atom.name]
+            return isinstance(atom, Parameter) and atom.function == function.key and first == (atom.name,)
 
         return replace(returned, lambda atom: receiver if is_self(atom) else None)
 

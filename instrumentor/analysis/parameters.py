@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import decorator_names, parameter_names
+from instrumentor.analysis.arguments import decorator_names
 from instrumentor.analysis.environment import is_parameter
 from instrumentor.analysis.values import ClassRef, Instance, Parameter, Value, value
 from instrumentor.resolve.nature import Nature
@@ -60,7 +60,7 @@ def note_initial(scope: Scope, after: Environment) -> None:
     function = scope.function
     if function is None or function.owner is None or function.name != "__init__":
         return
-    receiver = next(iter(parameter_names(function)), None)
+    receiver = next(iter(function.parameters), None)
     kept = {
         path[1]: number[1]
         for path, number in after.numbers.items()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import parameter_names
 from instrumentor.analysis.values import Named, value
 from instrumentor.resolve.units import SCRIPT
 
@@ -31,7 +30,7 @@ def is_remembering(function: Function, evaluate: Callable[[ast.expr], Value]) ->
     decorators = getattr(node, "decorator_list", [])
     if len(decorators) != 1 or unit.name != SCRIPT or not isinstance(unit.parents.get(node), ast.Module):
         return False
-    if parameter_names(function) or arguments.vararg is not None or arguments.kwarg is not None:
+    if function.parameters or arguments.vararg is not None or arguments.kwarg is not None:
         return False
     decorator = decorators[0]
     if isinstance(decorator, ast.Call):  # `lru_cache(maxsize=0)` keeps nothing

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import match_numbers, match_parameters, parameter_names
+from instrumentor.analysis.arguments import match_numbers, match_parameters
 from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.dropped import note_overwritten
@@ -360,7 +360,7 @@ class Scope:
         """Let the parameters of a function have other defaults than it is written with, which `held` contains."""
         function = self.kinds.function_at(changed.key)
         self.facts.note_unseen_calls(changed.key)
-        for name in () if function is None else parameter_names(function):
+        for name in () if function is None else function.parameters:
             self.facts.grow(self.facts.passed.defaults, (changed.key, name), self.facts.contents.reach(held) | OPAQUE)
 
     def bind(
@@ -389,7 +389,7 @@ class Scope:
         declared = function.node.args
         is_as_written = function.key not in self.facts.called_unseen
         if (declared.defaults or declared.kw_defaults) and not arguments.rest and is_as_written:
-            numbers = {name: self.env.number((default_name(function, name),)) for name in parameter_names(function)}
+            numbers = {name: self.env.number((default_name(function, name),)) for name in function.parameters}
             given = {name: number for name, number in numbers.items() if number is not None}
             for name in match_parameters(function, receiver, arguments) if given else ():
                 given.pop(name, None)

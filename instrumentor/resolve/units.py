@@ -15,7 +15,7 @@ from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.knowledge import Knowledge
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
-from instrumentor.source.nodes import LOOPS, children, last_name
+from instrumentor.source.nodes import LOOPS, children, last_name, positional_parameters
 from instrumentor.source.source_text import decode, parse
 
 if TYPE_CHECKING:
@@ -58,6 +58,16 @@ class Function:
     def name(self) -> str:
         """Its name; `lambda` for those without."""
         return "lambda" if isinstance(self.node, ast.Lambda) else self.node.name
+
+    @cached_property
+    def positional(self) -> tuple[str, ...]:
+        """Its parameters that have positions, `*args` aside."""
+        return tuple([each.arg for each in positional_parameters(self.node.args)])
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Its parameters that take one argument each."""
+        return (*self.positional, *[each.arg for each in self.node.args.kwonlyargs])
 
 
 @dataclass(frozen=True, eq=False)
