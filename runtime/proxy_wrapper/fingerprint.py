@@ -28,6 +28,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from proxy_wrapper.torch_functions import (
+    add_,
     concatenate,
     contiguous,
     convert,
@@ -156,14 +157,14 @@ def _column_sums(halves: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     """The sums of the columns, (columns,), of the words in `halves`, which are so many rows."""
     in_blocks = rows - rows % _BLOCK
     at_once = in_blocks if halves.is_cpu else _PIECE // (2 * _BLOCK * columns) * _BLOCK
-    found = []
+    last = _words(narrow(halves, 0, 2 * in_blocks * columns, 2 * (rows - in_blocks) * columns))
+    sums = total(view(last, (rows - in_blocks, columns)), 0)
     for first in range(0, in_blocks, at_once or 1):
         count = min(at_once, in_blocks - first)
         words = _words(narrow(halves, 0, 2 * first * columns, 2 * count * columns))
-        found.append(total(view(words, (count // _BLOCK, _BLOCK, columns)), 1))
-    last = _words(narrow(halves, 0, 2 * in_blocks * columns, 2 * (rows - in_blocks) * columns))
-    found.append(view(last, (rows - in_blocks, columns)))
-    return total(concatenate(found), 0)
+        blocks = total(view(words, (count // _BLOCK, _BLOCK, columns)), 1)
+        add_(sums, total(blocks, 0))
+    return sums
 
 
 def _words(halves: torch.Tensor) -> torch.Tensor:
