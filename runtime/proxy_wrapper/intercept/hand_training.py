@@ -47,7 +47,7 @@ class HandTraining:
     """Records the gradients that a backward pass leaves where no optimizer will take them.
 
     Whether one will is not known at the first backward passes. So their gradients are kept, as numbers, until a step of
-    an optimizer that has the parameter, a change without one, or time tells.
+    an optimizer that has the parameter, a change without one, or a search for optimizers tells.
 
     It also notes which gradients a step should have found. Where one found none, or zeros, the gradients are looked at
     as soon as the backward pass leaves them, and the next step tells whether they were cleared in between.
