@@ -191,6 +191,7 @@ def test_twice_as_much_takes_less_than_three_times_as_long(write: Callable[[int]
 
 
 @pytest.mark.parametrize(("write", "size"), SHAPES[3:])
-def test_four_times_as_much_takes_less_than_five_times_the_room(write: Callable[[int], str], size: int) -> None:
+def test_four_times_as_much_takes_less_than_eight_times_the_room(write: Callable[[int], str], size: int) -> None:
+    """Four times, and a little for what a larger map is deep; sixteen times if each statement kept all before it."""
     memory(write(1))
-    assert memory(write(4 * size)) < 5 * memory(write(size))
+    assert memory(write(4 * size)) < 8 * memory(write(size))
