@@ -1,4 +1,4 @@
-"""Fingerprints of tensors: 64 bits that tell exactly whether values are the same.
+"""Fingerprints of tensors: 64 bits that tell whether values are the same.
 
 A fingerprint depends on the bytes of the elements in their logical order, and on nothing else: it is the same for any
 strides, number of threads, machine and device, since integers are summed modulo 2**64, in whatever order.
@@ -9,8 +9,13 @@ some word.
 
 - Up to `_SHORT` bytes: the 32-bit words, widened to 64 bits, each times a weight.
 - Above: words of 64 bits, once from the first byte on and once from the fifth. Either sequence is laid out in rows, and
-  the columns are summed. These sums are weighted, and so are the words left over. The lengths of the rows are primes,
-  so that elements which the shapes of a model relate share no column.
+  the columns are summed. These sums are weighted, and so are the words left over. The lengths of the rows are two
+  primes.
+
+Equal values have equal fingerprints. Different ones have different ones, up to `_SHORT` bytes but for a chance of one
+in 2**64. Above, changes that cancel within columns are not seen: two words that change places a multiple of both primes
+(4 million words) apart; two opposite elements that do, a multiple of one prime apart, where only one sequence has their
+signs in a lower half.
 
 The parts of a sparse tensor, indices and values, are summed up each for itself; the sum of the first, times an odd
 number, is added to that of the next, and so are their sizes.
@@ -29,6 +34,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from proxy_wrapper.torch_functions import (
     add_,
+    arange,
+    bitwise_and,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
     concatenate,
     contiguous,
     convert,
@@ -180,15 +190,15 @@ def _words(halves: torch.Tensor) -> torch.Tensor:
 
 def _make_weights(device: torch.device) -> torch.Tensor:
     """The weights: odd numbers, (`_SHORT` / 4,) int64, which splitmix64 gives out (Steele et al., OOPSLA 2014)."""
-    numbers = torch.arange(1, _SHORT // _HALF_BYTES + 1, dtype=torch.int64, device=device) * _ODD
+    numbers = multiply(arange(1, _SHORT // _HALF_BYTES + 1, dtype=torch.int64, device=device), _ODD)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        numbers = _xor_shifted(numbers, shift) * _as_signed(factor)
-    return _xor_shifted(numbers, 31) | 1
+        numbers = multiply(_xor_shifted(numbers, shift), _as_signed(factor))
+    return bitwise_or(_xor_shifted(numbers, 31), 1)
 
 
 def _xor_shifted(numbers: torch.Tensor, shift: int) -> torch.Tensor:
     """The exclusive or of numbers with themselves, shifted to the right as unsigned ones."""
-    return numbers ^ ((numbers >> shift) & (_ALL_BITS >> shift))
+    return bitwise_xor(numbers, bitwise_and(bitwise_right_shift(numbers, shift), _ALL_BITS >> shift))
 
 
 def _as_signed(number: int) -> int:
@@ -196,5 +206,6 @@ def _as_signed(number: int) -> int:
     return number - (_ALL_BITS + 1) if number >> 63 else number
 
 
-with _disable_current_modes():  # Whatever mode the program is in when it proxies its first model.
+# Whatever modes the program is in when it proxies its first model, they are not to see this.
+with _disable_current_modes(), torch._C.DisableTorchFunction():
     _WEIGHTS: Final = _make_weights(torch.device("cpu"))

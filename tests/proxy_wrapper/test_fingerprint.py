@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,7 @@ from proxy_wrapper.statistics import bits_of, summarize, unobserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -206,3 +209,37 @@ def test_sparse_tensors_are_told_apart_by_their_indices() -> None:
 
     assert _bits(here) == _bits(here.coalesce().clone())
     assert _bits(here) != _bits(there)
+
+
+FIRST_PROXY_IN_MODES = """
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+import proxy_wrapper.proxy as Proxy
+
+seen = []
+
+class Functions(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+class Operators(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+model = torch.nn.Linear(2, 2)
+multiply = torch.Tensor.__mul__
+torch.Tensor.__mul__ = lambda *args: seen.append("multiplied") or multiply(*args)
+with Functions(), Operators():
+    Proxy.Proxy(model, logdir="trace")
+print(seen)
+"""
+
+
+def test_modes_of_the_program_do_not_see_what_the_first_proxy_computes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_PROXY_IN_MODES], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
