@@ -72,8 +72,14 @@ _COLUMNS: Final = (2039, 2029)
 _BLOCK: Final = 16
 """So many rows are summed at a time, which the nearer caches hold. All at once take twice as long, from memory."""
 
-_PIECE: Final = 1 << 24
-"""How many halves an accelerator copies at a time, to align them: 64 MB."""
+PIECE_BYTES: Final = 16 * _BLOCK * _COLUMNS[0] * 8
+"""How much of a tensor on the CPU is read at a time, so that the second look at it finds it in the cache: 4 MB."""
+
+_DEVICE_PIECE_BYTES: Final = 1 << 26
+"""How much an accelerator copies at a time, to align it."""
+
+_Memory: Final = c_char * (1 << 46)
+"""As much as there may be, of which a part is looked at: to make a type for each size takes as long as a large sum."""
 
 _HALF_BYTES: Final = 4
 _ALL_BITS: Final = (1 << 64) - 1
@@ -92,8 +98,7 @@ def fingerprint(parts: Sequence[torch.Tensor]) -> str:
 
     To be called, as all here, where neither modes nor autograd see it.
     """
-    sums = [item(dot(terms, narrow(_WEIGHTS, 0, 0, numel(terms)))) for terms in map(_terms, parts)]
-    return as_text(_combined(sums), size_in_bytes(parts))
+    return _from_terms([_terms(part) for part in parts], parts)
 
 
 def fingerprints_of_rows(rows: torch.Tensor) -> list[str]:
@@ -126,6 +131,12 @@ def size_in_bytes(parts: Sequence[torch.Tensor]) -> int:
     return size
 
 
+def _from_terms(terms: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> str:
+    """The fingerprint of what lies in `parts`, of each of which these are the numbers that are weighted."""
+    sums = [item(dot(each, narrow(_WEIGHTS, 0, 0, numel(each)))) for each in terms]
+    return as_text(_combined(sums), size_in_bytes(parts))
+
+
 def _combined(numbers: Sequence[Any]) -> Any:
     """One number for several, in which their order counts."""
     number = numbers[0]
@@ -154,38 +165,93 @@ def _terms(tensor: torch.Tensor) -> torch.Tensor:
     halves = _halves(tensor)
     if numel(halves) <= _SHORT // _HALF_BYTES:
         return convert(halves, torch.int64)
-    terms = []
-    for skipped, columns in enumerate(_COLUMNS):
-        rows, rest = divmod((numel(halves) - skipped) // 2, columns)
-        terms.append(_column_sums(narrow(halves, 0, skipped, 2 * rows * columns), rows, columns))
-        terms.append(_words(narrow(halves, 0, skipped + 2 * rows * columns, 2 * rest)))
-    terms.append(convert(narrow(halves, 0, numel(halves) - 1, 1), torch.int64))  # No word of one sequence has it.
-    return concatenate(terms)
+    sums = _LargeSums(halves)
+    piece = (PIECE_BYTES if halves.is_cpu else _DEVICE_PIECE_BYTES) // _HALF_BYTES
+    for end in range(piece, numel(halves), piece):
+        sums.read_to(end)
+    return sums.terms()
 
 
-def _column_sums(halves: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """The sums of the columns, (columns,), of the words in `halves`, which are so many rows."""
-    in_blocks = rows - rows % _BLOCK
-    at_once = in_blocks if halves.is_cpu else _PIECE // (2 * _BLOCK * columns) * _BLOCK
-    last = _words(narrow(halves, 0, 2 * in_blocks * columns, 2 * (rows - in_blocks) * columns))
-    sums = total(view(last, (rows - in_blocks, columns)), 0)
-    for first in range(0, in_blocks, at_once or 1):
-        count = min(at_once, in_blocks - first)
-        words = _words(narrow(halves, 0, 2 * first * columns, 2 * count * columns))
-        blocks = total(view(words, (count // _BLOCK, _BLOCK, columns)), 1)
-        add_(sums, total(blocks, 0))
-    return sums
+class RunningFingerprint:
+    """The fingerprint of a tensor that somebody else reads, too, piece by piece: each is in the cache then."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        """Begin with a contiguous tensor on the CPU, of more than `_SHORT` bytes."""
+        self._tensor = tensor
+        self._sums = _LargeSums(_halves(tensor))
+
+    def read_to(self, end_bytes: int) -> None:
+        """Read what has not been read of the bytes before this one, but for what does not fill a block."""
+        self._sums.read_to(end_bytes // _HALF_BYTES)
+
+    def finish(self) -> str:
+        """Read the rest; what `fingerprint` gives."""
+        return _from_terms([self._sums.terms()], (self._tensor,))
 
 
-def _words(halves: torch.Tensor) -> torch.Tensor:
-    """An even number of halves as 64-bit words.
+class _LargeSums:
+    """What a large tensor is summed up to, read from its first byte to its last."""
+
+    def __init__(self, halves: torch.Tensor) -> None:
+        self._halves = halves
+        self._sequences = [_ColumnSums(halves, skipped, columns) for skipped, columns in enumerate(_COLUMNS)]
+
+    def read_to(self, end: int) -> None:
+        """Add up all blocks that end before this half and have not been."""
+        for each in self._sequences:
+            each.read_to(end)
+
+    def terms(self) -> torch.Tensor:
+        """Add up the rest; the numbers that are weighted, int64."""
+        terms = [part for each in self._sequences for part in each.terms()]
+        last = narrow(self._halves, 0, numel(self._halves) - 1, 1)  # No word of one sequence has it.
+        return concatenate([*terms, convert(last, torch.int64)])
+
+
+class _ColumnSums:
+    """The sums of the columns of one sequence of words."""
+
+    def __init__(self, halves: torch.Tensor, skipped: int, columns: int) -> None:
+        """Begin a sequence that leaves out so many halves, and has so many words in a row."""
+        self._halves = halves
+        self._columns = columns
+        self._next = skipped  # The half at which the next row begins.
+        self._sums: torch.Tensor | None = None
+
+    def read_to(self, end: int) -> None:
+        """Add up the blocks that end before this half and have not been."""
+        row = 2 * self._columns
+        blocks = (min(end, numel(self._halves)) - self._next) // (_BLOCK * row)
+        if blocks > 1:
+            words = view(_words(self._halves, self._next, blocks * _BLOCK * row), (blocks, _BLOCK, self._columns))
+            self._add(total(total(words, 1), 0))
+            self._next += blocks * _BLOCK * row
+
+    def terms(self) -> list[torch.Tensor]:
+        """The sums of the columns, if there is a row, and the words that do not fill one."""
+        row = 2 * self._columns
+        self.read_to(numel(self._halves))
+        rows, rest = divmod(numel(self._halves) - self._next, row)
+        if rows:
+            words = _words(self._halves, self._next, rows * row)
+            self._add(total(view(words, (rows, self._columns)), 0))
+        assert self._sums is not None, "what is called large has a row"
+        return [self._sums, _words(self._halves, self._next + rows * row, rest - rest % 2)]
+
+    def _add(self, sums: torch.Tensor) -> None:
+        self._sums = sums if self._sums is None else add_(self._sums, sums)
+
+
+def _words(halves: torch.Tensor, first: int, count: int) -> torch.Tensor:
+    """An even number of halves, from the first on, as 64-bit words.
 
     On the CPU it shares their memory, which has to outlive it. No view: torch has none that begins between two words.
     """
-    size_bytes = numel(halves) * _HALF_BYTES
-    if halves.is_cpu and size_bytes:
-        return frombuffer((c_char * size_bytes).from_address(data_ptr(halves)), dtype=torch.int64)
-    return view(halves if halves.storage_offset() % 2 == 0 else halves.clone(), torch.int64)
+    if halves.is_cpu and count:
+        memory = _Memory.from_address(data_ptr(halves) + first * _HALF_BYTES)
+        return frombuffer(memory, dtype=torch.int64, count=count // 2)
+    part = narrow(halves, 0, first, count)
+    return view(part if part.storage_offset() % 2 == 0 else part.clone(), torch.int64)
 
 
 def _make_weights(device: torch.device) -> torch.Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from proxy_wrapper.extents import extents, fingerprints
+from proxy_wrapper.fingerprint import PIECE_BYTES, fingerprint
 
 SHAPES = [
     (),
@@ -83,3 +84,37 @@ def test_a_nan_makes_all_three_numbers_nan() -> None:
 def test_none_gives_none() -> None:
     assert together([]) == []
     assert fingerprints([]) == []
+
+
+_IN_PIECES = PIECE_BYTES // 4 * 2 + 12_345
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_what_is_read_in_pieces_has_the_numbers_of_the_whole(dtype: torch.dtype) -> None:
+    tensor = torch.randn(_IN_PIECES, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    lowest, highest, norms, bits = extents([tensor])
+
+    assert (lowest, highest) == ([tensor.min().item()], [tensor.max().item()])
+    assert norms == pytest.approx([tensor.double().norm().item()], rel=1e-5)
+    assert bits == fingerprints([tensor]) == [fingerprint((tensor.clone(),))]
+
+
+@pytest.mark.parametrize("index", [0, PIECE_BYTES // 4, _IN_PIECES - 1])
+def test_a_value_that_is_not_finite_is_seen_in_every_piece(index: int) -> None:
+    tensor = torch.ones(_IN_PIECES)
+    tensor[index] = math.inf
+    assert together([tensor]) == [(1.0, math.inf, math.inf)]
+
+    tensor[index - 1 if index else 1] = math.nan
+    assert all(math.isnan(number) for number in together([tensor])[0])
+
+
+def test_a_large_tensor_that_lies_otherwise_has_the_same_numbers() -> None:
+    tensor = torch.randn(1100, 1300)
+    transposed = tensor.t().contiguous().t()
+    negative = torch._neg_view(-tensor)
+
+    for each in (transposed, negative):
+        found, expected = extents([each]), extents([tensor])
+        assert (found.lowest, found.highest, found.bits) == (expected.lowest, expected.highest, expected.bits)
+        assert found.norms == pytest.approx(expected.norms, rel=1e-3)
