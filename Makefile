@@ -35,6 +35,9 @@ lint: $(VENV)/.installed-dev ## Check style and formatting
 types: $(VENV)/.installed-dev ## Check types
 	$(BIN)/mypy
 
+checks: $(VENV)/.installed-dev ## Write docs/checks.md from the checks
+	$(BIN)/python -c "from proxy_trace.checks.reference import reference; print(reference(), end='')" > docs/checks.md
+
 # One thread for each worker's torch: more only make the workers wait for each other.
 unit: $(VENV)/.installed-dev ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(TEST_ARGS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 import typer
 
 from proxy_trace.compare_command import COMPARE_HELP, compare
+from proxy_trace.explain_command import EXPLAIN_HELP, explain
 from proxy_trace.export_command import EXPORT_HELP, export
 from proxy_trace.history_command import HISTORY_HELP, HistoryCommand, history
 from proxy_trace.options import (
@@ -26,6 +27,7 @@ from proxy_trace.options import (
     print_note,
 )
 from proxy_trace.ranks_command import RANKS_HELP, ranks
+from proxy_trace.summary_command import SUMMARY_HELP, summary
 from proxy_wrapper import __version__
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ Read the trace that an instrumented script has left.
   Does anything look wrong in the newest run? In another one?
     [cyan]$ proxy-trace summary[/cyan]
     [cyan]$ proxy-trace summary other_dir/RUN_ID[/cyan]
+  What does a finding mean, and what is to be done?
+    [cyan]$ proxy-trace explain never-updated[/cyan]
   Where was the first NaN, and in which line?
     [cyan]$ proxy-trace show --kind non_finite[/cyan]
   How did the parameters of a layer move?
@@ -65,26 +69,10 @@ _EPILOG = """
 [bold]Exit codes[/bold]
 
   0    done, whatever was found
-  1    only ranks and compare: something differs
+  1    ranks and compare: something differs; summary --fail-on: something was found
   2    wrong usage, no trace that can be read, or an output that cannot be written
   130  interrupted
   141  whoever read the output has gone, as with [cyan]| head[/cyan]
-"""
-
-_SUMMARY_HELP = """
-Say what happened in a run, and first of all what looks wrong.
-
-What looks wrong are exceptions that ended processes, non-finite values (the first one first), backward passes that \
-changed nothing, parameters that training never changed and why, modules that were never called, ranks that part, \
-problems of tracing, and trace files that break off. One line says how many checks passed, and what was not looked \
-at. Then come a table of modules (calls and times) and one of parameters (updates, and how their values moved).
-
-[bold]Examples[/bold]
-
-  [cyan]proxy-trace summary[/cyan]
-  [cyan]proxy-trace summary proxy_trace --rank 3[/cyan]
-  [cyan]proxy-trace summary --step 1000- --stage train[/cyan]
-  [cyan]proxy-trace summary --format json | jq '.findings[]'[/cyan]
 """
 
 _SHOW_HELP = """
@@ -160,31 +148,8 @@ def proxy_trace(
         typer.echo(context.get_help())
 
 
-@app.command(help=_SUMMARY_HELP)
-def summary(
-    run: RunArgument = None,
-    step: StepOption = None,
-    stage: StageOption = None,
-    output: FormatOption = Format.TEXT,
-    rank: RankOption = None,
-) -> None:
-    """Say what happened in a run; the text of `--help` is `_SUMMARY_HELP`."""
-    from proxy_trace.colour import Palette
-    from proxy_trace.progress import progress_bar
-    from proxy_trace.selection import Period, StepRange
-    from proxy_trace.summary import summarize
-    from proxy_trace.summary_text import summary_lines
-
-    period = None
-    if step is not None or stage:
-        period = Period(StepRange.parse(step) if step is not None else None, stage or ())
-    trace = open_run(run, rank)
-    with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
-        result = summarize(trace, on_progress, period)
-    if output is Format.JSON:
-        print_json([result], indented=True)
-    else:
-        print_lines(summary_lines(result, Palette.for_stream(sys.stdout), tables_of_all=rank is not None))
+app.command(help=SUMMARY_HELP)(summary)
+app.command(help=EXPLAIN_HELP)(explain)
 
 
 @app.command(help=_SHOW_HELP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -196,3 +197,52 @@ class UnknownPlaceError(TraceError):
         if not has_calls:
             hint += " Calls of torch functions are recorded at level DEBUG only."
         super().__init__(f"nothing was recorded at '{what}'. {hint}")
+
+
+class UnknownCodeError(TraceError):
+    """A code of findings that no check has, or a glob that meets none."""
+
+    def __init__(self, code: str, codes: Iterable[str]) -> None:
+        codes = list(codes)
+        nearest = get_close_matches(code, codes, n=3)
+        hint = f"Did you mean {', '.join(nearest)}?" if nearest else f"Codes are: {', '.join(codes)}."
+        super().__init__(f"no check has a code '{code}'. {hint}")
+
+
+class BadConfigurationError(TraceError):
+    """A `pyproject.toml` with settings that are none."""
+
+    def __init__(self, path: Path, error: Exception) -> None:
+        super().__init__(
+            f"{path}: {_reason(error)}. [tool.proxy-trace] takes select and ignore, which are lists of codes, and "
+            "baseline, the name of a file."
+        )
+
+
+class BadBaselineError(TraceError):
+    """A file of known findings that cannot be read."""
+
+    def __init__(self, path: Path, error: Exception) -> None:
+        super().__init__(
+            f"{path}: holds no known findings: {_reason(error)}. "
+            f"'proxy-trace summary --write-baseline {path}' makes one."
+        )
+
+
+class BadCheckError(TraceError):
+    """A check that another package brings, and that cannot be used."""
+
+    def __init__(self, name: str, value: str, reason: str) -> None:
+        super().__init__(f"the check {name} ({value}), which a package here brings, cannot be used: {reason}.")
+
+
+class BaselineExistsError(TraceError):
+    """Known findings would replace what is not a file of known findings."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: exists, and holds something else than known findings. Give another name.")
+
+
+def _reason(error: Exception) -> str:
+    words = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+    return words.rstrip(".")

@@ -8,40 +8,26 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
-KINDS: Final = (
-    "ended",
-    "non_finite",
-    "no_effect",
-    "never_updated",
-    "never_called",
-    "ranks_part",
-    "problem",
-    "incomplete",
-    "uncalled",
-    "evaluated",
-    "untrained",
-    "frozen",
-)
-"""The kinds of findings, in the order in which they are told."""
+ERROR: Final = "error"
+WARNING: Final = "warning"
+NOTE: Final = "note"
+"""How bad a finding is: this is wrong; this looks wrong; this is worth knowing."""
 
-NOTES: Final = frozenset({"uncalled", "evaluated", "untrained", "frozen"})
-"""The kinds of findings that are worth knowing rather than wrong."""
-
-OF_PARAMETERS: Final = frozenset({"never_updated", "ranks_part", "evaluated", "untrained", "frozen"})
-"""The kinds whose names are those of parameters."""
+_SEVERITIES: Final = (ERROR, WARNING, NOTE)
 
 _LONGEST_PREFIXES: Final = 1 << 28
 """How long the names above all names are together, as much as is worked with; a million parameters have less."""
 
 
 class Finding(msgspec.Struct):
-    """One thing that looks wrong.
+    """One thing that looks wrong, or is worth knowing.
 
     Attributes:
-        kind: one of `KINDS`; of those in `NOTES` it is worth knowing rather than wrong.
-        name: the module, parameter, file or exception; "prefix.*" stands for everything below a module.
+        code: which rule it is a finding of, such as "never-updated"; `proxy-trace explain` tells what it means.
+        severity: "error", "warning" or "note".
+        name: the module, parameter, optimizer, file or exception; "prefix.*" stands for everything below a module.
         reason: why this is reported, the same words for all findings of one sort.
         ranks: the ranks it was found in.
         names: how many names `name` stands for.
@@ -49,9 +35,12 @@ class Finding(msgspec.Struct):
         time_us: when it happened, likewise, since the start of the first process.
         place: where, as "file:line", if that is known.
         trail: what made a non-finite output, what made that, and so on, back to what other modules put out.
+        evidence: the numbers behind it, in a few words each.
+        remedy: what to do about it; "" where nothing need be done.
     """
 
-    kind: str
+    code: str
+    severity: str
     name: str
     reason: str
     ranks: list[int]
@@ -60,18 +49,24 @@ class Finding(msgspec.Struct):
     time_us: int | None = None
     place: str = ""
     trail: list[str] = []
+    evidence: list[str] = []
+    remedy: str = ""
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings in the order in which they are told: by kind, non-finite values by time.
+def in_order(findings: Iterable[Finding], codes: Sequence[str], single: Collection[str]) -> list[Finding]:
+    """Findings in the order in which they are told: the gravest first, then by rule, single ones by time.
 
-    The same finding in several ranks is one, but for non-finite values: each has its own time.
+    Args:
+        findings: what was found in all ranks. The same in several ranks becomes one.
+        codes: the codes of the rules in their order.
+        single: the codes of those whose findings stay single: each rank has its own time.
     """
     findings = list(findings)
-    non_finite = [finding for finding in findings if finding.kind == "non_finite"]
-    non_finite.sort(key=lambda finding: finding.time_us or 0)
-    found = [*non_finite, *_merged(finding for finding in findings if finding.kind != "non_finite")]
-    return sorted(found, key=lambda finding: KINDS.index(finding.kind))
+    timed = [finding for finding in findings if finding.code in single]
+    timed.sort(key=lambda finding: finding.time_us or 0)
+    found = [*timed, *_merged(finding for finding in findings if finding.code not in single)]
+    ranked = {code: place for place, code in enumerate(codes)}
+    return sorted(found, key=lambda each: (_SEVERITIES.index(each.severity), ranked.get(each.code, len(codes))))
 
 
 def fold_names(names: Iterable[str], all_names: Iterable[str]) -> list[tuple[str, int]]:
@@ -110,8 +105,8 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     """The same finding in several ranks as one, at its first place."""
     merged: dict[tuple[str, str, str, int | None], Finding] = {}
     for finding in findings:
-        # A problem is one wherever it was met.
-        key = (finding.kind, finding.name, finding.reason, None if finding.kind == "problem" else finding.step)
+        # What has a time of its own in each rank, as a problem of tracing has, is one all the same.
+        key = (finding.code, finding.name, finding.reason, None if finding.time_us is not None else finding.step)
         first = merged.get(key)
         if first is None:
             merged[key] = finding

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy_trace.checks.all_checks import run_checks
+from proxy_trace.checks.all_checks import all_checks, run_checks
 from proxy_trace.checks.check import CheckResult  # noqa: TC001  msgspec looks the types of fields up.
+from proxy_trace.checks.choice import EVERYTHING
 from proxy_trace.checks.evidence import Evidence
 from proxy_trace.errors import NothingToCompareError
 from proxy_trace.findings import Finding  # noqa: TC001
@@ -16,8 +17,10 @@ from proxy_trace.ranks import compare_readers, file_of_each_rank
 from proxy_trace.step_reader import StepReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from proxy_trace.checks.check import Check
+    from proxy_trace.checks.choice import Choice
     from proxy_trace.ranks import Comparison
     from proxy_trace.selection import Period
     from proxy_trace.trace import Trace, TraceFile
@@ -48,13 +51,21 @@ class Summary(msgspec.Struct):
     processes: list[ProcessSummary]
 
 
-def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None, period: Period | None = None) -> Summary:
+def summarize(
+    trace: Trace,
+    on_progress: Callable[[int], None] | None = None,
+    period: Period | None = None,
+    checks: Sequence[Check] | None = None,
+    choice: Choice = EVERYTHING,
+) -> Summary:
     """Read all of `trace` once and sum it up, in memory that grows with the model and not with the run.
 
     Args:
         trace: the run.
         period: sum up only what happened in it.
         on_progress: called now and then with the number of bytes read so far, over all files.
+        checks: what to look for; everything that there is a check for by default.
+        choice: which findings are told.
 
     Raises:
         TraceError: if the file system refuses.
@@ -65,7 +76,7 @@ def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None, pe
     processes = [collector.process for collector in collectors]
     run = trace.files[0].run
     evidence = Evidence(collectors, trace.damaged, run.world_size, comparison, reader.not_compared)
-    findings, checks = run_checks(evidence)
+    findings, results = run_checks(evidence, all_checks() if checks is None else checks, choice)
     return Summary(
         path=str(trace.path),
         run=run.run,
@@ -81,7 +92,7 @@ def summarize(trace: Trace, on_progress: Callable[[int], None] | None = None, pe
         steps=max(process.steps for process in processes),
         duration_us=max(process.duration_us for process in processes),
         period=str(period or ""),
-        checks=checks,
+        checks=results,
         findings=findings,
         processes=processes,
     )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from typing import TYPE_CHECKING, Final
 
-from proxy_trace.checks.check import FINDING, NOT_CHECKED, PASSED
+from proxy_trace.checks.all_checks import all_rules
+from proxy_trace.checks.check import FINDING, LEFT_OUT, NOT_CHECKED, PASSED
 from proxy_trace.checks.evidence import is_sampled
-from proxy_trace.findings import OF_PARAMETERS
+from proxy_trace.checks.non_finite_values import NON_FINITE
+from proxy_trace.findings import ERROR, NOTE, WARNING
 from proxy_trace.module_tree import ModuleTree
 from proxy_trace.table import format_table
 from proxy_trace.units import format_count, format_duration, format_number, format_ranks, format_size
 from proxy_wrapper.events import TRAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from proxy_trace.checks.check import CheckResult
+    from proxy_trace.checks.rule import Rule
     from proxy_trace.colour import Palette
     from proxy_trace.findings import Finding
     from proxy_trace.process_summary import ModuleSummary, ProcessSummary, TensorSummary
@@ -25,33 +29,25 @@ if TYPE_CHECKING:
 
 _SHOWN_FINDINGS: Final = 20
 _DEEPEST_SHOWN: Final = 40
-_TITLES: Final = {
-    "ended": ("Exceptions that ended processes", "red"),
-    "non_finite": ("Non-finite values", "red"),
-    "no_effect": ("Backward passes that changed nothing", "red"),
-    "never_updated": ("Parameters never updated", "red"),
-    "never_called": ("Modules never called", "yellow"),
-    "ranks_part": ("Parameters in which the ranks part", "red"),
-    "problem": ("Problems of tracing", "yellow"),
-    "incomplete": ("Incomplete trace files", "yellow"),
-    "uncalled": ("Modules never called, but updated", "cyan"),
-    "evaluated": ("Parameters of models that were only evaluated", "cyan"),
-    "untrained": ("Parameters that nothing trains", "cyan"),
-    "frozen": ("Frozen parameters", "cyan"),
-}
+_WIDTH: Final = 78
+_STATES: Final = (PASSED, FINDING, NOT_CHECKED, LEFT_OUT)
+_COLOURS: Final = {ERROR: "red", WARNING: "yellow", NOTE: "cyan"}
 
 
-def summary_lines(summary: Summary, palette: Palette, *, tables_of_all: bool = False) -> Iterator[str]:
+def summary_lines(
+    summary: Summary, palette: Palette, *, rules: Mapping[str, Rule] | None = None, tables_of_all: bool = False
+) -> Iterator[str]:
     """The lines of the report: the run, what looks wrong, then the tables.
 
     Args:
         summary: what to report.
         palette: for a terminal.
+        rules: of its findings, by code; those of all checks by default.
         tables_of_all: show the tables of every process; otherwise those of the first that tell most: of one that called
             modules, that trained, that saw most of them.
     """
     yield from _header_lines(summary, palette)
-    yield from _finding_lines(summary, palette)
+    yield from _finding_lines(summary, all_rules() if rules is None else rules, palette)
     processes = summary.processes
     if not tables_of_all:
         processes = [max(processes, key=_telling)]
@@ -139,7 +135,7 @@ def _training_words(summary: Summary) -> str:
     return words
 
 
-def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
+def _finding_lines(summary: Summary, rules: Mapping[str, Rule], palette: Palette) -> Iterator[str]:
     if all(process.is_empty for process in summary.processes):
         yield ""
         yield palette.paint(_nothing_there(summary), "yellow")
@@ -147,25 +143,50 @@ def _finding_lines(summary: Summary, palette: Palette) -> Iterator[str]:
         yield ""
         yield _check_words(summary.checks, palette)
     show_ranks = len(summary.processes) > 1
-    for kind, (title, colour) in _TITLES.items():
-        findings = [finding for finding in summary.findings if finding.kind == kind]
-        if not findings:
-            continue
-        count = sum(finding.names if kind in OF_PARAMETERS else 1 for finding in findings)
+    for code, findings in _by_code(summary.findings).items():
         yield ""
-        yield palette.paint(f"{title} ({count:,})", colour)
-        shown = findings[:_SHOWN_FINDINGS]
-        rows = [_finding_cells(finding, show_ranks) for finding in shown]
-        if kind == "non_finite":
-            rows = [[("first" if not i else "then"), *row] for i, row in enumerate(rows)]
-        lines = format_table([""] * len(rows[0]), rows, "l" * len(rows[0]))[1:]
-        for finding, line in zip(shown, lines, strict=True):
-            yield f"  {line}"
-            made = _made_words(finding)
-            if made:
-                yield f"         {made}"
-        if len(findings) > len(shown):
-            yield f"  ... and {len(findings) - len(shown):,} more; --format json lists all"
+        yield from _group_lines(summary, rules[code], findings, show_ranks, palette)
+
+
+def _by_code(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """The findings of each rule, in the order in which they are told."""
+    grouped: dict[str, list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault(finding.code, []).append(finding)
+    return grouped
+
+
+def _group_lines(
+    summary: Summary, rule: Rule, findings: list[Finding], show_ranks: bool, palette: Palette
+) -> Iterator[str]:
+    """The findings of one rule under its title; below them what to do, and how to see more."""
+    count = sum(finding.names for finding in findings) if rule.counts else len(findings)
+    yield f"{palette.paint(f'{rule.severity}[{rule.code}]', _COLOURS[rule.severity])} {rule.title} ({count:,})"
+    shown = findings[:_SHOWN_FINDINGS]
+    rows = [_finding_cells(finding, rule, show_ranks) for finding in shown]
+    if rule is NON_FINITE:
+        rows = [[("first" if not i else "then"), *row] for i, row in enumerate(rows)]
+    lines = format_table([""] * len(rows[0]), rows, "l" * len(rows[0]))[1:]
+    for finding, line in zip(shown, lines, strict=True):
+        yield f"  {line}"
+        made = _made_words(finding)
+        if made:
+            yield f"         {made}"
+        for each in finding.evidence:
+            yield f"    {each}"
+    if len(findings) > len(shown):
+        yield f"  ... and {len(findings) - len(shown):,} more; --format json lists all"
+    if rule.remedy:
+        yield from _wrapped(f"what to do: {rule.remedy}", palette)
+    if rule.more:
+        more = rule.more.format(run=shlex.quote(summary.path), name=shlex.quote(findings[0].name.removesuffix(".*")))
+        yield palette.paint(f"  see more: proxy-trace {more}", "dim")
+
+
+def _wrapped(words: str, palette: Palette) -> Iterator[str]:
+    """Words that may be longer than a line."""
+    for line in textwrap.wrap(words, _WIDTH, break_long_words=False, break_on_hyphens=False):
+        yield palette.paint(f"  {line}", "dim")
 
 
 def _made_words(finding: Finding) -> str:
@@ -176,10 +197,10 @@ def _made_words(finding: Finding) -> str:
     return f"made {', '.join(words)}" if words else ""
 
 
-def _finding_cells(finding: Finding, show_ranks: bool) -> list[str]:
+def _finding_cells(finding: Finding, rule: Rule, show_ranks: bool) -> list[str]:
     name = finding.name
-    if finding.names > 1 and finding.kind in OF_PARAMETERS:
-        name += f" ({finding.names:,} parameters)"
+    if finding.names > 1 and rule.counts:
+        name += f" ({finding.names:,} {rule.counts}s)"
     elif finding.names > 1:
         name += f" ({finding.names - 1:,} below)"
     details = [finding.reason]
@@ -204,7 +225,7 @@ def _nothing_there(summary: Summary) -> str:
 
 def _check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
     """How many checks passed and what they did not look at; that nothing looks wrong only where something was."""
-    by_state = {state: [check for check in checks if check.state == state] for state in (PASSED, FINDING, NOT_CHECKED)}
+    by_state = {state: [check for check in checks if check.state == state] for state in _STATES}
     passed, found = by_state[PASSED], by_state[FINDING]
     counted = f"{format_count(len(passed), 'check')} passed"
     if found:
@@ -213,7 +234,7 @@ def _check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
     elif any(check.is_doubtful for check in checks):
         title, colour = "No check found anything", "yellow"
     elif any(check.is_of_model for check in passed):
-        title, colour = "Nothing looks wrong", "green"
+        title, colour = "Nothing else looks wrong" if by_state[LEFT_OUT] else "Nothing looks wrong", "green"
     else:
         title, colour = "Nothing was seen of the model", "yellow"
     parts = [counted]
@@ -222,6 +243,9 @@ def _check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
         parts.append(f"in part: {_unseen_words(in_part)}")
     if by_state[NOT_CHECKED]:
         parts.append(f"not checked: {_unseen_words(by_state[NOT_CHECKED])}")
+    left_out = sum(check.left_out for check in checks)
+    if left_out:
+        parts.append(f"{format_count(left_out, 'finding')} left out, known or not chosen")
     return f"{palette.paint(f'{title}:', colour)} {'; '.join(parts)}."
 
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 _LARGE: Final = 1 << 15
 """From this many elements on, a tensor is a group of its own: what was just read for its norm is in the cache for the
-rest. Above `PIECE_BYTES` it is read piece by piece, so that this holds for any size, and a model comes from memory once.
-There an `aminmax` is faster than an `amin` and an `amax`, which go over the memory twice."""
+rest. Above `PIECE_BYTES` it is read piece by piece, so that this holds for any size, and a model comes from memory
+once. There an `aminmax` is faster than an `amin` and an `amax`, which go over the memory twice."""
 
 _SMALL: Final = 1 << 12
 """Up to this many elements, tensors of one size are stacked and reduced by rows: that is then faster (eight of 128

@@ -20,8 +20,8 @@ def test_a_layer_that_is_left_out_is_found(
     tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", *small_run, ends=True)
-    assert [(finding.kind, finding.name, finding.names) for finding in find(path)] == [
-        ("never_called", "model.spare", 1),
+    assert [(finding.code, finding.name, finding.names) for finding in find(path)] == [
+        ("never-called", "model.spare", 1),
         ("untrained", "model.spare.*", 2),
     ]
 

@@ -138,7 +138,7 @@ def test_what_an_exception_left_does_not_make_a_trace_incomplete(
     path = write_trace(tmp_path / "a.jsonl", *small_run, last, events.RunEnd(6, reason=reason, error="ValueError"))
     summary = summarize(Trace.open(path))
     assert summary.processes[0].ends_inside == ""
-    assert not [finding for finding in summary.findings if finding.kind == "incomplete"]
+    assert not [finding for finding in summary.findings if finding.code == "incomplete-trace"]
 
 
 def test_a_step_that_raised_is_forgotten_with_the_next_call(tmp_path: Path, write_trace: WriteTrace) -> None:

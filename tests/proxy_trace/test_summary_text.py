@@ -45,11 +45,14 @@ train.py --epochs 1
 
 1 check found something: calls; 9 checks passed.
 
-Modules never called (1)
-  model.spare  never called
+warning[never-called] Modules never called (1)
+  model.spare  never called, train.py:10
+  what to do: See whether `forward` was meant to use it: a layer left out, a
+  typo in a name, or `forward` called directly. If nobody needs it, delete it.
+  see more: proxy-trace show {small_trace} --kind call_module
 
-Parameters that nothing trains (2)
-  model.spare.* (2 parameters)  no optimizer has it, and it never had a gradient
+note[untrained] Parameters that nothing trains (2)
+  model.spare.* (2 parameters)  no optimizer has it, and it never had a gradient, train.py:10
 
 Modules
   name     type    calls   total    mean  parameters
@@ -223,7 +226,7 @@ def test_a_stage_without_training_finds_no_parameter_that_was_not_trained(
     evaluated = [events.CallModule(9000, 2, 1, stage="eval"), events.ReturnModule(9001, 2, 1, stage="eval")]
     path = write_trace(tmp_path / "a.jsonl", *small_run, *evaluated)
     summary = summarize(Trace.open(path), period=Period(stages=["eval"]))
-    assert [finding.kind for finding in summary.findings] == ["never_called", "never_called"]
+    assert [finding.code for finding in summary.findings] == ["never-called", "never-called"]
 
 
 def test_a_run_in_which_nothing_is_wrong_says_so(
@@ -239,7 +242,7 @@ def test_a_frozen_parameter_does_not_make_a_run_look_wrong(
     sound = [event for event in small_run if "spare" not in repr(event)]
     text = report(write_trace(tmp_path / "a.jsonl", *sound, events.Parameter(9, "model.frozen", 1, "float32[1]")))
     assert "\nNothing looks wrong: 10 checks passed; in part: parameters (the values of 1 of 3 tensors" in text
-    assert "Frozen parameters (1)\n  model.frozen  frozen (requires_grad is False)" in text
+    assert "note[frozen] Frozen parameters (1)\n  model.frozen  frozen (requires_grad is False)" in text
 
 
 def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -315,7 +318,7 @@ def test_the_first_non_finite_value_comes_first(tmp_path: Path, write_trace: Wri
         events.NonFinite(30, 3, module=1, location=1, where="parameter", tensor=1, count=1, type="float32[1]"),
     )
     assert """
-Non-finite values (2)
+error[non-finite] Non-finite values (2)
   first  model    output (Net): 2 non-finite elements of float32[4], at step 3, train.py:9
   then   model.w  parameter: 1 non-finite element of float32[1], at step 3, train.py:9
 """ in report(path)
@@ -336,7 +339,7 @@ def test_several_processes_share_one_report_with_the_tables_of_one(
         write_trace(tmp_path / f"rank{rank}-{rank}.jsonl", *small_run, rank=rank, pid=rank, world_size=4)
     text = report(tmp_path)
     assert "  processes  3 processes, ranks 0-2 of 4\n" in text
-    assert "  model.spare  never called, ranks 0-2\n" in text
+    assert "  model.spare  never called, train.py:10, ranks 0-2\n" in text
     assert "Modules of rank 0, process 0\n" in text
     assert text.endswith("2 more processes have tables too; --rank N shows those of a rank.")
     assert "Parameters of rank 2, process 2" in report(tmp_path, tables_of_all=True)

@@ -102,7 +102,7 @@ def sound(logdir: str) -> list[tuple[str, str, str]]:
 def detached(logdir: str) -> list[tuple[str, str, str]]:
     model = proxied(Detached(), logdir)
     fit(model, sgd(model))
-    return [("never_updated", "net.first.*", "in an optimizer, but it never had a gradient")]
+    return [("never-updated", "net.first.*", "in an optimizer, but it never had a gradient")]
 
 
 def masked(logdir: str) -> list[tuple[str, str, str]]:
@@ -110,7 +110,7 @@ def masked(logdir: str) -> list[tuple[str, str, str]]:
     fit(model, sgd(model))
     # The second layer's weight is multiplied by zeros, the first layer's output is.
     reason = "in an optimizer, but its values never changed; its gradient was always zero"
-    return [("never_updated", "net.first.*", reason), ("never_updated", "net.second.weight", reason)]
+    return [("never-updated", "net.first.*", reason), ("never-updated", "net.second.weight", reason)]
 
 
 def cleared(logdir: str, *, to_none: bool = True) -> list[tuple[str, str, str]]:
@@ -126,7 +126,7 @@ def cleared(logdir: str, *, to_none: bool = True) -> list[tuple[str, str, str]]:
         optimizer.step()
         optimizer.zero_grad()
     reason = "in an optimizer, but its gradient was cleared before the step"
-    return [("never_updated", "net.second.*", reason)]
+    return [("never-updated", "net.second.*", reason)]
 
 
 def zeroed(logdir: str) -> list[tuple[str, str, str]]:
@@ -138,15 +138,15 @@ def without_a_rate(logdir: str) -> list[tuple[str, str, str]]:
     fit(model, sgd(model, lr=0.0))
     steps = f"{STEPS} backward passes and {STEPS} steps of an optimizer, but no change of a parameter was seen"
     return [
-        ("no_effect", "net", steps),
-        ("never_updated", "net.*", "in an optimizer, but its values never changed"),
+        ("no-effect", "net", steps),
+        ("never-updated", "net.*", "in an optimizer, but its values never changed"),
     ]
 
 
 def forgotten(logdir: str) -> list[tuple[str, str, str]]:
     model = proxied(Net(), logdir)
     fit(model, sgd(model.first, model.head))
-    return [("never_updated", "net.second.*", "had gradients, but no optimizer has it")]
+    return [("never-updated", "net.second.*", "had gradients, but no optimizer has it")]
 
 
 def without_gradients(logdir: str) -> list[tuple[str, str, str]]:
@@ -165,7 +165,7 @@ def feature_extractor(logdir: str) -> list[tuple[str, str, str]]:
         (features(model(x)) - features(x).detach()).square().mean().backward()
         optimizer.step()
     reason = "no optimizer has it; the module was called in evaluation mode only"
-    return [("evaluated", "features.*", reason)]
+    return [("only-evaluated", "features.*", reason)]
 
 
 def forgotten_critic(logdir: str) -> list[tuple[str, str, str]]:
@@ -175,7 +175,7 @@ def forgotten_critic(logdir: str) -> list[tuple[str, str, str]]:
         optimizer.zero_grad()
         critic(model(torch.randn(8, 4))).mean().backward()
         optimizer.step()
-    return [("never_updated", "critic.*", "had gradients, but no optimizer has it")]
+    return [("never-updated", "critic.*", "had gradients, but no optimizer has it")]
 
 
 def average_below(logdir: str) -> list[tuple[str, str, str]]:
@@ -207,7 +207,7 @@ def teacher_and_first_weights(logdir: str) -> list[tuple[str, str, str]]:
         optimizer.step()
     kept = "no optimizer has it, and it never had a gradient"
     return [
-        ("never_called", "start", "never called"),
+        ("never-called", "start", "never called"),
         ("untrained", "teacher.*", kept),
         ("untrained", "start.*", kept),
     ]
@@ -252,7 +252,7 @@ def converted(logdir: str) -> list[tuple[str, str, str]]:
         dtype = next(model.parameters()).dtype
         model(torch.randn(8, 4, dtype=dtype)).square().mean().backward()
         optimizer.step()
-    return [("never_updated", "net.first.*", "in an optimizer, but it never had a gradient")]
+    return [("never-updated", "net.first.*", "in an optimizer, but it never had a gradient")]
 
 
 def before_a_normalisation(logdir: str) -> list[tuple[str, str, str]]:
@@ -287,9 +287,9 @@ def infinite_loss(logdir: str) -> list[tuple[str, str, str]]:
         (loss_of(model) + torch.tensor(float("inf"))).backward()
         optimizer.step()
     return [
-        ("non_finite", "loss", "what a backward pass began with: 1 non-finite element of float32[]"),
-        ("no_effect", "net", "2 backward passes and 2 steps of an optimizer, but no change of a parameter was seen"),
-        ("never_updated", "net.*", "in an optimizer, but its values never changed"),
+        ("non-finite", "loss", "what a backward pass began with: 1 non-finite element of float32[]"),
+        ("no-effect", "net", "2 backward passes and 2 steps of an optimizer, but no change of a parameter was seen"),
+        ("never-updated", "net.*", "in an optimizer, but its values never changed"),
     ]
 
 
@@ -300,14 +300,14 @@ def infinite_norm(logdir: str) -> list[tuple[str, str, str]]:
         optimizer.zero_grad()
         (model(torch.ones(8, 4)).sum() * 1e25).backward()
         optimizer.step()
-    return [("non_finite", "net.weight", "gradient: the norm is infinite, though each element is finite")]
+    return [("non-finite", "net.weight", "gradient: the norm is infinite, though each element is finite")]
 
 
 def no_step(logdir: str) -> list[tuple[str, str, str]]:
     model = proxied(Net(), logdir)
     for _ in range(3):
         loss_of(model).backward()
-    return [("no_effect", "net", "3 backward passes, but no change of a parameter was seen")]
+    return [("no-effect", "net", "3 backward passes, but no change of a parameter was seen")]
 
 
 PROGRAMS: list[Callable[[str], list[tuple[str, str, str]]]] = [
@@ -332,14 +332,14 @@ PROGRAMS: list[Callable[[str], list[tuple[str, str, str]]]] = [
     infinite_norm,
     no_step,
 ]
-NOTES = {"uncalled", "untrained", "evaluated"}
+NOTES = {"uncalled", "untrained", "only-evaluated"}
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_of_a_program_this_is_said(program: Callable[[str], list[tuple[str, str, str]]], logdir: str) -> None:
     expected = program(logdir)
     summary = summed_up(logdir)
-    assert [(finding.kind, finding.name, finding.reason) for finding in summary.findings] == expected
+    assert [(finding.code, finding.name, finding.reason) for finding in summary.findings] == expected
     is_well = all(kind in NOTES for kind, _, _ in expected)
     assert ("Nothing looks wrong: " in text_of(summary)) is is_well
 

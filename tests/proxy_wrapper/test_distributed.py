@@ -136,7 +136,7 @@ def test_the_ranks_agree_in_what_they_replicate(logdir: Path) -> None:
 
 def test_a_summary_finds_nothing_in_ranks_that_agree(logdir: Path) -> None:
     summary = summarize(Trace.open(logdir))
-    assert [finding for finding in summary.findings if finding.kind == "ranks_part"] == []
+    assert [finding for finding in summary.findings if finding.code == "ranks-part"] == []
     (ranks,) = (check for check in summary.checks if check.name == "ranks")
     own_parts = 2 * ((6 if "fsdp" in STRATEGIES else 0) + 3)
     assert (ranks.state, ranks.unseen) == ("passed", [f"{own_parts} parameters sharded, or in one rank only"])
@@ -180,7 +180,7 @@ def test_a_summary_finds_ranks_that_part_and_says_of_others_that_it_does_not_kno
     program.write_text(PARTING)
     torchrun("--standalone", "--nproc-per-node=2", program, tmp_path / "trace")
     summary = summarize(Trace.open(tmp_path / "trace"))
-    found = [(each.name, each.reason, each.step) for each in summary.findings if each.kind == "ranks_part"]
+    found = [(each.name, each.reason, each.step) for each in summary.findings if each.code == "ranks-part"]
     assert found == [
         # Each model has made four steps before the next.
         ("never.*", "the same at the start, and different ever since (rank 0 | rank 1)", 4),

@@ -152,7 +152,8 @@ def test_a_sudden_end_keeps_its_exit_code_and_shows_in_the_summary(
 
     assert code_of(run_in_child(work)) == code
     assert calls_in(logdir) == 15
-    reasons = [finding.reason for finding in summarize(Trace.open(logdir)).findings if finding.kind == "incomplete"]
+    findings = summarize(Trace.open(logdir)).findings
+    reasons = [finding.reason for finding in findings if finding.code == "incomplete-trace"]
     assert reasons == ["has no end: the process was killed, or is still running"]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.evidence import is_recorded, is_sampled, of
-from proxy_trace.findings import Finding
+from proxy_trace.checks.evidence import is_recorded, is_sampled, of, place_of
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import NOTE, WARNING
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
     from proxy_trace.module_tree import ModuleTree
     from proxy_trace.process_summary import ProcessCollector, ProcessSummary
 
@@ -17,6 +19,24 @@ _UNCALLED: Final = frozenset(
     {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "NonDynamicallyQuantizableLinear"}
 )
 """Types of torch's that nobody calls: containers, and what `nn.MultiheadAttention` keeps its last projection in."""
+
+NEVER_CALLED: Final = Rule(
+    "never-called",
+    WARNING,
+    "Modules never called",
+    "A module of a traced model was never called, nor anything below it. Nothing is said of what compiled code may "
+    "have called, of modules whose class goes around PyTorch's hooks, and of steps that were not recorded.",
+    "See whether `forward` was meant to use it: a layer left out, a typo in a name, or `forward` called directly. "
+    "If nobody needs it, delete it.",
+    "show {run} --kind call_module",
+)
+UNCALLED: Final = Rule(
+    "uncalled",
+    NOTE,
+    "Modules never called, but updated",
+    "A module was never called, and training changed its parameters all the same: another module uses them (tied "
+    "weights, `nn.MultiheadAttention`'s projection), or somebody takes them as plain tensors.",
+)
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -79,7 +99,7 @@ def _never_called(collector: ProcessCollector, tree: ModuleTree, evidence: Evide
             return []
         reason = "no module was ever called (perhaps its forward is called directly)"
         return [
-            Finding("never_called", root.name, reason, [process.rank], tree.size(root))
+            NEVER_CALLED.finding(root.name, reason, [process.rank], tree.size(root), place=place_of(collector, root.id))
             for root in roots
             if root.id not in above_unseen
         ]
@@ -96,10 +116,11 @@ def _never_called(collector: ProcessCollector, tree: ModuleTree, evidence: Evide
         if module.id in called or module.id in above_unseen:
             pending.extend(reversed(below))
         elif below or module.type not in _UNCALLED:
-            kind, reason = "never_called", "never called"
+            rule, reason = NEVER_CALLED, "never called"
             if module.id in trained:
-                kind, reason = "uncalled", "its parameters were updated: another module uses them, or gives them"
-            found.append(Finding(kind, module.name, reason, [process.rank], tree.size(module)))
+                rule, reason = UNCALLED, "its parameters were updated: another module uses them, or gives them"
+            place = place_of(collector, module.id)
+            found.append(rule.finding(module.name, reason, [process.rank], tree.size(module), place=place))
     return found
 
 
@@ -109,4 +130,4 @@ def _names_of_updated(process: ProcessSummary) -> set[str]:
     return {module.name for module in process.modules if module.id in updated}
 
 
-CHECK: Final = Check("calls", "every module was called", _look)
+CHECK: Final = Check("calls", "every module was called", _look, (NEVER_CALLED, UNCALLED))

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from proxy_trace.findings import NOTES
+from proxy_trace.checks.choice import EVERYTHING
+from proxy_trace.findings import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy_trace.checks.choice import Choice
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.rule import Rule
     from proxy_trace.findings import Finding
 
 PASSED: Final = "passed"
 FINDING: Final = "finding"
 NOT_CHECKED: Final = "not checked"
+LEFT_OUT: Final = "left out"
 
 
 class Sight(NamedTuple):
@@ -42,12 +46,14 @@ class Check(NamedTuple):
         name: one word.
         meaning: what is so if the check has passed, as a sentence without its full stop.
         look: looks at a run; None for one that the check has nothing to do with.
+        rules: what it may find. Several checks may share one.
         is_of_model: whether it is about what the program did, and not about the trace.
     """
 
     name: str
     meaning: str
     look: Callable[[Evidence], Sight | None]
+    rules: tuple[Rule, ...] = ()
     is_of_model: bool = True
 
 
@@ -56,11 +62,12 @@ class CheckResult(msgspec.Struct):
 
     Attributes:
         name: which check.
-        state: "passed", "finding" or "not checked".
+        state: "passed", "finding", "not checked", or "left out" if all that it found is known already, or ignored.
         meaning: what is so of what was looked at, if it passed.
         unseen: what was not looked at, and why. Of a check that passed, or found something, all else was.
         is_of_model: whether it is about what the program did, and not about the trace.
         is_doubtful: whether what was not looked at is reason enough not to say that nothing looks wrong.
+        left_out: how many findings were left out.
     """
 
     name: str
@@ -69,21 +76,28 @@ class CheckResult(msgspec.Struct):
     unseen: list[str]
     is_of_model: bool = True
     is_doubtful: bool = False
+    left_out: int = 0
 
 
-def run_check(check: Check, evidence: Evidence) -> tuple[list[Finding], CheckResult | None]:
+def run_check(
+    check: Check, evidence: Evidence, choice: Choice = EVERYTHING
+) -> tuple[list[Finding], CheckResult | None]:
     """Look at a run.
 
     Returns:
-        What was found, and what the check says; None where it has nothing to do with the run.
+        What was found and is to be told, and what the check says; None where it has nothing to do with the run.
     """
     sight = check.look(evidence)
     if sight is None:
         return [], None
-    if any(finding.kind not in NOTES for finding in sight.findings):
+    told = [finding for finding in sight.findings if choice.has(finding)]
+    if any(finding.severity != NOTE for finding in told):
         state = FINDING
+    elif any(finding.severity != NOTE for finding in sight.findings):
+        state = LEFT_OUT
     else:
         state = PASSED if sight.has_looked else NOT_CHECKED
     unseen = list(dict.fromkeys(sight.unseen))
-    result = CheckResult(check.name, state, check.meaning, unseen, check.is_of_model, sight.is_doubtful)
-    return list(sight.findings), result
+    left_out = len(sight.findings) - len(told)
+    result = CheckResult(check.name, state, check.meaning, unseen, check.is_of_model, sight.is_doubtful, left_out)
+    return told, result

@@ -6,10 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import of
-from proxy_trace.findings import Finding
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import ERROR
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
+
+ENDED: Final = Rule(
+    "ended-by-exception",
+    ERROR,
+    "Exceptions that ended processes",
+    "A process ended by an exception that nobody caught; the name is its class. What the trace says of the training up "
+    "to there holds; what would have come is not known.",
+    "Read the traceback that the program printed.",
+    "show {run} --kind run_end,problem",
+)
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -18,7 +30,7 @@ def _look(evidence: Evidence) -> Sight:
     for process in evidence.processes:
         _, _, error = process.end.partition(" ")
         if error:
-            finding = Finding("ended", error, "ended the process", [], step=process.end_step)
+            finding = ENDED.finding(error, "ended the process", [], step=process.end_step)
             finding = by_error.setdefault((error, process.end_step), finding)
             finding.ranks = sorted({*finding.ranks, process.rank})
     processes = len(evidence.processes)
@@ -32,4 +44,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(list(by_error.values()), unseen, has_looked=unproxied + endless < processes)
 
 
-CHECK: Final = Check("end", "no process ended by an exception", _look, is_of_model=False)
+CHECK: Final = Check("end", "no process ended by an exception", _look, (ENDED,), is_of_model=False)

@@ -28,6 +28,12 @@ def is_sampled(module: ModuleSummary) -> bool:
     return module.every > 1
 
 
+def place_of(collector: ProcessCollector, module: int) -> str:
+    """Where a module was proxied, as "file:line"; "" if that is not known."""
+    found = collector.names.modules.get(module)
+    return collector.names.place(found.location) if found is not None and found.location else ""
+
+
 class Evidence:
     """A run, read to its end.
 

@@ -5,16 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.findings import Finding
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import WARNING
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
     from proxy_trace.process_summary import ProcessSummary
+
+INCOMPLETE: Final = Rule(
+    "incomplete-trace",
+    WARNING,
+    "Incomplete trace files",
+    "A trace file has no end, breaks off within a line, or has lines that cannot be read: the process was killed, is "
+    "still running, or somebody changed the file. What is in the file up to there has been read.",
+    "If the program has ended, see whether it was killed (out of memory, a time limit), and whether the disk is full.",
+    "show {run} --kind run_end,problem",
+)
 
 
 def _look(evidence: Evidence) -> Sight:
     found = [finding for process in evidence.processes for finding in _incomplete(process)]
-    return Sight([*found, *(Finding("incomplete", str(path), reason, []) for path, reason in evidence.damaged)])
+    return Sight([*found, *(INCOMPLETE.finding(str(path), reason, []) for path, reason in evidence.damaged)])
 
 
 def _incomplete(process: ProcessSummary) -> list[Finding]:
@@ -35,7 +47,7 @@ def _incomplete(process: ProcessSummary) -> list[Finding]:
         reasons.append(f"records of unknown kinds left out, perhaps of a newer version: {kinds}")
     if process.surplus:
         reasons.append(f"{process.surplus:,} definitions and non-finite values left out: there are more than are kept")
-    return [Finding("incomplete", process.file, reason, [process.rank]) for reason in reasons]
+    return [INCOMPLETE.finding(process.file, reason, [process.rank]) for reason in reasons]
 
 
-CHECK: Final = Check("files", "no trace file breaks off", _look, is_of_model=False)
+CHECK: Final = Check("files", "no trace file breaks off", _look, (INCOMPLETE,), is_of_model=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.non_finite_values import find_non_finite, find_overflows
+from proxy_trace.checks.non_finite_values import NON_FINITE, find_non_finite, find_overflows
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -20,4 +20,6 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, evidence.level_words or ["no gradient was recorded"], has_looked=False)
 
 
-CHECK: Final = Check("gradients", "no gradient had a NaN or an infinity, and none an infinite norm", _look)
+CHECK: Final = Check(
+    "gradients", "no gradient had a NaN or an infinity, and none an infinite norm", _look, (NON_FINITE,)
+)

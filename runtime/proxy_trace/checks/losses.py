@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.non_finite_values import find_non_finite
+from proxy_trace.checks.non_finite_values import NON_FINITE, find_non_finite
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
@@ -20,4 +20,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, evidence.sampling_words)
 
 
-CHECK: Final = Check("losses", "no backward pass began with a NaN or an infinity", _look)
+CHECK: Final = Check("losses", "no backward pass began with a NaN or an infinity", _look, (NON_FINITE,))

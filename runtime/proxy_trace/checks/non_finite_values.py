@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from proxy_trace.findings import Finding
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import ERROR
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
     from proxy_trace.process_summary import ProcessCollector
+
+NON_FINITE: Final = Rule(
+    "non-finite",
+    ERROR,
+    "Non-finite values",
+    "An output, a loss, a gradient, a parameter or a buffer has a NaN or an infinity, or a norm that is infinite "
+    "though each element is finite. The first is where to look; the others mostly follow from it. A buffer that was "
+    "made with infinities, as a mask is, is left out.",
+    "Look at what the first one was made from: a logarithm or a division near 0, an overflow in half precision, a "
+    "learning rate that is too high. At level DEBUG the trace names the call that made it.",
+    "show {run} --kind non_finite",
+    sources=("Zhang et al., DeepLocalize: Fault Localization for Deep Neural Networks, ICSE 2021",),
+)
 
 
 def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
@@ -27,7 +42,9 @@ def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
             reason = f"{what}: {event.count:,} non-finite element{'' if event.count == 1 else 's'}{size}"
             time_us = event.time_us + collector.started_us - evidence.first_us
             place = names.place(event.location)
-            found.append(Finding("non_finite", name, reason, [rank], 1, event.step, time_us, place, trail))
+            found.append(
+                NON_FINITE.finding(name, reason, [rank], step=event.step, time_us=time_us, place=place, trail=trail)
+            )
     return found
 
 
@@ -53,7 +70,7 @@ def find_overflows(evidence: Evidence, *kinds: type[events.Event]) -> list[Findi
             time_us = event.time_us + collector.started_us - evidence.first_us
             reason = f"{what}: the norm is infinite, though each element is finite"
             name, place = names.tensor_name(event.tensor), names.place(event.location)
-            found.append(Finding("non_finite", name, reason, [rank], 1, event.step, time_us, place))
+            found.append(NON_FINITE.finding(name, reason, [rank], step=event.step, time_us=time_us, place=place))
     return found
 
 
@@ -73,5 +90,5 @@ def find_at_start(evidence: Evidence, told: Iterable[Finding]) -> list[Finding]:
                 reason = "values: the norm is infinite from the start, though each element is finite"
             else:
                 continue
-            found.append(Finding("non_finite", tensor.name, reason, [process.rank]))
+            found.append(NON_FINITE.finding(tensor.name, reason, [process.rank]))
     return found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import is_recorded, of
-from proxy_trace.checks.non_finite_values import find_non_finite
+from proxy_trace.checks.non_finite_values import NON_FINITE, find_non_finite
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
@@ -25,4 +25,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, unseen or ["no call of a module was traced"], has_looked=False)
 
 
-CHECK: Final = Check("outputs", "no module has put out a NaN or an infinity", _look)
+CHECK: Final = Check("outputs", "no module has put out a NaN or an infinity", _look, (NON_FINITE,))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import of
-from proxy_trace.checks.non_finite_values import find_at_start, find_non_finite, find_overflows
+from proxy_trace.checks.non_finite_values import NON_FINITE, find_at_start, find_non_finite, find_overflows
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -27,4 +27,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, unseen or ["no parameter was traced"], has_looked=False)
 
 
-CHECK: Final = Check("parameters", "no parameter or buffer has come to hold a NaN or an infinity", _look)
+CHECK: Final = Check("parameters", "no parameter or buffer has come to hold a NaN or an infinity", _look, (NON_FINITE,))

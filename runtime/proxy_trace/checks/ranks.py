@@ -11,13 +11,27 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import of
-from proxy_trace.findings import Finding, fold_names
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import ERROR, fold_names
 from proxy_trace.units import format_ranks
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.differences import GroupedDifference
+    from proxy_trace.findings import Finding
     from proxy_trace.ranks import Comparison
+
+RANKS_PART: Final = Rule(
+    "ranks-part",
+    ERROR,
+    "Parameters in which the ranks part",
+    "A parameter that had the same values in several ranks when training began has others in some of them from a step "
+    "on, to the bit, and never agrees again. Sharded parameters, and what differed from the start, are left out.",
+    "See whether every rank steps through the `DistributedDataParallel` wrapper, with the same learning rate and the "
+    "same number of steps, and whether `no_sync` or a branch on the rank lets one of them step alone.",
+    "ranks {run}",
+    "parameter",
+)
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -51,7 +65,7 @@ def _findings(compared: Comparison, ranks: list[int]) -> list[Finding]:
         if not difference.agrees_again:
             names_by_reason.setdefault(_reason(difference, compared), []).append(difference.name)
     return [
-        Finding("ranks_part", name, reason, ranks, count, step)
+        RANKS_PART.finding(name, reason, ranks, count, step=step)
         for (reason, step), names in names_by_reason.items()
         for name, count in fold_names(names, compared.compared_names)
     ]
@@ -84,4 +98,4 @@ def _unseen(evidence: Evidence, compared: Comparison) -> list[str]:
     return unseen
 
 
-CHECK: Final = Check("ranks", "ranks that started from the same values still agree", _look)
+CHECK: Final = Check("ranks", "ranks that started from the same values still agree", _look, (RANKS_PART,))

@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.findings import Finding
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import WARNING
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
     from proxy_trace.process_summary import ProcessCollector
+
+PROBLEM: Final = Rule(
+    "tracing-problem",
+    WARNING,
+    "Problems of tracing",
+    "Tracing could not record something, or gave up: the words say what and why. The program itself trained on as "
+    "without tracing. The other checks say what they could not look at because of it.",
+    "Mend what the words name, such as a full disk; report what they call a mistake of the tracing.",
+    "show {run} --kind problem",
+)
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -22,8 +34,7 @@ def _problems(collector: ProcessCollector) -> list[Finding]:
     for problem in collector.problems.values():
         times = f" ({problem.count:,} times)" if problem.count > 1 else ""
         event = problem.event
-        finding = Finding(
-            "problem",
+        finding = PROBLEM.finding(
             names.module_name(event.module),
             " ".join(problem.message.split()) + times,
             [process.rank],
@@ -34,8 +45,8 @@ def _problems(collector: ProcessCollector) -> list[Finding]:
         found.append(finding)
     if process.end == "failed" and not found:
         reason = "a mistake of the tracing itself has ended it"
-        found.append(Finding("problem", "", reason, [process.rank], step=process.end_step))
+        found.append(PROBLEM.finding("", reason, [process.rank], step=process.end_step))
     return found
 
 
-CHECK: Final = Check("tracing", "tracing met no problem", _look, is_of_model=False)
+CHECK: Final = Check("tracing", "tracing met no problem", _look, (PROBLEM,), is_of_model=False)

@@ -6,10 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import is_recorded, of
-from proxy_trace.findings import Finding
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import ERROR
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
+
+NO_EFFECT: Final = Rule(
+    "no-effect",
+    ERROR,
+    "Backward passes that changed nothing",
+    "The run made backward passes, and of no parameter of the traced models did the values change, by their exact "
+    "fingerprints. It needs the parameters to have been compared (level INFO or DEBUG), and looked at once behind the "
+    "last backward pass.",
+    "See that `optimizer.step()` is called, and that the optimizer was given the parameters of this model.",
+    "show {run} --kind optimizer_step,gradient,update",
+    sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
+)
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -35,7 +48,7 @@ def _look(evidence: Evidence) -> Sight:
     if steps:
         made += f" and {steps:,} step{'' if steps == 1 else 's'} of an optimizer"
     ranks = sorted({process.rank for process in evidence.processes})
-    return Sight([Finding("no_effect", ", ".join(roots), f"{made}, but no change of a parameter was seen", ranks)])
+    return Sight([NO_EFFECT.finding(", ".join(roots), f"{made}, but no change of a parameter was seen", ranks)])
 
 
-CHECK: Final = Check("training", "backward passes have led to changed parameters", _look)
+CHECK: Final = Check("training", "backward passes have led to changed parameters", _look, (NO_EFFECT,))

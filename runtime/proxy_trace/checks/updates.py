@@ -18,15 +18,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of
-from proxy_trace.findings import Finding, fold_names
+from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of, place_of
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import ERROR, NOTE, fold_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
     from proxy_trace.module_tree import ModuleTree
     from proxy_trace.process_summary import ModuleSummary, ProcessCollector, TensorSummary
 
 _NO_OPTIMIZER: Final = "no optimizer has it"
+NEVER_UPDATED: Final = Rule(
+    "never-updated",
+    ERROR,
+    "Parameters never updated",
+    "Training should have changed a parameter, and its values are those that it started with, by their exact "
+    "fingerprint: it is in an optimizer, or it had gradients. The words say what is known of why. Needs level INFO or "
+    "DEBUG; of parameters that are not watched, and of those without fingerprints, nothing is said.",
+    "See that the optimizer was made from the parameters of this very model after its last change, that the loss "
+    "depends on the parameter (no `detach`, `.data` or `no_grad` in between), and that `zero_grad` does not come "
+    "between `backward` and `step`.",
+    "history {run} {name}",
+    "parameter",
+    ("Zhang et al., AUTOTRAINER: An Automatic DNN Training Problem Detection and Repair System, ICSE 2021",),
+)
+ONLY_EVALUATED: Final = Rule(
+    "only-evaluated",
+    NOTE,
+    "Parameters of models that were only evaluated",
+    "A parameter is in no optimizer, and its module or model was called in evaluation mode only, while others "
+    "trained: a feature extractor, a teacher, an average.",
+    counts="parameter",
+)
+UNTRAINED: Final = Rule(
+    "untrained",
+    NOTE,
+    "Parameters that nothing trains",
+    "A parameter is in no optimizer and never had a gradient, or its gradients were nothing but rounding (a bias "
+    "before a normalisation).",
+    counts="parameter",
+)
+FROZEN: Final = Rule(
+    "frozen",
+    NOTE,
+    "Frozen parameters",
+    "A parameter has `requires_grad=False`, and never had a gradient.",
+    counts="parameter",
+)
+
 _SAMPLED: Final = "its values are those that it started with; of its gradients and steps only a sample is recorded"
 
 _NEXT_TO_NOTHING: Final = 1e-5
@@ -34,13 +76,13 @@ _NEXT_TO_NOTHING: Final = 1e-5
 
 
 class _Reason(NamedTuple):
-    """Why a parameter has not changed: the kind of the finding, and the words."""
+    """Why a parameter has not changed: the rule, and the words."""
 
-    kind: str
+    rule: Rule
     words: str
 
 
-_FROZEN: Final = _Reason("frozen", "frozen (requires_grad is False)")
+_FROZEN: Final = _Reason(FROZEN, "frozen (requires_grad is False)")
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -96,21 +138,27 @@ class _Judge:
 
     def findings(self) -> list[Finding]:
         """What is told of the parameters, those of one reason that make up a module together."""
-        names_by_reason: dict[_Reason, list[str]] = {}
+        tensors_by_reason: dict[_Reason, list[TensorSummary]] = {}
         for tensor in self._parameters:
             module = self._modules.get(tensor.module)
             if not tensor.watched or (module is not None and not is_recorded(module)):
                 continue
             reason = self._reason(tensor, module)
             if reason is not None:
-                names_by_reason.setdefault(reason, []).append(tensor.name)
+                tensors_by_reason.setdefault(reason, []).append(tensor)
         all_names = [tensor.name for tensor in self._parameters]
         rank = self._collector.process.rank
         return [
-            Finding(reason.kind, name, reason.words, [rank], count)
-            for reason, names in names_by_reason.items()
-            for name, count in fold_names(names, all_names)
+            reason.rule.finding(name, reason.words, [rank], count, place=self._place(name, tensors))
+            for reason, tensors in tensors_by_reason.items()
+            for name, count in fold_names([tensor.name for tensor in tensors], all_names)
         ]
+
+    def _place(self, name: str, tensors: Sequence[TensorSummary]) -> str:
+        """Where the model was proxied that has the parameters called `name`."""
+        prefix = name.removesuffix("*")
+        first = next(tensor for tensor in tensors if tensor.name == name or tensor.name.startswith(prefix))
+        return place_of(self._collector, self._roots[first.id])
 
     def _reason(self, tensor: TensorSummary, module: ModuleSummary | None) -> _Reason | None:
         """Why a parameter has not changed; None if it has, or nothing can be said of it."""
@@ -123,11 +171,11 @@ class _Judge:
             return None
         if module is not None and is_sampled(module):
             is_told = tensor.is_stepped or bool(tensor.gradients)
-            return _Reason("never_updated" if is_told else "untrained", _SAMPLED)
+            return _Reason(NEVER_UPDATED if is_told else UNTRAINED, _SAMPLED)
         if tensor.has_nonzero_gradient and self._is_next_to_nothing(tensor):
-            return _Reason("untrained", "next to its module's other gradients its own were nothing but rounding")
+            return _Reason(UNTRAINED, "next to its module's other gradients its own were nothing but rounding")
         if tensor.is_stepped:
-            return _Reason("never_updated", f"in an optimizer, but {_why_not_stepped(tensor)}")
+            return _Reason(NEVER_UPDATED, f"in an optimizer, but {_why_not_stepped(tensor)}")
         if tensor.changes and not tensor.gradients:
             return None  # Given the weights of another model for evaluation: an average.
         return self._reason_outside_of_steps(tensor)
@@ -137,16 +185,16 @@ class _Judge:
         is_by_hand = root in self._roots_by_hand or not self._has_optimizer
         subject = "nothing changed it" if is_by_hand else _NO_OPTIMIZER
         if self._is_mode_telling and self._is_called_in_evaluation_mode(tensor):
-            return _Reason("evaluated", f"{subject}; the module was called in evaluation mode only")
+            return _Reason(ONLY_EVALUATED, f"{subject}; the module was called in evaluation mode only")
         if tensor.gradients:
             if not (tensor.is_without_optimizer or is_by_hand):
                 subject = "no optimizer's step updated it"
-            return _Reason("never_updated", f"had gradients, but {subject}")
+            return _Reason(NEVER_UPDATED, f"had gradients, but {subject}")
         if root in self._evaluated_roots:
-            return _Reason("evaluated", f"{subject}; the model was called for evaluation only")
+            return _Reason(ONLY_EVALUATED, f"{subject}; the model was called for evaluation only")
         if root in self._roots_by_hand:
-            return _Reason("never_updated", "it never had a gradient, and nothing changed it")
-        return _Reason("untrained", f"{subject}, and it never had a gradient")
+            return _Reason(NEVER_UPDATED, "it never had a gradient, and nothing changed it")
+        return _Reason(UNTRAINED, f"{subject}, and it never had a gradient")
 
     def _is_next_to_nothing(self, tensor: TensorSummary) -> bool:
         """Whether all gradients of a parameter were no more than rounding beside those of one that did change."""
@@ -187,4 +235,9 @@ def _why_not_stepped(tensor: TensorSummary) -> str:
     return f"{unchanged}{'; its gradient was always zero' if is_zero else ''}"
 
 
-CHECK: Final = Check("updates", "training has changed every parameter that it should", _look)
+CHECK: Final = Check(
+    "updates",
+    "training has changed every parameter that it should",
+    _look,
+    (NEVER_UPDATED, ONLY_EVALUATED, UNTRAINED, FROZEN),
+)

@@ -35,9 +35,9 @@ def find(path: Path) -> list[Finding]:
     return summarize(Trace.open(path)).findings
 
 
-def of_kind(path: Path, kind: str) -> list[tuple[str, str]]:
+def of_code(path: Path, kind: str) -> list[tuple[str, str]]:
     """The names and reasons of the findings of a kind."""
-    return [(finding.name, finding.reason) for finding in find(path) if finding.kind == kind]
+    return [(finding.name, finding.reason) for finding in find(path) if finding.code == kind]
 
 
 def check(path: Path, name: str) -> CheckResult:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy_wrapper import events
-from tests.proxy_trace.checks.judged import CALLS, NET, OTHER_VALUES, STEP, VALUES, find, of_kind, said, weight
+from tests.proxy_trace.checks.judged import CALLS, NET, OTHER_VALUES, STEP, VALUES, find, of_code, said, weight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def test_only_the_topmost_module_that_was_never_called_is_named(tmp_path: Path, 
         events.ReturnModule(3, module=5),
         events.ReturnModule(4, module=1),
     )
-    assert [(f.kind, f.name, f.names) for f in find(path)] == [("never_called", "model.old", 2)]
+    assert [(f.code, f.name, f.names) for f in find(path)] == [("never-called", "model.old", 2)]
 
 
 @pytest.mark.parametrize("calls", [0, 1])
@@ -96,7 +96,7 @@ def test_a_compiled_function_may_call_models_and_what_was_trained(
         events.CallModule(2, module=1),
         events.ReturnModule(3, module=1),
     )
-    assert [name for name, _ in of_kind(path, "never_called")] == missed
+    assert [name for name, _ in of_code(path, "never-called")] == missed
 
 
 def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -111,7 +111,7 @@ def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path
         STEP,
     )
     reason = "its parameters were updated: another module uses them, or gives them"
-    assert of_kind(path, "uncalled") == [("model.out_proj", reason)]
+    assert of_code(path, "uncalled") == [("model.out_proj", reason)]
     assert said(path, "calls") == ("passed", [])
 
 
@@ -140,7 +140,7 @@ def test_of_a_module_whose_calls_go_around_the_hooks_nothing_is_said(
     )
     missed = [("model.kernel.features", "never called")]
     reason = "no module was ever called (perhaps its forward is called directly)"
-    assert of_kind(path, "never_called") == (missed if spare_is_called else [("other", reason)])
+    assert of_code(path, "never-called") == (missed if spare_is_called else [("other", reason)])
 
 
 def test_a_process_that_only_holds_the_model_is_not_judged(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -168,8 +168,8 @@ def shared_model(tmp_path: Path, write_trace: WriteTrace) -> None:
 
 def test_a_model_that_workers_train_and_only_share_is_told_once(tmp_path: Path, write_trace: WriteTrace) -> None:
     shared_model(tmp_path, write_trace)
-    assert [name for name, _ in of_kind(tmp_path, "uncalled")] == ["shared"]
-    assert of_kind(tmp_path, "never_updated") == []
+    assert [name for name, _ in of_code(tmp_path, "uncalled")] == ["shared"]
+    assert of_code(tmp_path, "never-updated") == []
 
 
 def test_what_another_process_of_the_rank_calls_is_called(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -178,7 +178,7 @@ def test_what_another_process_of_the_rank_calls_is_called(tmp_path: Path, write_
     called += [events.CallModule(3, module=2), events.ReturnModule(4, module=2)]
     modules = [events.Module(1, "shared", "Net", 1), events.Module(2, "shared.fc", "Linear", 1, 1)]
     write_trace(tmp_path / "rank0-4.jsonl", *modules, *called, pid=4, parent_pid=1)
-    assert of_kind(tmp_path, "never_called") == []
+    assert of_code(tmp_path, "never-called") == []
 
 
 def test_a_model_that_has_nothing_registered_is_called_by_what_it_holds(
@@ -196,7 +196,7 @@ def test_a_model_that_has_nothing_registered_is_called_by_what_it_holds(
 def test_a_part_without_parameters_that_is_never_called_is_missed(tmp_path: Path, write_trace: WriteTrace) -> None:
     dropout = events.Module(2, "model.dropout", "Dropout", 1, 1)
     path = write_trace(tmp_path / "a.jsonl", NET, dropout, *CALLS)
-    assert of_kind(path, "never_called") == [("model.dropout", "never called")]
+    assert of_code(path, "never-called") == [("model.dropout", "never called")]
 
 
 @pytest.mark.parametrize(

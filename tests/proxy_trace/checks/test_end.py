@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy_trace.findings import Finding
+from proxy_trace.checks.end import ENDED
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import find, said
 
@@ -22,9 +22,9 @@ def test_an_exception_that_ended_processes_is_one_finding_for_each_step(
     for rank, step in enumerate((3, 3, 7)):
         end = events.RunEnd(9, step, reason="exception", error="ValueError")
         write_trace(tmp_path / f"rank{rank}-{rank}.jsonl", end, ends=False, rank=rank, pid=rank, world_size=3)
-    assert [finding for finding in find(tmp_path) if finding.kind == "ended"] == [
-        Finding("ended", "ValueError", "ended the process", [0, 1], step=3),
-        Finding("ended", "ValueError", "ended the process", [2], step=7),
+    assert [finding for finding in find(tmp_path) if finding.code == "ended-by-exception"] == [
+        ENDED.finding("ValueError", "ended the process", [0, 1], step=3),
+        ENDED.finding("ValueError", "ended the process", [2], step=7),
     ]
     assert said(tmp_path, "end") == ("finding", [])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy_wrapper import events
-from tests.proxy_trace.checks.judged import of_kind, said
+from tests.proxy_trace.checks.judged import of_code, said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ def test_incomplete_files_are_told_with_what_they_lack(tmp_path: Path, write_tra
     records = [events.Module(1, "model", "Net", 1), events.CallModule(1, module=1)]
     path = write_trace(tmp_path / "rank0-1.jsonl", *records, tail=tail)
     (tmp_path / "rank1-2.jsonl").touch()
-    assert of_kind(tmp_path, "incomplete") == [
+    assert of_code(tmp_path, "incomplete-trace") == [
         (str(path), "cut off within its last line: the process was killed, or is still running"),
         (
             str(path),

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy_trace.findings import Finding
+from proxy_trace.checks.non_finite_values import NON_FINITE
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
-from tests.proxy_trace.checks.judged import BACKWARD, CALLS, NET, STEP, VALUES, find, of_kind, said, weight
+from tests.proxy_trace.checks.judged import BACKWARD, CALLS, NET, STEP, VALUES, find, of_code, said, weight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,9 +29,8 @@ def test_non_finite_values_come_by_time_over_all_ranks(tmp_path: Path, write_tra
     write_trace(
         tmp_path / "1.jsonl", module, tensor, place, *calls, early, rank=1, started="2026-11-21T08:00:00.000300+00:00"
     )
-    first, second = (finding for finding in find(tmp_path) if finding.kind == "non_finite")
-    assert first == Finding(
-        "non_finite",
+    first, second = (finding for finding in find(tmp_path) if finding.code == "non-finite")
+    assert first == NON_FINITE.finding(
         "model.w",
         "gradient: 3 non-finite elements of float32[3]",
         [1],
@@ -54,7 +53,7 @@ def test_a_norm_that_overflows_is_told_of_gradients_and_of_parameters_once_each(
     update = events.Update(20, 2, 1, 1, tensor=1, statistics=HUGE)
     path = write_trace(tmp_path / "a.jsonl", NET, place, weight(), *CALLS, gradient, update, gradient, update, STEP)
     words = "the norm is infinite, though each element is finite"
-    assert [(f.name, f.reason, f.step, f.place) for f in find(path) if f.kind == "non_finite"] == [
+    assert [(f.name, f.reason, f.step, f.place) for f in find(path) if f.code == "non-finite"] == [
         ("model.w", f"gradient: {words}", 2, "train.py:12"),
         ("model.w", f"values: {words}", 2, "train.py:12"),
     ]
@@ -70,7 +69,7 @@ def test_the_norm_of_a_buffer_may_be_infinite_if_it_was_made_so(
     mask = events.Buffer(1, "model.mask", 1, "float32[2]", statistics=start)
     update = events.Update(20, 1, tensor=1, statistics=HUGE, cause="in-place")
     path = write_trace(tmp_path / "a.jsonl", NET, mask, *CALLS, update)
-    assert len(of_kind(path, "non_finite")) == count
+    assert len(of_code(path, "non-finite")) == count
 
 
 def test_a_parameter_that_starts_with_nan_is_told_unless_it_was_loaded_before_training(
@@ -79,23 +78,22 @@ def test_a_parameter_that_starts_with_nan_is_told_unless_it_was_loaded_before_tr
     nan = Statistics("nan", "nan", "nan", 2, bits="00000000000000ee")
     parameter = events.Parameter(1, "model.w", 1, "float32[2]", statistics=nan)
     path = write_trace(tmp_path / "a.jsonl", NET, parameter, *CALLS)
-    assert of_kind(path, "non_finite") == [
+    assert of_code(path, "non-finite") == [
         ("model.w", "parameter: 2 non-finite elements of float32[2], from the start")
     ]
     told = events.NonFinite(1, module=1, where="parameter", tensor=1, count=2, type="float32[2]")
     path = write_trace(tmp_path / "b.jsonl", NET, parameter, *CALLS, told)
-    assert of_kind(path, "non_finite") == [("model.w", "parameter: 2 non-finite elements of float32[2]")]
+    assert of_code(path, "non-finite") == [("model.w", "parameter: 2 non-finite elements of float32[2]")]
     loaded = events.Update(1, tensor=1, statistics=VALUES, cause="in-place")
     path = write_trace(tmp_path / "c.jsonl", NET, parameter, loaded, *CALLS, *BACKWARD)
-    assert of_kind(path, "non_finite") == []
+    assert of_code(path, "non-finite") == []
 
 
 def test_a_loss_that_is_not_finite_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
     loss = events.NonFinite(3, where="loss", count=1, type="float32[]")
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *CALLS, loss, *BACKWARD)
-    finding = next(finding for finding in find(path) if finding.kind == "non_finite")
-    assert finding == Finding(
-        "non_finite",
+    finding = next(finding for finding in find(path) if finding.code == "non-finite")
+    assert finding == NON_FINITE.finding(
         "loss",
         "what a backward pass began with: 1 non-finite element of float32[]",
         [0],

@@ -13,7 +13,7 @@ from proxy_trace.summary import summarize
 from proxy_trace.trace import Trace
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
-from tests.proxy_trace.checks.judged import CALLS, NET, find, of_kind, said, weight
+from tests.proxy_trace.checks.judged import CALLS, NET, find, of_code, said, weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,7 +78,7 @@ def test_ranks_that_part_are_told_with_the_step(first: int, reason: str, write_r
     for rank in range(2):
         path = write_rank(rank, *steps_of(rank, range(4), {1: part_at(first), 2: same}))
     (finding,) = find(path)
-    assert (finding.kind, finding.name, finding.step, finding.ranks) == ("ranks_part", "model.w", first, [0, 1])
+    assert (finding.code, finding.name, finding.step, finding.ranks) == ("ranks-part", "model.w", first, [0, 1])
     assert finding.reason == f"{reason} (rank 0 | rank 1)"
     assert said(path, "ranks") == ("finding", [])
 
@@ -115,7 +115,7 @@ def test_a_rank_that_ended_early_is_compared_at_the_last_common_step(write_rank:
     path = write_rank(
         1, *steps_of(1, range(4), {1: same, 2: same}), events.Update(9, 4, tensor=1, statistics=holds(99))
     )
-    assert of_kind(path, "ranks_part") == []
+    assert of_code(path, "ranks-part") == []
     assert said(path, "ranks") == ("passed", [])
 
 
@@ -150,9 +150,9 @@ def test_ranks_that_train_by_hand_are_compared_at_the_end_if_they_came_equally_f
         return path
 
     reason = "the same at the start, not at the end (rank 0 | rank 1)"
-    assert of_kind(write(tmp_path / "together", 1), "ranks_part") == [("model.w", reason)]
+    assert of_code(write(tmp_path / "together", 1), "ranks-part") == [("model.w", reason)]
     apart = write(tmp_path / "apart", 2)
-    assert of_kind(apart, "ranks_part") == []
+    assert of_code(apart, "ranks-part") == []
     assert said(apart, "ranks") == ("not checked", ["they have no step in common"])
 
 
@@ -186,10 +186,10 @@ def test_a_period_of_steps_is_compared_alone_and_one_of_stages_not(write_rank: C
     for rank in range(2):
         path = write_rank(rank, *steps_of(rank, range(6), {1: part_at(3), 2: same}))
     summed_up = partial(summarize, Trace.open(path))
-    kinds = {finding.kind for finding in summed_up(period=Period(StepRange(2, 4))).findings}
-    assert "ranks_part" in kinds
-    kinds = {finding.kind for finding in summed_up(period=Period(StepRange(0, 2))).findings}
-    assert "ranks_part" not in kinds
+    kinds = {finding.code for finding in summed_up(period=Period(StepRange(2, 4))).findings}
+    assert "ranks-part" in kinds
+    kinds = {finding.code for finding in summed_up(period=Period(StepRange(0, 2))).findings}
+    assert "ranks-part" not in kinds
     of_stage = summed_up(period=Period(stages=["train"]))
     assert of_stage.findings == []
     assert [check.unseen for check in of_stage.checks if check.name == "ranks"] == [["of a stage alone"]]

@@ -8,7 +8,7 @@ import pytest
 
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
-from tests.proxy_trace.checks.judged import BACKWARD, CALLS, NET, OTHER_VALUES, STEP, VALUES, of_kind, said, weight
+from tests.proxy_trace.checks.judged import BACKWARD, CALLS, NET, OTHER_VALUES, STEP, VALUES, of_code, said, weight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def test_backward_passes_that_changed_nothing_are_told(
     records: list[events.Event], words: str, tmp_path: Path, write_trace: WriteTrace
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *CALLS, *records)
-    assert of_kind(path, "no_effect") == [("model", words)]
+    assert of_code(path, "no-effect") == [("model", words)]
     assert said(path, "training") == ("finding", [])
 
 
@@ -72,7 +72,7 @@ def test_otherwise_it_is_said_what_was_seen(
     records: list[events.Event], expected: tuple[str, list[str]], tmp_path: Path, write_trace: WriteTrace
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *CALLS, *records)
-    assert of_kind(path, "no_effect") == []
+    assert of_code(path, "no-effect") == []
     assert said(path, "training") == expected
 
 

@@ -136,13 +136,13 @@ def _values(truth: Truth, traced: Traced) -> Iterator[str]:
 def _findings(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]:
     trained = [name for name in truth.account.final if _is_trained(truth, name)]
     for finding in traced.summary.findings:
-        if finding.kind == "problem":
+        if finding.code == "tracing-problem":
             yield f"a problem that is none: {finding.reason}"
-        elif finding.kind == "never_updated":
+        elif finding.code == "never-updated":
             wrong = [name for name in trained if fnmatchcase(name, finding.name)]
             if wrong:
                 yield f"{finding.name}: {finding.reason!r} is said of {', '.join(wrong)}"
-        elif finding.kind == "never_called" and any(
+        elif finding.code == "never-called" and any(
             count and f"{name}.".startswith(f"{finding.name}.") for name, count in truth.account.calls.items()
         ):
             yield f"{finding.name}: {finding.reason!r}"

@@ -61,8 +61,8 @@ def with_other_gradient(traced: Traced, **numbers: Any) -> None:
     gradients[0] = replace(gradients[0], values=msgspec.structs.replace(first_gradient(traced), **numbers))
 
 
-def finding(traced: Traced, kind: str, name: str) -> None:
-    wrong = type("Finding", (), {"kind": kind, "name": name, "reason": "never"})()
+def finding(traced: Traced, code: str, name: str) -> None:
+    wrong = type("Finding", (), {"code": code, "name": name, "reason": "never"})()
     traced.summary.findings.append(wrong)
 
 
@@ -150,11 +150,11 @@ UNTRUTHS: dict[str, tuple[Callable[[Traced], Any], str]] = {
         "model.first.bias at the end: nothing is said",
     ),
     "never updated": (
-        lambda traced: finding(traced, "never_updated", "model.first.*"),
+        lambda traced: finding(traced, "never-updated", "model.first.*"),
         "is said of model.first.weight, model.first.bias",
     ),
-    "never called": (lambda traced: finding(traced, "never_called", "model"), "model: 'never'"),
-    "a problem": (lambda traced: finding(traced, "problem", "model"), "a problem that is none: never"),
+    "never called": (lambda traced: finding(traced, "never-called", "model"), "model: 'never'"),
+    "a problem": (lambda traced: finding(traced, "tracing-problem", "model"), "a problem that is none: never"),
     "a loss that was finite": (
         lambda traced: setattr(traced.account, "nonfinite_loss", 1),
         "the loss is said to be non-finite from step 1 on where it is from step None on",

@@ -1,0 +1,145 @@
+"""Which findings are told: chosen by code, and less those that are known already."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from proxy_trace.errors import BadBaselineError, BadConfigurationError, UnknownCodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from proxy_trace.findings import Finding
+
+_FILE: Final = "pyproject.toml"
+_LARGEST: Final = 1 << 26
+"""How many bytes of a file of settings, or of known findings, are read: 64 MB."""
+
+
+class _Settings(msgspec.Struct, forbid_unknown_fields=True):
+    """The table `[tool.proxy-trace]`."""
+
+    select: list[str] = []
+    ignore: list[str] = []
+    baseline: str = ""
+
+
+class _Tool(msgspec.Struct):
+    proxy_trace: _Settings = msgspec.field(default_factory=_Settings, name="proxy-trace")
+
+
+class _Project(msgspec.Struct):
+    tool: _Tool = msgspec.field(default_factory=_Tool)
+
+
+class KnownFinding(msgspec.Struct, frozen=True):
+    """A finding of an earlier run that is not to be told again. Step, place and ranks may differ the next time."""
+
+    code: str
+    name: str
+
+
+class Choice(NamedTuple):
+    """Which findings are told.
+
+    Attributes:
+        select: globs of the codes that are told; none for all.
+        ignore: globs of those that are not.
+        known: findings that are not told, since they are known already.
+    """
+
+    select: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    known: frozenset[KnownFinding] = frozenset()
+
+    def has(self, finding: Finding) -> bool:
+        """Whether a finding is told."""
+        return (
+            (not self.select or _matches(finding.code, self.select))
+            and not _matches(finding.code, self.ignore)
+            and KnownFinding(finding.code, finding.name) not in self.known
+        )
+
+
+EVERYTHING: Final = Choice()
+"""Every finding is told."""
+
+
+def read_choice(
+    codes: Collection[str],
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
+    baseline: Path | None = None,
+    directory: Path | None = None,
+) -> Choice:
+    """What options choose, or else the `pyproject.toml` of the directory, or of the nearest one above that has one.
+
+    Args:
+        codes: those that there are.
+        select: in place of the file's, if given.
+        ignore: likewise.
+        baseline: likewise.
+        directory: the working directory by default.
+
+    Raises:
+        BadConfigurationError: if the file has settings that are none.
+        UnknownCodeError: if a code or a glob meets none that there is.
+        BadBaselineError: if the known findings cannot be read.
+    """
+    above = (directory or Path.cwd()).resolve()
+    file = next((each / _FILE for each in (above, *above.parents) if (each / _FILE).is_file()), None)
+    settings = _settings_of(file) if file is not None else _Settings()
+    if file is not None and settings.baseline and baseline is None:
+        baseline = file.parent / settings.baseline
+    selected = settings.select if select is None else select
+    ignored = settings.ignore if ignore is None else ignore
+    for glob in (*selected, *ignored):
+        if not any(fnmatchcase(code, glob) for code in codes):
+            raise UnknownCodeError(glob, codes)
+    return Choice(tuple(selected), tuple(ignored), _known_findings(baseline) if baseline is not None else frozenset())
+
+
+def baseline_of(findings: Iterable[Finding]) -> bytes:
+    """The file that makes these findings known: JSON, a line for each."""
+    known = sorted({(finding.code, finding.name) for finding in findings})
+    lines = [msgspec.json.encode(KnownFinding(*each)) for each in known]
+    return b"[" + b",".join(b"\n  " + line for line in lines) + b"\n]\n"
+
+
+def is_baseline(file: Path) -> bool:
+    """Whether a file holds known findings, and may be replaced by others."""
+    try:
+        _known_findings(file)
+    except BadBaselineError:
+        return False
+    return True
+
+
+def _settings_of(file: Path) -> _Settings:
+    try:
+        return msgspec.toml.decode(_read(file), type=_Project).tool.proxy_trace
+    except (OSError, ValueError) as error:
+        raise BadConfigurationError(file, error) from None
+
+
+def _known_findings(file: Path) -> frozenset[KnownFinding]:
+    try:
+        return frozenset(msgspec.json.decode(_read(file), type=list[KnownFinding]))
+    except (OSError, ValueError) as error:
+        raise BadBaselineError(file, error) from None
+
+
+def _read(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        data = stream.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ValueError(f"has more than {_LARGEST:,} bytes")
+    return data
+
+
+def _matches(code: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(code, glob) for glob in globs)

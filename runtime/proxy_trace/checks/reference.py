@@ -1,0 +1,108 @@
+"""What is to be read about the checks: their part of the documentation, and what `proxy-trace explain` says."""
+
+from __future__ import annotations
+
+import textwrap
+from inspect import getmodule
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.all_checks import CHECKS, all_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from proxy_trace.checks.check import Check
+    from proxy_trace.checks.rule import Rule
+
+_HEAD: Final = """\
+# Checks
+
+<!-- Written by `make checks`: change the checks, not this file. -->
+
+`proxy-trace summary` runs every check over a trace in one pass. A check says that it passed, what it found, or why it
+could not look. Each finding has a code; `proxy-trace explain CODE` prints the section of it that is here.
+
+- **error**: this is wrong, by exact values;
+- **warning**: this looks wrong;
+- **note**: this is worth knowing. A note never makes `--fail-on` fail.
+
+`[tool.proxy-trace]` in a `pyproject.toml` chooses which findings are told, for all who work on a project:
+
+```toml
+[tool.proxy-trace]
+select = ["*"]                       # codes or globs; all by default
+ignore = ["frozen", "untrained"]
+baseline = "known-findings.json"     # made by `proxy-trace summary --write-baseline known-findings.json`
+```
+
+A package adds checks of its own by the entry point `proxy_trace.checks`, as flake8's plugins do:
+
+```toml
+[project.entry-points."proxy_trace.checks"]
+my-check = "my_package.my_check:CHECK"      # a proxy_trace.checks.check.Check
+```
+"""
+_WIDTH: Final = 110
+
+
+def reference() -> str:
+    """The page of the documentation on the checks: Markdown, every check with its rules."""
+    return "\n".join([_HEAD, *_table(), *(line for check in CHECKS for line in _section(check))]) + "\n"
+
+
+def _table() -> Iterator[str]:
+    yield "| code | severity | what it is | check |"
+    yield "| --- | --- | --- | --- |"
+    for code, rule in all_rules(CHECKS).items():
+        checks = ", ".join(check.name for check in CHECKS if rule in check.rules)
+        yield f"| [{code}](#{code}) | {rule.severity} | {rule.title} | {checks} |"
+    yield ""
+
+
+def _section(check: Check) -> Iterator[str]:
+    """A check: when it passes, what its module says of it, and the rules that it is the first to have."""
+    first = [rule for rule in check.rules if _first_check(rule) is check]
+    yield f"## The check `{check.name}`"
+    yield ""
+    yield f"It passes if {check.meaning}."
+    yield ""
+    _, _, more = (getattr(getmodule(check.look), "__doc__", "") or "").strip().partition("\n")
+    if more.strip():
+        yield more.strip()
+        yield ""
+    for rule in first:
+        yield f"### {rule.code}"
+        yield ""
+        yield from rule_lines(rule)
+        yield ""
+    for rule in check.rules:
+        if rule not in first:
+            yield f"It may find [{rule.code}](#{rule.code})."
+            yield ""
+
+
+def _first_check(rule: Rule) -> Check:
+    return next(check for check in CHECKS if rule in check.rules)
+
+
+def rule_lines(rule: Rule, width: int = _WIDTH) -> Iterator[str]:
+    """What is to be known of a rule, in Markdown that reads as text, too."""
+    yield f"**{rule.severity}**: {rule.title}."
+    yield ""
+    yield from _wrapped(rule.meaning, width)
+    if rule.remedy:
+        yield ""
+        yield from _wrapped(f"What to do: {rule.remedy}", width)
+    if rule.more:
+        yield ""
+        yield f"To see more: `proxy-trace {rule.more.format(run='RUN', name='NAME')}`"
+    if rule.sources:
+        yield ""
+        yield "Reported in:"
+        yield ""
+        for source in rule.sources:
+            yield from _wrapped(f"- {source}", width, "  ")
+
+
+def _wrapped(words: str, width: int, indent: str = "") -> Iterable[str]:
+    return textwrap.wrap(words, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,63 @@
+"""What a check may find: a rule has a code, says how bad it is, and tells what to do."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from proxy_trace.findings import ERROR, NOTE, WARNING, Finding
+
+SEVERITIES: Final = (ERROR, WARNING, NOTE)
+"""From the gravest to the least."""
+
+
+class Rule(NamedTuple):
+    """A sort of finding.
+
+    Attributes:
+        code: its stable name, in lower case with hyphens.
+        severity: "error" for what is wrong, "warning" for what looks wrong, "note" for what is worth knowing.
+        title: what all findings of it have in common, as a heading.
+        meaning: what it says of a run, what it needs of the trace and when it applies, with thresholds and reasons.
+        remedy: what to do, as an imperative sentence; "" for a note that asks for nothing.
+        more: the arguments of `proxy-trace` that show more; `{run}` and `{name}` stand for those of the finding.
+        counts: what `Finding.names` counts: "parameter" for parameters; "" where names are not counted.
+        sources: public reports of the bug: addresses, or papers with title, venue and year.
+    """
+
+    code: str
+    severity: str
+    title: str
+    meaning: str
+    remedy: str = ""
+    more: str = ""
+    counts: str = ""
+    sources: tuple[str, ...] = ()
+
+    def finding(
+        self,
+        name: str,
+        reason: str,
+        ranks: list[int],
+        names: int = 1,
+        *,
+        step: int | None = None,
+        time_us: int | None = None,
+        place: str = "",
+        trail: list[str] | None = None,
+        evidence: list[str] | None = None,
+    ) -> Finding:
+        """A finding of this sort; the arguments are the fields of `Finding`."""
+        return Finding(
+            code=self.code,
+            severity=self.severity,
+            name=name,
+            reason=reason,
+            ranks=ranks,
+            names=names,
+            step=step,
+            time_us=time_us,
+            place=place,
+            trail=trail or [],
+            evidence=evidence or [],
+            remedy=self.remedy,
+        )
