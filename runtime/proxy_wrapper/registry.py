@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.statistics import PendingOr
-    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.thread_state import ThreadState, Training
     from proxy_wrapper.watch import Watch
 
 _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
@@ -146,6 +146,7 @@ class ModuleEntry:
         "removed",
         "state",
         "state_ids",
+        "training",
         "type_name",
         "user",
         "watch",
@@ -183,6 +184,8 @@ class ModuleEntry:
         self.calls_seen = True
         # Of a module at the top: the thread that was the last to proxy it, to call it, or to step with its parameters.
         self.user: weakref.ref[ThreadState] | None = None
+        # How that thread trains; kept when it has ended.
+        self.training: Training | None = None
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
         self.removed = False

@@ -99,6 +99,29 @@ class SteppingWithClosure(NamedTuple):
     states: frozenset[StateEntry]
 
 
+class Training:
+    """How a thread trains what it uses: with optimizers, or by hand.
+
+    Attributes:
+        has_optimizer: whether an optimizer has stepped.
+        is_by_hand: whether a step by hand was seen, and none of an optimizer since.
+        is_step_due: whether a change would end a step by hand: a backward pass has come before it.
+        backward_passes: how many there were while neither of the first two was known.
+    """
+
+    __slots__ = ("backward_passes", "has_optimizer", "is_by_hand", "is_step_due")
+
+    def __init__(self) -> None:
+        self.has_optimizer = self.is_by_hand = self.is_step_due = False
+        self.backward_passes = 0
+
+    def go_on_from(self, other: Training) -> None:
+        """Go on with a model that another thread has trained so far: the step that is due there is due here."""
+        self.has_optimizer |= other.has_optimizer
+        self.is_step_due |= other.is_step_due
+        other.is_step_due = False
+
+
 class ThreadState:
     """What is known of one thread."""
 
@@ -128,6 +151,7 @@ class ThreadState:
         "steps",
         "suspended_calls",
         "torch_calls",
+        "training",
     )
 
     def __init__(self) -> None:
@@ -141,6 +165,7 @@ class ThreadState:
         # The steps that have ended in it; how often it has looked and glanced at values, and at which step it did last.
         self.steps = self.looks = self.glances = self.glanced_step = 0
         self.has_compared_all = False  # Whether its last look compared the values of all tensors.
+        self.training = Training()
         self.optimizer_location = 0
         self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.
         self.optimizer_walks: set[tuple[int, int]] = set()  # See `Locator.locate`.

@@ -198,7 +198,12 @@ class Tracer:
 
     def note_use(self, entry: ModuleEntry) -> None:
         """Note that this thread uses the model that `entry` is part of: it proxies, calls or steps it."""
-        entry.top.user = weakref.ref(self.thread)
+        top, thread = entry.top, self.thread
+        top.user = weakref.ref(thread)
+        if top.training is not thread.training:
+            if top.training is not None:
+                thread.training.go_on_from(top.training)
+            top.training = thread.training
 
     def is_alone(self) -> bool:
         """Whether no other thread has had to do with proxied models and still runs.

@@ -12,7 +12,7 @@ from proxy_wrapper.state_tensors import StateTensors
 from proxy_wrapper.value_marks import marks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import torch
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.intercept.state_records import StateRecords
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.statistics import PendingOr
+    from proxy_wrapper.thread_state import Training
     from proxy_wrapper.tracer import Tracer
 
 _FEW: Final = 16
@@ -49,6 +50,8 @@ class HandTraining:
     Whether one will is not known at the first backward passes. So their gradients are kept, as numbers, until a step of
     an optimizer that has the parameter, a change without one, or a search for optimizers tells.
 
+    How a thread trains is kept with the thread (`Training`): one that trains by hand says nothing of another's models.
+
     It also notes which gradients a step should have found. Where one found none, or zeros, the gradients are looked at
     as soon as the backward pass leaves them, and the next step tells whether they were cleared in between.
     """
@@ -57,10 +60,6 @@ class HandTraining:
         self._tracer = tracer
         self._records = records
         self._optimizers = optimizers
-        self._has_optimizer = False
-        self.is_by_hand = False
-        self._is_step_due = False
-        self._passes = 0
         self._waiting: dict[int, Waiting] = {}
         self._has_looked_for: set[int] = set()
         # Those trained by hand, or by nobody; those whose last step found no gradient.
@@ -75,14 +74,21 @@ class HandTraining:
         self._without_as_of = -1
 
     @property
+    def is_by_hand(self) -> bool:
+        """Whether the calling thread trains by hand."""
+        return self._tracer.thread.training.is_by_hand
+
+    @property
     def has_trained(self) -> bool:
-        """Whether the program may have trained since its last step: with an optimizer that is not known."""
-        return self._has_optimizer or self._is_step_due
+        """Whether the calling thread may have trained since its last step: with an optimizer that is not known."""
+        training = self._tracer.thread.training
+        return training.has_optimizer or training.is_step_due
 
     def note_optimizer(self, states: StateTensors) -> None:
         """An optimizer steps with these parameters, and records the gradients that it finds."""
-        self._has_optimizer = True
-        self.is_by_hand = False
+        training = self._tracer.thread.training
+        training.has_optimizer = True
+        training.is_by_hand = False
         for state in states.entries:
             if not state.has_optimizer:
                 state.has_optimizer = True
@@ -93,8 +99,15 @@ class HandTraining:
                     self._left[state.id] = waited.gradients[-1].statistics
 
     def marks_of_gradients(self) -> GradientMarks:
-        """What tells afterwards which gradients a backward pass has added to, of those that no optimizer may take."""
-        return {state.id: _marks_of_gradient(tensor) for state, tensor in self._without_optimizer()}
+        """What tells afterwards which gradients a backward pass has added to, of those that no optimizer may take.
+
+        Those that are left out here are left out afterwards, too: their thread may have ended by then, and what it has
+        left would look as if this pass had.
+        """
+        return {
+            state.id: None if tensor is None else _marks_of_gradient(tensor)
+            for state, tensor in self._without_optimizer()
+        }
 
     def after_backward(self, location: int, before: GradientMarks | None) -> None:
         """A backward pass has ended that was called from `location`.
@@ -103,25 +116,28 @@ class HandTraining:
             location: where.
             before: what `marks_of_gradients` gave before it; None if it hands gradients out, and leaves none.
         """
-        self._is_step_due = not self._has_optimizer
+        training = self._tracer.thread.training
+        training.is_step_due = not training.has_optimizer
         if before is None:
             return
         self._note_left()
-        if not self._has_optimizer and not self.is_by_hand:
-            self._passes += 1
-            if self._passes > _FEW:
+        if not training.has_optimizer and not training.is_by_hand:
+            training.backward_passes += 1
+            if training.backward_passes > _FEW:
                 return
         reached = StateTensors()
         for state, tensor in self._without_optimizer():
+            if tensor is None or state.id not in before:
+                continue
             marks = _marks_of_gradient(tensor)
-            if marks is not None and marks != before.get(state.id):
+            if marks is not None and marks != before[state.id]:
                 reached.add(state, tensor)
-        if self._has_optimizer and any(state.id in self._settled for state in reached.entries):
+        if training.has_optimizer and any(state.id in self._settled for state in reached.entries):
             taken = self._optimizers.tensors()  # One may have been given a parameter since its last step.
             self._settled.difference_update(state.id for state, tensor in reached if id(tensor) in taken)
         if reached:
             self._take(self._records.gradients(reached, location, has_optimizer=False))
-            if self._has_optimizer:
+            if training.has_optimizer:
                 self._settle_what_waits(reached)
 
     def note_changed(self, changed: Iterable[StateEntry]) -> None:
@@ -130,27 +146,44 @@ class HandTraining:
             if state.id in self._waiting:
                 self._settle(state.id)
 
-    def ends_step(self, changed: Sequence[StateEntry]) -> bool:
-        """Whether the program has made a step by hand since it called a module last.
+    def by_training(self, changed: Iterable[StateEntry]) -> dict[Training, list[StateEntry]]:
+        """The parameters that each thread has trained which used them last; the calling thread's may be none."""
+        found: dict[Training, list[StateEntry]] = {self._tracer.thread.training: []}
+        for state in changed:
+            found.setdefault(self._training_of(state), []).append(state)
+        return found
+
+    def ends_step(self, training: Training, changed: Sequence[StateEntry]) -> bool:
+        """Whether a thread has made a step by hand since it called a module last.
 
         Args:
+            training: how it trains.
             changed: the parameters found to have changed since; of modules that the present iteration is not
                 recorded for, none is looked at, and the backward pass alone tells.
         """
-        if self._has_optimizer or not self._is_step_due:
+        if training.has_optimizer or not training.is_step_due:
             return False
         has_changed = any(_is_trained(state) for state in changed)
-        if has_changed and not self.is_by_hand:
-            self.is_by_hand = True
-            self.settle_all()
-        is_paused = self.is_by_hand and all(entry.is_paused for entry in self._tracer.registry)
-        self._is_step_due = not (has_changed or is_paused)
+        if has_changed and not training.is_by_hand:
+            training.is_by_hand = True
+            self._settle_where(lambda state: self._training_of(state) is training)
+        is_paused = training.is_by_hand and all(entry.is_paused for entry in self._tracer.registry)
+        training.is_step_due = not (has_changed or is_paused)
         return has_changed or is_paused
 
     def settle_all(self) -> None:
         """Record all gradients that no optimizer has taken until now."""
+        self._settle_where(lambda _: True)
+
+    def _settle_where(self, is_due: Callable[[StateEntry], bool]) -> None:
         for number in list(self._waiting):
-            self._settle(number)
+            state = self._tracer.registry.state.get(number)
+            if state is None or is_due(state):
+                self._settle(number)
+
+    def _training_of(self, state: StateEntry) -> Training:
+        """How the thread trains that was the last to use the model of a parameter."""
+        return state.holder.top.training or self._tracer.thread.training
 
     def judged(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         """The gradients that a step has found, saying of each that is missing or zero whether it was cleared."""
@@ -200,9 +233,10 @@ class HandTraining:
     def _take(self, gradients: Iterable[Gradient]) -> None:
         """Send the gradients of parameters of which it is known that no optimizer takes them, and keep the others."""
         known = []
+        is_by_hand = self.is_by_hand
         for gradient in gradients:
             number = gradient.tensor
-            if self.is_by_hand or number in self._settled:
+            if is_by_hand or number in self._settled:
                 known.append(gradient)
                 continue
             waiting = self._waiting.setdefault(number, Waiting(self._tracer.iteration, []))
@@ -232,10 +266,10 @@ class HandTraining:
         self._settled.add(number)
         self._records.send_gradients(self._waiting.pop(number).gradients)
 
-    def _without_optimizer(self) -> Iterator[tuple[StateEntry, torch.Tensor]]:
+    def _without_optimizer(self) -> Iterator[tuple[StateEntry, torch.Tensor | None]]:
         """The parameters that no optimizer has stepped with, where the present iteration is recorded for them.
 
-        Those of other threads' models are left to them.
+        Those of other threads' models are left to them. A tensor is None while there is none by its name.
         """
         tracer = self._tracer
         registry, thread = tracer.registry, tracer.thread
@@ -244,9 +278,7 @@ class HandTraining:
             self._without = [s for s in list(registry.state.values()) if not (s.has_optimizer or s.is_buffer)]
         for state in self._without:
             if not (state.holder.is_paused or tracer.is_used_elsewhere(state.holder, thread)):
-                tensor = state.tensor()
-                if tensor is not None:
-                    yield state, tensor
+                yield state, state.tensor()
 
 
 def _marks_of_gradient(tensor: torch.Tensor) -> tuple[int, int, int] | None:

@@ -83,14 +83,16 @@ class Updates:
         return self._by_hand.marks_of_gradients()
 
     def _end_step_by_hand(self, changed: Sequence[StateEntry]) -> None:
-        """End the step that the program has made by hand, if these parameters have changed by one."""
+        """End each step by hand that these parameters have changed by."""
         by_hand = self._by_hand
         by_hand.note_changed(changed)
-        if by_hand.ends_step(changed):
+        for training, states in by_hand.by_training(changed).items():
+            if not by_hand.ends_step(training, states):
+                continue
             for state in list(self._tracer.registry.state.values()) if self._tracer.is_sampling else ():
                 if state.holder.is_paused and not state.is_buffer:
                     state.unrecorded_step = self._tracer.step
-            if changed:
+            if states:
                 by_hand.note_changed(self._changes.look())  # At the buffers as well, as at a step of an optimizer.
             self._tracer.end_step(ends_iteration=True)
             self._changes.follow_step()
