@@ -132,9 +132,8 @@ class HandTraining:
             marks = _marks_of_gradient(tensor)
             if marks is not None and marks != before[state.id]:
                 reached.add(state, tensor)
-        if training.has_optimizer and any(state.id in self._settled for state in reached.entries):
-            taken = self._optimizers.tensors()  # One may have been given a parameter since its last step.
-            self._settled.difference_update(state.id for state, tensor in reached if id(tensor) in taken)
+        if training.has_optimizer:
+            self._unsettle(reached)
         if reached:
             self._take(self._records.gradients(reached, location, has_optimizer=False))
             if training.has_optimizer:
@@ -244,23 +243,28 @@ class HandTraining:
                 waiting.gradients.append(gradient)
         self._records.send_gradients(known)
 
+    def _unsettle(self, reached: StateTensors) -> None:
+        """Wait again for those that an optimizer has been given since its last step."""
+        settled = {id(tensor): state.id for state, tensor in reached if state.id in self._settled}
+        if settled:
+            taken = self._optimizers.taken(set(settled))
+            self._settled.difference_update(settled[identity] for identity in taken)
+
     def _settle_what_waits(self, reached: StateTensors) -> None:
         """Record what has waited for some iterations, of parameters that no optimizer has which could still step."""
         now = self._tracer.iteration
-        due = [
-            (state.id, id(tensor))
+        due = {
+            id(tensor): state.id
             for state, tensor in reached
             if state.id in self._waiting and now - self._waiting[state.id].since >= _SETTLED_AFTER
-        ]
+        }
         if not due:
             return
-        if not self._has_looked_for.issuperset(number for number, _ in due):
-            self._has_looked_for.update(number for number, _ in due)
+        if not self._has_looked_for.issuperset(due.values()):
+            self._has_looked_for.update(due.values())
             self._optimizers.find_all()
-        taken = self._optimizers.tensors()
-        for number, identity in due:
-            if identity not in taken:
-                self._settle(number)
+        for identity in due.keys() - self._optimizers.taken(set(due)):
+            self._settle(due[identity])
 
     def _settle(self, number: int) -> None:
         self._settled.add(number)
