@@ -551,6 +551,9 @@ class ProcessCollector:
             self._check_norm(event, tensor)
         if cause == "unchanged":
             tensor.undecided += not is_same
+            if event.cause in ("step", "unchanged") and are_same_values(tensor.first, statistics) is False:
+                # A step that left it alone found it changed: what was given to it for evaluation has stayed.
+                self._compare_with_first(tensor, statistics, event.stage)
         elif not (self._has_begun or event.step or cause == "step" or tensor.is_buffer):
             # Set up by hand after it was proxied (loaded, initialised): that is where training starts from.
             tensor.first, tensor.undecided = statistics, 0

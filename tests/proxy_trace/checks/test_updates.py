@@ -80,6 +80,16 @@ NOT_UPDATED: dict[str, tuple[list[events.Event], str]] = {
         ],
         "in an optimizer, but it never had a gradient",
     ),
+    "the steps found what training began with": (
+        [
+            events.Gradient(1, tensor=1),
+            UNCHANGED,
+            events.Update(3, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place", stage="eval"),
+            events.Update(4, 1, tensor=1, statistics=VALUES, cause="in-place", stage="eval"),
+            events.Update(5, 1, tensor=1, statistics=VALUES, cause="unchanged"),
+        ],
+        "in an optimizer, but it never had a gradient",
+    ),
 }
 
 UPDATED: dict[str, list[events.Event]] = {
@@ -103,6 +113,12 @@ UPDATED: dict[str, list[events.Event]] = {
         events.Update(2, tensor=1, statistics=OTHER_VALUES, cause="step"),
         STEP,
         events.Update(3, 1, tensor=1, statistics=VALUES, cause="converted", type="float64[2]"),
+    ],
+    "a step found what evaluation had put there": [
+        events.Gradient(1, tensor=1),
+        UNCHANGED,
+        events.Update(3, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place", stage="eval"),
+        events.Update(4, 1, tensor=1, statistics=OTHER_VALUES, cause="unchanged"),
     ],
     "nothing was trained": [],
 }

@@ -135,11 +135,14 @@ def _values(truth: Truth, traced: Traced) -> Iterator[str]:
 
 def _findings(truth: Truth, traced: Traced, *, in_order: bool) -> Iterator[str]:
     trained = [name for name in truth.account.final if _is_trained(truth, name)]
+    # Of these it is said that they were the same after each step; what is done behind the last one is not judged.
+    changed_at_steps = [name for name, bits in truth.bits_at_steps.items() if len(bits) > 1]
     for finding in traced.summary.findings:
         if finding.code == "tracing-problem":
             yield f"a problem that is none: {finding.reason}"
         elif finding.code == "never-updated":
-            wrong = [name for name in trained if fnmatchcase(name, finding.name)]
+            judged = changed_at_steps if finding.reason.startswith("in an optimizer") else trained
+            wrong = [name for name in judged if fnmatchcase(name, finding.name)]
             if wrong:
                 yield f"{finding.name}: {finding.reason!r} is said of {', '.join(wrong)}"
         elif finding.code == "never-called" and any(

@@ -88,6 +88,8 @@ class Truth:
     """For each parameter and buffer, the fingerprints of all values that it was found with."""
     nonfinite_state: set[tuple[str, str]] = field(default_factory=set)
     """The parameters that were not finite at some time, and those whose gradients were not."""
+    bits_at_steps: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """For each parameter, its fingerprints before the first step of an optimizer that has it, and after each such step."""
     buffers: set[str] = field(default_factory=set)
     nonfinite_outputs: dict[str, None] = field(default_factory=dict)
     """The modules that made a tensor non-finite, in order: one that they gave back, or one that they were given."""
@@ -343,6 +345,9 @@ class CountedRun(Run):
             if name not in held:
                 continue
             look = Look.at(*held[name])
+            if not self.truth.bits_at_steps[name]:
+                self.truth.bits_at_steps[name].add(old.values.bits)
+            self.truth.bits_at_steps[name].add(look.values.bits)
             if look.values.identity != old.values.identity:
                 self.truth.account.step_updates[name].append(step)
                 if name in self._unmarked:
