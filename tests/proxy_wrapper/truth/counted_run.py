@@ -89,7 +89,7 @@ class Truth:
     nonfinite_state: set[tuple[str, str]] = field(default_factory=set)
     """The parameters that were not finite at some time, and those whose gradients were not."""
     bits_at_steps: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """For each parameter, its fingerprints before the first step of an optimizer that has it, and after each such step."""
+    """For each parameter, its fingerprints before the first step of an optimizer that has it, and after each one."""
     buffers: set[str] = field(default_factory=set)
     nonfinite_outputs: dict[str, None] = field(default_factory=dict)
     """The modules that made a tensor non-finite, in order: one that they gave back, or one that they were given."""
