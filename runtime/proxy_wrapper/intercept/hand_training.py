@@ -79,6 +79,11 @@ class HandTraining:
         return self._tracer.thread.training.is_by_hand
 
     @property
+    def is_step_due(self) -> bool:
+        """Whether a change would end a step by hand of the calling thread."""
+        return self._tracer.thread.training.is_step_due
+
+    @property
     def has_trained(self) -> bool:
         """Whether the calling thread may have trained since its last step: with an optimizer that is not known."""
         training = self._tracer.thread.training

@@ -147,15 +147,6 @@ class ModuleCalls:
         if entry.parent is None:
             _drop_stale(stack, entry)
         now = (perf_counter_ns() - self._began_ns) // 1000
-        if len(args) == 1 and type(args[0]) is torch.Tensor:
-            numbers: tuple[int, ...] = (self._meet(args[0]),)
-            words: tuple[str, ...] = (self._describe(args[0]),)
-            versions: Sequence[int] = (version_of(args[0]),)
-        else:
-            inputs = find_tensors(args)
-            numbers = tuple(map(self._meet, inputs))
-            words = tuple(map(self._describe, inputs))
-            versions = [version_of(tensor) for tensor in inputs]
         if stack:
             enclosing = stack[-1]
             counts = enclosing.ordinals
@@ -164,7 +155,18 @@ class ModuleCalls:
             tracer.enter_root(entry, training=module.training)
             counts = thread.outer_ordinals(tracer.step)
             location = tracer.locator.locate(_TO_CALL) if entry.level <= INFO else UNKNOWN
-        thread.checked.update(zip(numbers, versions, strict=True))
+        if len(args) == 1 and type(args[0]) is torch.Tensor:
+            number = self._meet(args[0])
+            numbers: tuple[int, ...] = (number,)
+            words: tuple[str, ...] = (self._describe(args[0]),)
+            input_versions = thread.checked[number] = version_of(args[0])
+        else:
+            inputs = find_tensors(args)
+            numbers = tuple(map(self._meet, inputs))
+            words = tuple(map(self._describe, inputs))
+            versions = tuple(map(version_of, inputs))
+            thread.checked.update(zip(numbers, versions, strict=True))
+            input_versions = sum(versions)
         if entry.level <= INFO:
             place = (location, entry.name)
             counts[place] = ordinal = counts.get(place, -1) + 1
@@ -186,7 +188,7 @@ class ModuleCalls:
             )
         frame = sys._getframe(_TO_CALL)
         running = id(frame) if frame.f_code is _MODULE_CALL else 0
-        stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, sum(versions), {}))
+        stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, input_versions, {}))
         if mode.is_installed:
             mode.enter(module, is_proxied=True)
 
@@ -220,7 +222,7 @@ class ModuleCalls:
         if type(output) is torch.Tensor:
             raised = False
             outputs: Sequence[torch.Tensor] = (output,)
-            numbers: tuple[int, ...] = (self._meet(output),)
+            numbers: Sequence[int] = (self._meet(output),)
             words: tuple[str, ...] = (self._describe(output),)
         else:
             error = sys.exc_info()[1] if len(rest) == 1 else None
@@ -251,24 +253,22 @@ class ModuleCalls:
                     keyword_ids,
                 )
             )
-        checked = thread.checked
-        for output, number in zip(outputs, numbers, strict=True):
-            if number and checked.get(number) != (version := version_of(output)):
-                checked[number] = version
-                if not (entry.has_been_nonfinite or is_certainly_finite(output)):
-                    self._outputs.check(entry, output, thread)
-        if not raised and _sum_of_versions(args) != call.input_versions:
-            self._check_inputs(entry, args, thread)
+        if len(outputs) == 1:
+            self._check(entry, outputs[0], numbers[0], thread)
+        else:
+            for output, number in zip(outputs, numbers, strict=True):
+                self._check(entry, output, number, thread)
+        if not raised and _sum_of_versions(args) != call.input_versions:  # It has written into its arguments.
+            for tensor in find_tensors(args):
+                self._check(entry, tensor, self._meet(tensor), thread)
 
-    def _check_inputs(self, entry: ModuleEntry, args: Any, thread: ThreadState) -> None:
-        """Look at what the module has written into its arguments, unless a module that it called did."""
-        checked = thread.checked
-        for tensor in find_tensors(args):
-            number = self._meet(tensor)
-            if number and checked.get(number) != (version := version_of(tensor)):
-                checked[number] = version
-                if not (entry.has_been_nonfinite or is_certainly_finite(tensor)):
-                    self._outputs.check(entry, tensor, thread)
+    def _check(self, entry: ModuleEntry, tensor: torch.Tensor, number: int, thread: ThreadState) -> None:
+        """Look at the values of a tensor of that number, unless they are those that another module has left."""
+        version = version_of(tensor)
+        if number and thread.checked.get(number) != version:
+            thread.checked[number] = version
+            if not (entry.has_been_nonfinite or is_certainly_finite(tensor)):
+                self._outputs.check(entry, tensor, thread)
 
     def _finished(self, entry: ModuleEntry, stack: list[ActiveCall]) -> ActiveCall | None:
         """Take the call of `entry`, which is not the last one on the stack, off it; None if there is none."""

@@ -85,6 +85,8 @@ class Updates:
     def _end_step_by_hand(self, changed: Sequence[StateEntry]) -> None:
         """End each step by hand that these parameters have changed by."""
         by_hand = self._by_hand
+        if not (changed or by_hand.is_step_due):
+            return
         by_hand.note_changed(changed)
         for training, states in by_hand.by_training(changed).items():
             if not by_hand.ends_step(training, states):
