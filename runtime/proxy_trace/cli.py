@@ -93,9 +93,10 @@ and * matches dots too.
   calls       call_module, return_module, backward, backward_end
   steps       optimizer_step, optimizer_step_end, gradient, update
   values      parameter, buffer, non_finite
+              optimizer_state (at DEBUG)
   at DEBUG    call_function, call_method, read_value
               get_attr, set_attr, del_attr
-  the run     run, run_end, module, problem
+  the run     run, run_end, module, configuration, problem
   its places  location (left out unless --kind asks for it)
 """
 

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
     from proxy_trace.step_reader import StepReader
 
 _NORM_TOLERANCE: Final = 2.0**-20
+_KINDS: Final[dict[type[events.StateTensor], str]] = {
+    events.Parameter: "parameter",
+    events.Buffer: "buffer",
+    events.OptimizerState: "optimizer state",
+}
 
 
 class Difference(msgspec.Struct):
     """Something that differs between traces that should agree.
 
     Attributes:
-        name: the parameter or buffer.
-        kind: "parameter", "gradient" or "buffer".
+        name: the parameter, buffer or tensor of optimizer state.
+        kind: "parameter", "gradient", "buffer" or "optimizer state".
         first_step: the first step after which it differed (for a gradient: in which).
         last_step: the last.
         steps: after how many steps it differed, of `compared`.
@@ -94,7 +99,7 @@ class DifferenceCollector:
         self._is_first = False
         for name in sorted(names):
             for replicas in replicas_of(name, [reader for reader in readers if name in reader.values]):
-                kind = "buffer" if isinstance(replicas[0].tensors[name], events.Buffer) else "parameter"
+                kind = _KINDS[type(replicas[0].tensors[name])]
                 self._compare(kind, name, step, [(reader.number, reader.values[name]) for reader in replicas])
         gradients = set().union(*(reader.gradients for reader in readers)) if self._with_gradients else ()
         for name in sorted(gradients):

@@ -161,6 +161,7 @@ class _Follower:
         self._takers: dict[type, Callable[[Any], None]] = {
             events.Parameter: self._define,
             events.Buffer: self._define,
+            events.OptimizerState: self._define,
             events.Gradient: self._state_event,
             events.Update: self._state_event,
             events.NonFinite: self._state_event,

@@ -342,7 +342,7 @@ class ProcessCollector:
             self._has_other_steps = self._has_begun = True
         elif isinstance(event, events.Backward):
             self._has_begun = True
-        elif isinstance(event, events.Update):
+        elif isinstance(event, events.Update) and not self._is_of_optimizer(event):
             tensor = self._tensor_of(event.tensor)
             self._exchange(event.tensor, event.statistics)
             tensor.last = event.statistics or tensor.last
@@ -530,7 +530,13 @@ class ProcessCollector:
         if statistics.norm == "inf":
             self._check_norm(event, tensor)
 
+    def _is_of_optimizer(self, event: events.Update) -> bool:
+        """Whether what has changed is an optimizer's: nothing that is trained."""
+        return isinstance(self.names.tensors.get(event.tensor), events.OptimizerState)
+
     def _update(self, event: events.Update) -> None:
+        if self._is_of_optimizer(event):
+            return
         tensor = self._tensor_of(event.tensor)
         statistics, cause = event.statistics, _known_name(event.cause, tensor.updates)
         before = self._exchange(event.tensor, statistics)

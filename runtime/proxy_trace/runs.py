@@ -10,6 +10,7 @@ from proxy_trace.differences import Difference, DifferenceCollector, is_same, re
 from proxy_trace.errors import NothingInCommonError, SameRunError
 from proxy_trace.ranks import file_of_each_rank
 from proxy_trace.step_reader import StepReader, read_together
+from proxy_wrapper import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ class RunComparison(msgspec.Struct):
         return not (self.differences or any(self.only_in) or self.other_shape)
 
 
-_ORDER = ("start", "gradient", "parameter", "buffer")
+_ORDER = ("start", "gradient", "optimizer state", "parameter", "buffer")
 """What comes first within a step: what was there, what was made of it, what that changed."""
 
 
@@ -168,9 +169,13 @@ class _Pair:
                 self.steps += step >= 0
 
     def only_in(self, number: int) -> list[str]:
-        """What one of the runs has and the other lacks."""
+        """What one of the runs has and the other lacks; not optimizer state, which is recorded only if asked for."""
         mine, others = self.readers[number].tensors, self.readers[1 - number].tensors
-        return [name for name in mine if name not in others and self._is_chosen(name)]
+        return [
+            name
+            for name, tensor in mine.items()
+            if name not in others and not isinstance(tensor, events.OptimizerState) and self._is_chosen(name)
+        ]
 
     def other_shape(self) -> list[str]:
         """What both have, but not alike."""

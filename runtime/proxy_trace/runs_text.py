@@ -19,6 +19,7 @@ _SHOWN: Final = 20
 _MEANINGS: Final = {
     "start": "They were initialised, or loaded, differently: look at seeds and checkpoints.",
     "gradient": "The same parameters had other gradients: look at the data, at what is random, at the loss.",
+    "optimizer state": "The same gradients made other optimizer state: look at the optimizer and its settings.",
     "parameter": "The same gradients made other parameters: look at the optimizer, its settings and its state.",
     "buffer": "The parameters agree so far: look at what goes through the modules with these buffers.",
 }

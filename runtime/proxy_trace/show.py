@@ -88,6 +88,10 @@ def resolve(sighting: Sighting) -> dict[str, Any]:
             value = _resolve_location(value, names)
         elif isinstance(value, events.Statistics):
             value = msgspec.structs.asdict(value)
+        elif field in ("statistics", "changed_statistics") and value is not None:
+            value = [None if each is None else msgspec.structs.asdict(each) for each in value]
+        elif field == "parameter":
+            value = names.tensor_name(value) or None
         resolved[field] = value
     return resolved
 
@@ -157,6 +161,11 @@ def _run(event: events.Run, _: Names) -> str:
     return f"{event.script} {' '.join(event.argv)}".rstrip() + f"  (pid {event.pid}, torch {event.torch})"
 
 
+def _numbers_of_each(several: Sequence[events.Statistics | None] | None) -> str:
+    """The numbers of several tensors, if there are any."""
+    return "" if not several else f": {'; '.join(map(_numbers, several))}"
+
+
 def _location(event: events.Location, names: Names) -> str:
     caller = f", called from {names.place(event.caller)}" if event.caller else ""
     return f"{event.file}:{event.line} in {event.function}{caller}"
@@ -181,7 +190,7 @@ def _return_module(event: events.ReturnModule, _: Names) -> str:
     if event.raised:
         return f"raised an exception after {duration}"
     keywords = "".join(f"  {key}={type_}" for key, type_ in event.keywords.items())
-    return f"-> {_tensors(event.outputs)}  in {duration}{keywords}"
+    return f"-> {_tensors(event.outputs)}  in {duration}{keywords}{_numbers_of_each(event.statistics)}"
 
 
 def _backward(event: events.Backward, _: Names) -> str:
@@ -223,7 +232,11 @@ def _call_function(event: events.CallFunction, _: Names) -> str:
     if event.raised:
         return f"{event.target}({', '.join(event.inputs)}) raised an exception"
     how = how_given_back(event)
-    return f"{event.target}({', '.join(event.inputs)}) -> {_tensors(event.outputs)}{f'  ({how})' if how else ''}"
+    noted = f"  ({how})" if how else ""
+    changed = [event.inputs[position] for position in event.changed if position < len(event.inputs)]
+    changes = f"; changed {_tensors(changed)}{_numbers_of_each(event.changed_statistics)}" if changed else ""
+    given_back = f"{_tensors(event.outputs)}{noted}{_numbers_of_each(event.statistics)}"
+    return f"{event.target}({', '.join(event.inputs)}) -> {given_back}{changes}"
 
 
 def _read_value(event: events.ReadValue, _: Names) -> str:
@@ -232,7 +245,8 @@ def _read_value(event: events.ReadValue, _: Names) -> str:
 
 
 def _get_attr(event: events.GetAttr, _: Names) -> str:
-    return f"{event.owner}.{event.target} -> {event.value}"
+    numbers = "" if event.statistics is None else f": {_numbers(event.statistics)}"
+    return f"{event.owner}.{event.target} -> {event.value}{numbers}"
 
 
 def _set_attr(event: events.SetAttr, _: Names) -> str:
@@ -241,6 +255,10 @@ def _set_attr(event: events.SetAttr, _: Names) -> str:
 
 def _del_attr(event: events.DelAttr, _: Names) -> str:
     return f"{event.owner}.{event.target}"
+
+
+def _configuration(event: events.Configuration, _: Names) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in event.settings.items())
 
 
 def _problem(event: events.Problem, _: Names) -> str:
@@ -257,6 +275,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.Module: _module,
     events.Parameter: _state_tensor,
     events.Buffer: _state_tensor,
+    events.OptimizerState: _state_tensor,
     events.CallModule: _call_module,
     events.ReturnModule: _return_module,
     events.Backward: _backward,
@@ -272,6 +291,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.GetAttr: _get_attr,
     events.SetAttr: _set_attr,
     events.DelAttr: _del_attr,
+    events.Configuration: _configuration,
     events.Problem: _problem,
     events.RunEnd: _run_end,
 }

@@ -102,15 +102,18 @@ class StepReader:
         before = self._names.get(event.id)
         if before is not None and before != event.name:  # A module found to be part of a larger one.
             self.tensors.pop(before, None)
-            self.values[event.name] = self.values.pop(before, None)
+            if before in self.values:
+                self.values[event.name] = self.values.pop(before)
             if before in self.start:
                 self.start[event.name] = self.start.pop(before)
             if before in self._not_started:
                 self._not_started.remove(before)
                 self._not_started.add(event.name)
+        elif isinstance(event, events.OptimizerState) and event.statistics is None:
+            pass  # Its values are in no record.
         elif event.name not in self.values:
             self.values[event.name] = event.statistics
-        if before is None:
+        if before is None and not isinstance(event, events.OptimizerState):
             self._not_started.add(event.name)
         self._names[event.id] = event.name
         self.tensors[event.name] = event

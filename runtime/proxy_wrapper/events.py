@@ -8,8 +8,8 @@ Kinds are called as `torch.fx` calls its nodes where it has a name for the thing
 `call_function`, `call_method`, `get_attr`); parameters and buffers are called by their `state_dict` name
 behind the name of the root module.
 
-Three tables keep the events small. `Module`, `Parameter`/`Buffer` and `Location` events define an `id` before
-any event that refers to it; a later definition of the same id replaces the earlier one (a module found to be
+Three tables keep the events small. `Module`, `Parameter`/`Buffer`/`OptimizerState` and `Location` events define an `id`
+before any event that refers to it; a later definition of the same id replaces the earlier one (a module found to be
 part of a larger one gets its longer name). Ids count from 1, and 0 means "none", in every reference.
 
 Other tensors are numbered as they are met: `input_ids`, `output_ids` and the like hold a number for each tensor
@@ -64,6 +64,9 @@ def as_number(value: float) -> Number:
         return value
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
+
+Setting: TypeAlias = bool | Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)] | float | str | None
+"""What one of torch's settings is set to."""
 
 TRAIN: Final = "train"
 EVAL: Final = "eval"
@@ -165,7 +168,7 @@ class Module(Event, frozen=True, gc=False):
 
 
 class StateTensor(Event, frozen=True, gc=False):
-    """Defines a tensor of the model's state: `Parameter` or `Buffer`.
+    """Defines a tensor of the model's state, `Parameter` or `Buffer`, or of an optimizer's for it, `OptimizerState`.
 
     `name` is the root's name and the `state_dict` name; `aliases` are further names of the same tensor (tied
     weights); `module` the module that holds it. `type` is as in `describe`: "float32[32, 1, 3, 3]".
@@ -195,6 +198,20 @@ class Parameter(StateTensor, frozen=True, gc=False):
 
 class Buffer(StateTensor, frozen=True, gc=False):
     """Defines a buffer, with its statistics when it was first seen."""
+
+
+class OptimizerState(StateTensor, frozen=True, gc=False):
+    """Defines a tensor that an optimizer keeps for a parameter: an average of its gradients, a count of its steps.
+
+    `name` is the parameter's and, behind a dot, the key in the optimizer's state: "model.fc.weight.exp_avg". Where
+    several optimizers keep a tensor for one parameter under one key, a number follows ("model.fc.weight.exp_avg_1").
+    `parameter` is the id of the parameter, `module` the module that holds that, `optimizer` the class. `aliases` are
+    the names of further parameters that the same tensor is kept for. There are statistics and `Update` events only
+    where statistics of everything are asked for (`statistics="all"`).
+    """
+
+    parameter: Count = 0
+    optimizer: str = ""
 
 
 class Happening(Event, frozen=True, gc=False):
@@ -230,7 +247,9 @@ class CallModule(Happening, frozen=True, gc=False):
 class ReturnModule(Happening, frozen=True, gc=False):
     """A proxied module's call ended; `raised` if by an exception, and then `outputs` is empty.
 
-    `keywords` describes the tensors given by keyword, which PyTorch tells only now.
+    `keywords` describes the tensors given by keyword, which PyTorch tells only now. `statistics` is None unless those
+    of outputs are asked for (`statistics="outputs"` or "all"); else it has an item for each of `outputs`, None for a
+    tensor whose values could not be read.
     """
 
     outputs: Sequence[str] = ()
@@ -239,6 +258,7 @@ class ReturnModule(Happening, frozen=True, gc=False):
     keywords: dict[str, str] = msgspec.field(default_factory=dict)
     output_ids: Sequence[Count] = ()
     keyword_ids: dict[str, Count] = msgspec.field(default_factory=dict)
+    statistics: Sequence[Statistics | None] | None = None
 
 
 class Backward(Happening, frozen=True, gc=False):
@@ -322,6 +342,11 @@ class CallFunction(Happening, frozen=True, gc=False):
     `inputs` describes the tensors among its arguments, `outputs` those it gave back: a tensor of the model's state by
     its name ("model.conv1.weight"), any other as "float32[64, 32, 26, 26]". `in_place` says that it gave back its
     first argument.
+
+    The rest is there only where statistics of everything are asked for (`statistics="all"`). `statistics` has an item
+    for each of `outputs`, None for a tensor whose values could not be read. `changed` are the positions in `inputs` of
+    those tensors that the call has changed in place and has not given back (`torch._foreach_mul_` gives nothing back),
+    and `changed_statistics` has an item for each of these.
     """
 
     target: str = ""
@@ -332,6 +357,9 @@ class CallFunction(Happening, frozen=True, gc=False):
     input_ids: Sequence[Count] = ()
     output_ids: Sequence[Count] = ()
     ordinal: Count = 0
+    statistics: Sequence[Statistics | None] | None = None
+    changed: Sequence[Count] = ()
+    changed_statistics: Sequence[Statistics | None] | None = None
 
 
 class CallMethod(CallFunction, frozen=True, gc=False):
@@ -356,7 +384,8 @@ class GetAttr(Happening, frozen=True, gc=False):
 
     `owner` is the name of a proxied module or of a tensor of its state, else the description of a tensor. `value`
     describes what came back: a tensor as in `CallFunction.inputs`, "None", a bool or an int, or the name of its
-    type. `known` says that the tensor that came back has been seen before.
+    type. `known` says that the tensor that came back has been seen before. `statistics` are those of a tensor that was
+    read from a tensor (`p.grad`), where statistics of everything are asked for (`statistics="all"`).
     """
 
     target: str = ""
@@ -366,10 +395,11 @@ class GetAttr(Happening, frozen=True, gc=False):
     owner_id: Count = 0
     value_id: Count = 0
     ordinal: Count = 0
+    statistics: Statistics | None = None
 
 
 class SetAttr(Happening, frozen=True, gc=False):
-    """An attribute was written; fields as in `GetAttr`."""
+    """An attribute was written; fields as in `GetAttr`, and `value` is any number as it is."""
 
     target: str = ""
     owner: str = ""
@@ -383,6 +413,18 @@ class DelAttr(Happening, frozen=True, gc=False):
 
     target: str = ""
     owner: str = ""
+
+
+class Configuration(Happening, frozen=True, gc=False):
+    """What torch's global settings are: all of them in the first such event of a file, then those that have changed.
+
+    They are looked at when a model is proxied, at each call of a root module and at each step of an optimizer. The
+    names of settings are dotted as torch has them where it does ("cudnn.benchmark"). Dtypes are named as in
+    `describe`, seeds that JSON has no exact number for are texts. What this version of torch does not have is left
+    out; None stands for "off" (autocast), and for what could not be read.
+    """
+
+    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
 
 
 class Problem(Happening, frozen=True, gc=False):
@@ -404,8 +446,8 @@ class RunEnd(Happening, frozen=True, gc=False):
 
 
 AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
-    Run, Location, Module, Parameter, Buffer,
+    Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, ReturnModule, Backward, BackwardEnd, OptimizerStep, OptimizerStepEnd, Gradient, Update, NonFinite,
-    CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Problem, RunEnd,
+    CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Configuration, Problem, RunEnd,
 ]  # fmt: skip
 """Every class that a trace may hold."""

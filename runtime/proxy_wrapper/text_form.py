@@ -47,6 +47,7 @@ class TextForm:
             events.Module: self._module,
             events.Parameter: self._state_tensor,
             events.Buffer: self._state_tensor,
+            events.OptimizerState: self._state_tensor,
             events.CallModule: self._call_module,
             events.ReturnModule: self._return_module,
             events.Backward: self._backward,
@@ -62,6 +63,7 @@ class TextForm:
             events.GetAttr: self._get_attr,
             events.SetAttr: self._set_attr,
             events.DelAttr: self._del_attr,
+            events.Configuration: _configuration,
             events.Problem: self._problem,
             events.RunEnd: _run_end,
         }
@@ -261,6 +263,10 @@ def torch_size(type_: str) -> str:
     """The shape in a description of a tensor as torch prints it: "float32[64, 1]" is "torch.Size([64, 1])"."""
     start = type_.find("[")
     return f"torch.Size({type_[start:]})" if start >= 0 else "torch.Size([])"
+
+
+def _configuration(event: events.Configuration) -> list[str]:
+    return [f"{_INFO}Setting configuration '{name}' to '{value}'" for name, value in event.settings.items()]
 
 
 def _run_end(event: events.RunEnd) -> list[str]:

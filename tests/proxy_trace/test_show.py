@@ -24,12 +24,20 @@ DETAILS: list[tuple[events.Event, str]] = [
         "m.w = m.v: float32[3] on cpu, requires grad; min -0.25  max 1  norm 1.049e+06",
     ),
     (events.Buffer(9, "m.b", 1, "int64[]"), "m.b: int64[] on cpu; no values"),
+    (
+        events.OptimizerState(9, "m.w.exp_avg", 1, "float32[3]", statistics=VALUES, parameter=1, optimizer="Adam"),
+        "m.w.exp_avg: float32[3] on cpu; min -0.25  max 1  norm 1.049e+06",
+    ),
     (events.Location(9, "a.py", 5, "f", 1), "a.py:5 in f, called from train.py:10"),
     (events.CallModule(1, module=2, inputs=["float32[2]", "int64[]"]), "float32[2], int64[]  (eval)"),
     (events.CallModule(1, module=2, training=True), "()"),
     (
         events.ReturnModule(1, module=2, outputs=["float32[2]"], duration_us=1500, keywords={"mask": "bool[2]"}),
         "-> float32[2]  in 1.5 ms  mask=bool[2]",
+    ),
+    (
+        events.ReturnModule(1, module=2, outputs=["float32[2]", "int64[]"], statistics=[VALUES, None]),
+        "-> float32[2], int64[]  in 0 us: min -0.25  max 1  norm 1.049e+06; no values",
     ),
     (events.ReturnModule(1, module=2, raised=True, duration_us=3), "raised an exception after 3 us"),
     (events.Backward(1, inputs=["float32[]"]), "backward of float32[]"),
@@ -59,11 +67,26 @@ DETAILS: list[tuple[events.Event, str]] = [
         events.CallMethod(1, target="__iadd__", inputs=["a", "b"], outputs=["a"], in_place=True),
         "__iadd__(a, b) -> a  (in place)",
     ),
+    (
+        events.CallMethod(1, target="mul_", inputs=["a"], outputs=["a"], in_place=True, statistics=[VALUES]),
+        "mul_(a) -> a  (in place): min -0.25  max 1  norm 1.049e+06",
+    ),
+    (
+        events.CallFunction(
+            1, target="torch._foreach_mul_", inputs=["a", "b"], changed=[1], changed_statistics=[VALUES]
+        ),
+        "torch._foreach_mul_(a, b) -> (); changed b: min -0.25  max 1  norm 1.049e+06",
+    ),
     (events.CallMethod(1, target="to", inputs=["a"], outputs=["a"], in_place=True), "to(a) -> a  (itself)"),
     (events.CallMethod(1, target="view", inputs=["a"], raised=True), "view(a) raised an exception"),
     (events.ReadValue(1, target="__bool__", inputs=["bool[]"], value=False), "__bool__(bool[]) = False"),
     (events.ReadValue(1, target="tolist", inputs=["bool[1]"]), "tolist(bool[1])"),
     (events.GetAttr(1, target="grad", owner="model.w", value="None"), "model.w.grad -> None"),
+    (
+        events.GetAttr(1, target="grad", owner="model.w", value="float32[3]", statistics=VALUES),
+        "model.w.grad -> float32[3]: min -0.25  max 1  norm 1.049e+06",
+    ),
+    (events.Configuration(1, settings={"threads": 4, "autocast.cpu": None}), "threads = 4, autocast.cpu = None"),
     (events.SetAttr(1, target="grad", owner="model.w", value="None"), "model.w.grad = None"),
     (events.DelAttr(1, target="grad", owner="model.w"), "model.w.grad"),
     (events.Problem(1, message="two\nlines"), "two lines"),

@@ -6,7 +6,9 @@ does not have is null in its row, and a field at its default is written out. The
 
 - the header's `version` stands in `run_version`, as updates have a `version` that is a number;
 - the header's `run` and `rank` are columns of every row (in a Parquet dataset: those of the partition);
-- `statistics` stands as its fields: `minimum`, `maximum`, `norm`, `nonfinite`, `bits`, all null where there are none;
+- `statistics` of one tensor stand as their fields: `minimum`, `maximum`, `norm`, `nonfinite`, `bits`, all null where
+  there are none; those of several tensors as lists, an item for each tensor: `output_minimum` and so on beside
+  `outputs`, and `changed_minimum` and so on beside `changed`;
 - a value read by the program (kind `read_value`) stands in `value` as JSON;
 - three columns are there for convenience: `module_name`, `tensor_name` and `place` ("file:line") say what the ids
   in `module`, `tensor` and `location` stand for.
@@ -44,6 +46,7 @@ class Type(Enum):
     TEXT = "text"
     TEXTS = "list of texts"
     INTS = "list of integers"
+    NUMBERS = "list of numbers"
     TEXT_MAP = "map from text to text"
     INT_MAP = "map from text to integer"
     JSON = "JSON"
@@ -83,6 +86,13 @@ def _type_of(annotation: Any) -> Type:
 
 
 _STATISTICS: Final = {name: _type_of(annotation) for name, annotation in typing.get_type_hints(Statistics).items()}
+_LISTS: Final = {Type.NUMBER: Type.NUMBERS, Type.INT: Type.INTS, Type.TEXT: Type.TEXTS}
+_OF_SEVERAL: Final = {"statistics": "output", "changed_statistics": "changed"}
+"""Fields with statistics of several tensors, and what the names of their columns begin with."""
+
+_COLUMNS_OF_SEVERAL: Final = {f"{of}_{number}": number for of in _OF_SEVERAL.values() for number in _STATISTICS}
+"""The columns of those statistics, and which number stands in each."""
+
 _RENAMED: Final = {("version", Type.TEXT): "run_version"}
 _NAMES_OF_IDS: Final = {"module": "module_name", "tensor": "tensor_name", "location": "place"}
 
@@ -101,8 +111,12 @@ def _sources(event_class: type) -> dict[str, tuple[str, Type]]:
     for name in event_class.__struct_fields__:  # type: ignore[attr-defined]
         if event_class is Run and name in OF_THE_PROCESS:
             continue
-        if name == "statistics":
+        if hints[name] == Statistics | None:
             found.update({number: (name, type_) for number, type_ in _STATISTICS.items()})
+            continue
+        if name in _OF_SEVERAL:
+            of = _OF_SEVERAL[name]
+            found.update({f"{of}_{number}": (name, _LISTS[type_]) for number, type_ in _STATISTICS.items()})
             continue
         type_ = _type_of(hints[name])
         found[_RENAMED.get((name, type_), name)] = (name, type_)
@@ -173,8 +187,19 @@ class TableMaker:
             return [known[id_] for id_ in values]
         if column in _STATISTICS:
             values = [None if statistics is None else getattr(statistics, column) for statistics in values]
+        elif column in _COLUMNS_OF_SEVERAL:
+            number = _COLUMNS_OF_SEVERAL[column]
+            values = [
+                None if several is None else [None if each is None else getattr(each, number) for each in several]
+                for several in values
+            ]
         if type_ is Type.NUMBER:
             return [None if value is None else float(value) for value in values]  # NaN and infinities come as text.
+        if type_ is Type.NUMBERS:
+            return [
+                None if several is None else [None if value is None else float(value) for value in several]
+                for several in values
+            ]
         if type_ is Type.JSON:
             return [None if value is None else self._encode(value).decode() for value in values]
         return values

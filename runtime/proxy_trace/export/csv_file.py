@@ -10,16 +10,18 @@ import msgspec
 from proxy_trace.export.columns import TableMaker, Type, all_columns
 from proxy_trace.export.output import whole_or_nothing
 from proxy_trace.export.result import ExportCounter, Exported
+from proxy_wrapper.events import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from proxy_trace.trace import Trace
+    from proxy_wrapper.events import Number
 
 _BATCH: Final = 1 << 13
 _OF_THE_FILE: Final = ("run", "rank", "process")
-_AS_JSON: Final = frozenset({Type.TEXTS, Type.INTS, Type.TEXT_MAP, Type.INT_MAP})
+_AS_JSON: Final = frozenset({Type.TEXTS, Type.INTS, Type.NUMBERS, Type.TEXT_MAP, Type.INT_MAP})
 
 
 def export_csv(
@@ -45,10 +47,13 @@ def export_csv(
     counter = ExportCounter(on_progress)
     columns = all_columns()
     as_json = {column.name for column in columns if column.type in _AS_JSON}
+    numbers = {column.name for column in columns if column.type is Type.NUMBERS}
     booleans = {column.name for column in columns if column.type is Type.BOOL}
     encode = msgspec.json.Encoder().encode
 
     def cells(name: str, values: list[Any]) -> list[Any]:
+        if name in numbers:
+            values = [None if several is None else [_spelled(value) for value in several] for several in values]
         if name in as_json:
             return [None if value is None else encode(value).decode() for value in values]
         if name in booleans:
@@ -69,3 +74,8 @@ def export_csv(
                     writer.writerows([*of_the_file, *row] for row in rows)
         size_bytes = aside.stat().st_size
     return counter.exported(target, size_bytes)
+
+
+def _spelled(value: float | None) -> Number | None:
+    """A number in a list as JSON can hold it: NaN and the infinities by their names."""
+    return None if value is None else as_number(value)

@@ -103,6 +103,7 @@ def _arrow_type(type_: Type) -> Any:
         Type.TEXT: pa.string(),
         Type.TEXTS: pa.list_(pa.string()),
         Type.INTS: pa.list_(pa.int64()),
+        Type.NUMBERS: pa.list_(pa.float64()),
         Type.TEXT_MAP: pa.map_(pa.string(), pa.string()),
         Type.INT_MAP: pa.map_(pa.string(), pa.int64()),
         Type.JSON: pa.string(),
@@ -127,6 +128,8 @@ def _encodings(columns: tuple[Column, ...]) -> dict[str, Any]:
             dictionaries += [column.name + leaf for leaf in _IN_DICTIONARIES[column.type]]
         elif column.type is Type.NUMBER:
             others[column.name] = "BYTE_STREAM_SPLIT"
+        elif column.type is Type.NUMBERS:
+            others[f"{column.name}.list.element"] = "BYTE_STREAM_SPLIT"
         elif column.type is Type.INTS:
             others[f"{column.name}.list.element"] = "DELTA_BINARY_PACKED"
         elif column.type is Type.INT_MAP:

@@ -58,3 +58,20 @@ def test_nothing_is_replaced_unless_forced(small_trace: Path, tmp_path: Path) ->
     export_csv(Trace.open(small_trace), target, force=True)
     assert target.read_text().startswith("run,rank,process,kind,")
     assert [path for path in tmp_path.iterdir() if path.name.endswith((".partial", ".old"))] == []
+
+
+def test_numbers_of_several_tensors_are_json_with_words_for_those_that_are_none(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    several = [events.Statistics("nan", 2.5, "inf", 1, "00ff"), None]
+    call = events.ReturnModule(5, outputs=["float32[2]", "float32[3]"], statistics=several)
+    export_csv(Trace.open(write_trace(tmp_path / "r" / "rank0-1.jsonl", call)), tmp_path / "run.csv")
+    row = read(tmp_path / "run.csv")[1]
+    found = {name: json.loads(row[f"output_{name}"]) for name in events.Statistics.__struct_fields__}
+    assert found == {
+        "minimum": ["nan", None],
+        "maximum": [2.5, None],
+        "norm": ["inf", None],
+        "nonfinite": [1, None],
+        "bits": ["00ff", None],
+    }

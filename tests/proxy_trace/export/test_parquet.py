@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FOR_CONVENIENCE = {"module_name", "tensor_name", "place"}
 OF_THE_PARTITION = {"run", "rank"}
+WITH_SEVERAL = {events.ReturnModule, events.CallFunction, events.CallMethod}
+"""The records that have statistics of several tensors."""
 
 
 def read_with_polars(dataset: Path) -> list[dict[str, Any]]:
@@ -53,18 +55,31 @@ def event_of(row: dict[str, Any]) -> events.AnyEvent:
             fields[name] = {"run": "r", "rank": 0}[name]
         elif event_class is events.Run and name == "version":
             fields[name] = row["run_version"]
-        elif name == "statistics":
-            numbers = {each: row[each] for each in events.Statistics.__struct_fields__}
-            if numbers["nonfinite"] is None:
-                fields[name] = None
-                continue
-            texts = {key: as_text(value) for key, value in numbers.items()}
-            fields[name] = events.Statistics(**texts)
-        elif event_class is events.ReadValue and name == "value":
+        elif name == "statistics" and event_class not in WITH_SEVERAL:
+            fields[name] = statistics_of({each: row[each] for each in events.Statistics.__struct_fields__})
+        elif name in ("statistics", "changed_statistics"):
+            of = "output" if name == "statistics" else "changed"
+            lists = {each: row[f"{of}_{each}"] for each in events.Statistics.__struct_fields__}
+            fields[name] = (
+                None
+                if lists["bits"] is None
+                else [
+                    statistics_of(dict(zip(lists, numbers, strict=True)))
+                    for numbers in zip(*lists.values(), strict=True)
+                ]
+            )
+        elif (event_class, name) in {(events.ReadValue, "value"), (events.Configuration, "settings")}:
             fields[name] = None if row[name] is None else msgspec.json.decode(row[name])
         else:
             fields[name] = row[name]
     return typing.cast("events.AnyEvent", event_class(**fields))
+
+
+def statistics_of(numbers: dict[str, Any]) -> events.Statistics | None:
+    """The statistics of a tensor, whose numbers stand in columns of their own."""
+    if numbers["nonfinite"] is None:
+        return None
+    return events.Statistics(**{key: as_text(value) for key, value in numbers.items()})
 
 
 def as_text(number: Any) -> Any:
