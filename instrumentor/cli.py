@@ -80,6 +80,14 @@ class LogLevelName(str, Enum):
     DEBUG = "DEBUG"
 
 
+class StatisticsName(str, Enum):
+    """The values of `--statistics-of`."""
+
+    STATE = "state"
+    OUTPUTS = "outputs"
+    ALL = "all"
+
+
 class ConfidenceName(str, Enum):
     """The values of `--min-confidence`."""
 
@@ -352,6 +360,17 @@ def instrument(
             case_sensitive=False,
         ),
     ] = None,
+    statistics_of: Annotated[
+        StatisticsName | None,
+        _option(
+            "--statistics-of",
+            _TRACE,
+            "Which tensors to record minimum, maximum, norm and fingerprint of: parameters, buffers and gradients; also"
+            " what modules put out; or everything. [dim]\\[default: state][/dim]",
+            metavar="state|outputs|all",
+            case_sensitive=False,
+        ),
+    ] = None,
     jobs: Annotated[
         int | None,
         _option(
@@ -425,6 +444,7 @@ def instrument(
     overrides = make_overrides(
         logdir=logdir,
         log_level=log_level.value if log_level else None,
+        statistics_of=statistics_of.value if statistics_of else None,
         recurse=recurse,
         min_confidence=min_confidence.value if min_confidence else None,
         select=select,

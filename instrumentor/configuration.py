@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from instrumentor.errors import ConfigError
 from instrumentor.paths.selection import DEFAULT_EXCLUDE, DEFAULT_INCLUDE, Patterns, SelectionRules
-from instrumentor.settings import Confidence, LogLevel, Settings
+from instrumentor.settings import Confidence, LogLevel, Settings, StatisticsOf
 
 FILE_NAME = "pyproject.toml"
 TABLE = "tool.instrumentor"
@@ -30,6 +30,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_
 
     logdir: str | UnsetType = UNSET
     log_level: LogLevel | UnsetType = UNSET
+    statistics_of: StatisticsOf | UnsetType = UNSET
     recurse: bool | UnsetType = UNSET
     min_confidence: Confidence | UnsetType = UNSET
     select: tuple[str, ...] | UnsetType = UNSET

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 RUNTIME_MODULE = "proxy_wrapper.proxy"
 PROXY = "Proxy"
 LOG_LEVELS = ("WARNING", "INFO", "DEBUG")
+STATISTICS = ("state", "outputs", "all")
 KEYWORDS = ("recurse", "name", "logdir", "log_level")
+OPTIONAL_KEYWORDS = ("statistics",)
 SOURCE_COMMENT = re.compile(
     r'# instrument: format=1 source=(?P<source>"(?:[^"\\]|\\.)*") sha256=(?P<sha256>[0-9a-f]{64})'
     r" added=(?P<added>\S*)(?P<no_newline> eof=none)?[ \t]*"
@@ -79,21 +81,26 @@ def render_wrapping(
         is_each: whether the expression is an iterator, each of whose elements gets a proxy when it is asked for.
     """
     logdir = quote(settings.logdir, can_encode=can_encode)
-    call = _render_call(alias, settings.recurse, logdir, settings.log_level)
+    call = _render_call(alias, settings.recurse, logdir, settings.log_level, settings.statistics_of)
     before, _, after = call.partition(_HOLE)
     after = after.replace(_NAME_HOLE, quote(name, can_encode=can_encode), 1)
     return Wrapping(f"({before}each{after} for each in ", ")") if is_each else Wrapping(before, after)
 
 
 @lru_cache(maxsize=256)
-def _render_call(alias: str, recurse: bool, logdir: str, level: str) -> str:
-    """The call with holes for the value and its name: it differs only in these from one model to the next."""
+def _render_call(alias: str, recurse: bool, logdir: str, level: str, statistics: str) -> str:
+    """The call with holes for the value and its name: it differs only in these from one model to the next.
+
+    What it does not say of statistics holds anyway: most lines are as short as can be.
+    """
     # libcst takes 0.15 s to import, which a script without any model need not pay.
     import libcst as cst
     from libcst.helpers import parse_template_expression
 
+    more = {} if statistics == STATISTICS[0] else {"statistics": cst.SimpleString(f'"{statistics}"')}
     call = parse_template_expression(
-        "{alias}.{proxy}({value}, recurse={recurse}, name={name}, logdir={logdir}, log_level={alias}.{level})",
+        "{alias}.{proxy}({value}, recurse={recurse}, name={name}, logdir={logdir}, log_level={alias}.{level}"
+        f"{''.join(f', {keyword}={{{keyword}}}' for keyword in more)})",
         alias=cst.Name(alias),
         proxy=cst.Name(PROXY),
         value=cst.Name(_HOLE),
@@ -101,6 +108,7 @@ def _render_call(alias: str, recurse: bool, logdir: str, level: str) -> str:
         name=cst.Name(_NAME_HOLE),
         logdir=cst.SimpleString(logdir),
         level=cst.Name(level),
+        **more,
     )
     return cst.Module([]).code_for_node(call)
 

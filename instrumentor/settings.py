@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 LogLevel = Literal["WARNING", "INFO", "DEBUG"]
+StatisticsOf = Literal["state", "outputs", "all"]
 Confidence = Literal["certain", "likely", "possible"]
 CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
 
@@ -17,6 +18,7 @@ class Settings:
     Attributes:
         logdir: directory the instrumented script writes its trace to; a name ending in `.log` asks for a text log.
         log_level: how much the runtime records.
+        statistics_of: which tensors it records statistics of.
         recurse: whether the proxies reach the submodules of a wrapped model.
         select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
         skip: name globs of the bindings to leave alone, or dotted-name globs of what makes them; wins over `select`.
@@ -29,6 +31,7 @@ class Settings:
 
     logdir: str = "proxy_trace"
     log_level: LogLevel = "INFO"
+    statistics_of: StatisticsOf = "state"
     recurse: bool = True
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()

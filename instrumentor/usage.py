@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     _Check = tuple[bool, str, str]
 
 # The settings that say what is put into scripts.
-_TRACED = ("logdir", "log_level", "recurse", "min_confidence", "select", "skip")
+_TRACED = ("logdir", "log_level", "statistics_of", "recurse", "min_confidence", "select", "skip")
 
 # Each with one that says the opposite, or wants the same output.
 _EXCLUDING = (

@@ -14,12 +14,13 @@ from torch import nn
 from instrumentor import emit
 from instrumentor.settings import Settings
 from proxy_wrapper import proxy
+from proxy_wrapper.kept_statistics import STATISTICS
 from proxy_wrapper.source_map import parse_source_comment, read_source_map
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from instrumentor.settings import LogLevel
+    from instrumentor.settings import LogLevel, StatisticsOf
 
 DIGEST = hashlib.sha256(b"").hexdigest()
 
@@ -56,7 +57,25 @@ def test_every_keyword_that_is_written_is_a_parameter() -> None:
     keywords = [keyword.arg for keyword in call.keywords]
     assert keywords == list(emit.KEYWORDS)
     parameters = inspect.signature(type(proxy.Proxy).__call__).parameters
-    assert [keyword for keyword in keywords if keyword not in parameters] == []
+    assert [keyword for keyword in (*keywords, *emit.OPTIONAL_KEYWORDS) if keyword not in parameters] == []
+
+
+def test_the_statistics_that_can_be_asked_for_are_those_of_the_runtime() -> None:
+    assert emit.STATISTICS == STATISTICS
+
+
+@pytest.mark.parametrize("of", emit.STATISTICS)
+def test_the_statistics_that_are_written_are_what_the_model_is_proxied_with(of: StatisticsOf, tmp_path: Path) -> None:
+    settings = Settings(logdir=str(tmp_path / "trace"), statistics_of=of)
+    wrapping = emit.render_wrapping("Proxy", "model", settings, can_encode=str.isascii)
+    model = eval(f"{wrapping.before}nn.Linear(2, 2){wrapping.after}", {"Proxy": proxy, "nn": nn})
+    tracer = proxy._installed.get()
+    try:
+        entry = tracer.registry.module_entry(model)
+        assert entry is not None
+        assert entry.watch.statistics == of
+    finally:
+        proxy.unproxy(model)
 
 
 @pytest.mark.parametrize("level", emit.LOG_LEVELS)

@@ -24,6 +24,14 @@ class SettingsTypeError(ProxyError, TypeError):
         )
 
 
+class SettingsNameError(ProxyError, TypeError):
+    """An argument that `Proxy` does not have."""
+
+    def __init__(self, argument: str, nearest: str, known: list[str]) -> None:
+        advice = f"Did you mean `{nearest}`?" if nearest else f"It has {', '.join(known)}."
+        super().__init__(f"`Proxy` has no argument `{argument}`. {advice}")
+
+
 class SettingsValueError(ProxyError, ValueError):
     """An argument of `Proxy` whose value makes no sense."""
 

@@ -71,7 +71,7 @@ class ProxiedTree:
         entries[0].recurses = recurse
         entries[0].own_level = level is not None
         entries[0].own_channel = logdir is not None
-        entries[0].own_watch = bool(watch)
+        entries[0].own_watch = frozenset(watch)
         self._registry.forget_strangers()
 
     def _taken_over(self, module: nn.Module, wanted: str) -> str:
@@ -209,7 +209,7 @@ class ProxiedTree:
         if logdir is not None:
             entry.channel, entry.own_channel = self._channel_of(logdir), True
         if watch:
-            entry.watch, entry.own_watch = msgspec.structs.replace(entry.watch, **watch), True
+            entry.watch, entry.own_watch = msgspec.structs.replace(entry.watch, **watch), entry.own_watch | set(watch)
         module = entry.module()
         for found in named_modules(module, "")[1:] if module is not None and recurse else ():
             below = self._registry.module_entry(found.module)
@@ -219,13 +219,18 @@ class ProxiedTree:
                     below.configured_level = below.parent.configured_level
                 if not below.own_channel:
                     below.channel = below.parent.channel
-                if not below.own_watch:
-                    below.watch = below.parent.watch
+                below.watch = _inherited(below)
         changed = [each for each, settings in before.items() if settings != settings_of(each)]
         for each in changed:
             for state in each.state:
                 state.watched = each.watch.chooses(state.name)
         self._definitions.define(changed)
+
+
+def _inherited(entry: ModuleEntry) -> Watch:
+    """What `entry` is watched with: as the module above it is, but for what was set on itself."""
+    above = entry.watch if entry.parent is None else entry.parent.watch
+    return msgspec.structs.replace(above, **{name: getattr(entry.watch, name) for name in entry.own_watch})
 
 
 def settings_of(entry: ModuleEntry) -> Settings:

@@ -14,6 +14,7 @@ Before it does so there is no module to proxy.
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import sys
 import threading
@@ -22,8 +23,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxy_wrapper.after_import import AfterImport
-from proxy_wrapper.errors import SettingsTypeError, SettingsValueError
+from proxy_wrapper.errors import SettingsNameError, SettingsTypeError, SettingsValueError
 from proxy_wrapper.forks import hold_while_forking
+from proxy_wrapper.kept_statistics import parse_statistics
 from proxy_wrapper.launch import Launch
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, parse_level
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from torch import nn
-    from typing_extensions import Self, TypeIs
+    from typing_extensions import Never, Self, TypeIs
 
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.intercept.blacklist import Blacklist
@@ -104,7 +106,7 @@ class ProxyType(type):
     def __call__(
         cls,
         obj: T,
-        recurse: bool = False,
+        recurse: bool | str | os.PathLike[str] = False,
         logdir: str | os.PathLike[str] | None = None,
         log_level: int | str | None = None,
         name: str | None = None,
@@ -113,6 +115,8 @@ class ProxyType(type):
         every: int | None = None,
         include: str | Iterable[str] | None = None,
         exclude: str | Iterable[str] | None = None,
+        statistics: str | None = None,
+        **misspelled: Never,
     ) -> T:
         """Proxy `obj`, and give back `obj` itself.
 
@@ -121,7 +125,8 @@ class ProxyType(type):
 
         Args:
             obj: a module.
-            recurse: whether its submodules are proxied with it, now and when they come in later.
+            recurse: whether its submodules are proxied with it, now and when they come in later. A path in this place
+                is the `logdir`, and they are: `Proxy(model, "model.log")`.
             logdir: the folder that gets a subfolder for this run; if it ends in ".log", the file that gets the trace
                 as text. Inherited from the module above; "proxy_trace" for a root.
             log_level: WARNING, INFO or DEBUG, as number or name. Inherited from the module above; INFO for a root.
@@ -133,21 +138,30 @@ class ProxyType(type):
             include: globs of the parameters and buffers whose updates and gradients are recorded ("encoder.*"), by
                 `state_dict` name, with or without the root's name before it; all for a root.
             exclude: globs of those that are left out.
+            statistics: of what there are statistics: "state" (parameters, buffers and gradients), "outputs" (also what
+                modules put out) or "all" (also optimizer state, and at DEBUG what torch calls put out or change);
+                "state" for a root.
+            misspelled: nothing; what is given here is answered with the nearest name.
 
-        `first`, `every`, `include` and `exclude` are inherited as the level is.
+        `first`, `every`, `include`, `exclude` and `statistics` are inherited as the level is.
 
         Raises:
             UnknownLevelError: if there is no such level.
             SettingsTypeError: if an argument is of the wrong type.
-            SettingsValueError: if `first` or `every` is too small.
+            SettingsValueError: if `first` or `every` is too small, or `statistics` is none of the three.
+            SettingsNameError: if there is no such argument.
         """
+        for argument in misspelled:
+            raise SettingsNameError(argument, *_nearest_setting(argument))
+        if isinstance(recurse, (str, os.PathLike)) and logdir is None:
+            recurse, logdir = True, recurse
         level = None if log_level is None else parse_level(log_level)
         folder = None if logdir is None else _path(logdir)
         if name is not None and not isinstance(name, str):
             raise SettingsTypeError("name", name, "a string")
         if not isinstance(recurse, (bool, int)):
             raise SettingsTypeError("recurse", recurse, "True or False")
-        watch = _watch_settings(first, every, include, exclude)
+        watch = _watch_settings(first, every, include, exclude, statistics)
         if _is_module(obj):
             from torch._C import DisableTorchFunction
 
@@ -286,12 +300,13 @@ def _watch_settings(
     every: int | None,
     include: str | Iterable[str] | None,
     exclude: str | Iterable[str] | None,
+    statistics: str | None,
 ) -> dict[str, Any]:
     """The fields of `Watch` that are given.
 
     Raises:
         SettingsTypeError: if one is of the wrong type.
-        SettingsValueError: if a number is too small.
+        SettingsValueError: if a number is too small, or there are no such statistics.
     """
     settings: dict[str, Any] = {}
     for argument, number, least in (("first", first, 0), ("every", every, 1)):
@@ -309,7 +324,18 @@ def _watch_settings(
         if not all(isinstance(glob, str) for glob in given):
             raise SettingsTypeError(argument, globs, "a string or several")
         settings[argument] = tuple(given)
+    if statistics is not None:
+        settings["statistics"] = parse_statistics(statistics)
     return settings
+
+
+def _nearest_setting(argument: str) -> tuple[str, list[str]]:
+    """The argument of `Proxy` that `argument` may have meant, "" if none is near, and all that there are."""
+    import difflib
+
+    parameters = inspect.signature(ProxyType.__call__).parameters.values()
+    known = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD and each.name not in ("cls", "obj")]
+    return next(iter(difflib.get_close_matches(argument, known, n=1)), ""), known
 
 
 def _path(logdir: str | os.PathLike[str]) -> str:

@@ -174,7 +174,7 @@ class ModuleEntry:
         self.watch = watch
         self.own_channel = False
         self.own_level = False
-        self.own_watch = False
+        self.own_watch: frozenset[str] = _NOTHING  # The fields of `watch` that were set on it.
         self.recurses = True
         self.registered = -1
         self.state: list[StateEntry] = []

@@ -1,4 +1,4 @@
-"""Which steps are recorded, and which parameters and buffers are watched."""
+"""Which steps are recorded, which parameters and buffers are watched, and of what there are statistics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from proxy_wrapper.kept_statistics import ALL, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +24,24 @@ class Watch(msgspec.Struct, frozen=True, gc=False):
         every: after those, each `every`-th is.
         include: globs of the parameters and buffers that are watched; none given, all are.
         exclude: globs of those that are not.
+        statistics: of what there are statistics (see `kept_statistics`).
     """
 
     first: int = 0
     every: int = 1
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    statistics: str = STATE
+
+    @property
+    def wants_outputs(self) -> bool:
+        """Whether there are statistics of what modules put out."""
+        return self.statistics != STATE
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether there are statistics of everything."""
+        return self.statistics == ALL
 
     def records(self, iteration: int) -> bool:
         """Whether what happens in `iteration`, counted from 0, is recorded."""

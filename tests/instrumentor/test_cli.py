@@ -140,9 +140,9 @@ class TestWriting:
 
     def test_the_settings_arrive_in_the_script(self) -> None:
         write("mnist.py")
-        run("mnist.py", "--logdir", "runs/x", "--log-level", "debug", "--no-recurse")
+        run("mnist.py", "--logdir", "runs/x", "--log-level", "debug", "--no-recurse", "--statistics-of", "all")
         text = Path("instrumented_mnist.py").read_text()
-        assert 'recurse=False, name="model", logdir="runs/x", log_level=Proxy.DEBUG)' in text
+        assert 'recurse=False, name="model", logdir="runs/x", log_level=Proxy.DEBUG, statistics="all")' in text
 
     @pytest.mark.parametrize("options", [("--skip", "e*"), ("--select", "net"), ("--select", "*", "--skip", "ema")])
     def test_models_can_be_left_out(self, options: tuple[str, ...]) -> None:

@@ -55,6 +55,7 @@ class TestWhat:
             "pyproject.toml",
             '[tool.instrumentor]\nlogdir = "runs"\nlog-level = "DEBUG"\nrecurse = false\nselect = ["net*"]\n'
             'skip = ["ema"]\nmin-confidence = "certain"\nfactories = ["lib.build_*"]\nwrappers = ["lib.Wrap"]\n'
+            'statistics-of = "outputs"\n'
             'identity-methods = ["warm"]\nmodule-classes = ["lib.Base"]\ninclude = ["*.py"]\nexclude = ["old"]\n'
             'extend-exclude = ["gen/"]\nrespect-gitignore = false\nforce-exclude = true\n',
         )
@@ -62,6 +63,7 @@ class TestWhat:
         assert found.settings == Settings(
             logdir="runs",
             log_level="DEBUG",
+            statistics_of="outputs",
             recurse=False,
             select=("net*",),
             skip=("ema",),

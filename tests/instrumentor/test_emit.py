@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from instrumentor import emit
 from instrumentor.settings import Settings
+
+if TYPE_CHECKING:
+    from instrumentor.settings import StatisticsOf
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,15 @@ def test_the_call_is_as_documented() -> None:
     wrapping = emit.render_wrapping("Proxy", "model", Settings(), can_encode=lambda text: True)
     assert f"{wrapping.before}model{wrapping.after}" == (
         'Proxy.Proxy(model, recurse=True, name="model", logdir="proxy_trace", log_level=Proxy.INFO)'
+    )
+
+
+@pytest.mark.parametrize("of", ["outputs", "all"])
+def test_statistics_of_more_than_state_stand_at_the_end(of: StatisticsOf) -> None:
+    wrapping = emit.render_wrapping("Proxy", "model", Settings(statistics_of=of), can_encode=lambda text: True)
+    assert (
+        wrapping.after
+        == f', recurse=True, name="model", logdir="proxy_trace", log_level=Proxy.INFO, statistics="{of}")'
     )
 
 

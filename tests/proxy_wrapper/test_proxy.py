@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 import sys
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,14 +15,12 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.errors import SettingsTypeError, UnknownLevelError
+from proxy_wrapper.errors import SettingsNameError, SettingsTypeError, SettingsValueError, UnknownLevelError
 from proxy_wrapper.events import CallModule, Happening, Module, ReturnModule
 from tests.proxy_wrapper.global_hooks import has_module_hooks
 from tests.proxy_wrapper.programs import Plain, images, train
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from proxy_wrapper.observers.memory import MemoryObserver
 
 
@@ -190,9 +190,54 @@ def test_an_unknown_level_is_an_error_that_lists_the_levels(level: Any, logdir: 
         Proxy.Proxy(nn.Linear(1, 1), logdir=logdir, log_level=level)
 
 
-def test_a_logdir_in_the_place_of_recurse_is_an_error() -> None:
-    with pytest.raises(SettingsTypeError, match=r"recurse='model\.log' is a str; .*Did you mean to give it by keyword"):
-        Proxy.Proxy(nn.Linear(1, 1), "model.log")  # type: ignore[arg-type]
+@pytest.mark.parametrize("make", [str, Path], ids=["string", "path"])
+def test_a_path_in_the_place_of_recurse_is_the_logdir_and_submodules_are_proxied(make: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.log"
+    model = Proxy.Proxy(Plain(), make(path), log_level=logging.INFO)
+    assert all(isinstance(module, Proxy.Proxy) for module in model.modules())
+    train(model)
+    Proxy.flush()
+    assert path.read_text().startswith("found the root object\n")
+
+
+def test_two_logdirs_are_an_error() -> None:
+    with pytest.raises(SettingsTypeError, match=r"recurse='model\.log' is a str; `Proxy` wants True or False there"):
+        Proxy.Proxy(nn.Linear(1, 1), "model.log", "other.log")
+
+
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        pytest.param("log_dir", "Did you mean `logdir`?", id="as the first description spelled it"),
+        pytest.param("loglevel", "Did you mean `log_level`?", id="no underscore"),
+        pytest.param("statistic", "Did you mean `statistics`?", id="singular"),
+        pytest.param("xyz", "It has recurse, logdir, log_level, name, first, every, include,", id="nothing near"),
+    ],
+)
+def test_an_argument_that_there_is_not_is_answered_with_the_nearest(given: str, answer: str) -> None:
+    with pytest.raises(SettingsNameError, match=re.escape(f"`Proxy` has no argument `{given}`. {answer}")):
+        Proxy.Proxy(nn.Linear(1, 1), **{given: "x"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("of", ["everything", "", "ALL", 1, ["all"]])
+def test_unknown_statistics_are_an_error_that_lists_the_three(of: Any) -> None:
+    with pytest.raises(SettingsValueError, match=r"`Proxy` wants one of 'state', 'outputs', 'all' there\."):
+        Proxy.Proxy(nn.Linear(1, 1), statistics=of)
+
+
+def test_statistics_are_inherited_apart_from_other_settings(logdir: str) -> None:
+    model = Proxy.Proxy(nn.Sequential(nn.Sequential(nn.Linear(1, 1)), nn.Linear(1, 1)), recurse=True, logdir=logdir)
+    Proxy.Proxy(model[0], recurse=True, statistics="all")
+    Proxy.Proxy(model, recurse=True, every=3)
+    Proxy.Proxy(model, recurse=True, statistics="outputs")
+    entries = [Proxy._installed.get().registry.module_entry(module) for module in model.modules()]
+    found = {entry.name: (entry.watch.statistics, entry.watch.every) for entry in entries if entry is not None}
+    assert found == {
+        "Sequential": ("outputs", 3),
+        "Sequential.0": ("all", 3),
+        "Sequential.0.0": ("all", 3),
+        "Sequential.1": ("outputs", 3),
+    }
 
 
 def test_a_logdir_that_is_no_path_is_an_error() -> None:

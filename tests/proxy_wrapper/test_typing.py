@@ -15,7 +15,7 @@ def test_mypy_gives_the_model_s_own_type(tmp_path: Path) -> None:
         "model = Proxy.Proxy(nn.Linear(1, 2), recurse=True, name='m', logdir='d', log_level=Proxy.INFO)\n"
         "reveal_type(model)\n"
         "reveal_type(Proxy.unproxy(model))\n"
-        "Proxy.Proxy(model, recurse='yes')\n"
+        "Proxy.Proxy(model, recurse=3.5)\n"
     )
     runtime = Path(__file__).parents[2] / "runtime"
     done = subprocess.run(
@@ -26,4 +26,4 @@ def test_mypy_gives_the_model_s_own_type(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout.count('Revealed type is "torch.nn.modules.linear.Linear"') == 2, done.stdout + done.stderr
-    assert 'Argument "recurse" to "__call__" of "ProxyType" has incompatible type "str"' in done.stdout
+    assert 'Argument "recurse" to "__call__" of "ProxyType" has incompatible type "float"' in done.stdout

@@ -18,7 +18,6 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 from torch import nn
 
 from proxy_wrapper.launch import is_multiprocessing_child
@@ -166,8 +165,8 @@ def _settings_of(entry: ModuleEntry, sent: ModuleEntry) -> dict[str, Any]:
         settings["logdir"] = str(Path(entry.channel.logdir).absolute())
     if entry is sent or entry.own_level:
         settings["log_level"] = entry.configured_level
-    if entry is sent or entry.own_watch:
-        settings.update(msgspec.structs.asdict(entry.watch))
+    fields = entry.watch.__struct_fields__ if entry is sent else entry.own_watch
+    settings.update({name: getattr(entry.watch, name) for name in fields})
     return settings
 
 
