@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -97,7 +97,7 @@ def _render_call(alias: str, recurse: bool, logdir: str, level: str, statistics:
     import libcst as cst
     from libcst.helpers import parse_template_expression
 
-    more = {} if statistics == STATISTICS[0] else {"statistics": cst.SimpleString(f'"{statistics}"')}
+    more: dict[str, Any] = {} if statistics == STATISTICS[0] else {"statistics": cst.SimpleString(f'"{statistics}"')}
     call = parse_template_expression(
         "{alias}.{proxy}({value}, recurse={recurse}, name={name}, logdir={logdir}, log_level={alias}.{level}"
         f"{''.join(f', {keyword}={{{keyword}}}' for keyword in more)})",

@@ -154,7 +154,7 @@ class ProxyType(type):
         for argument in misspelled:
             raise SettingsNameError(argument, *_nearest_setting(argument))
         if isinstance(recurse, (str, os.PathLike)) and logdir is None:
-            recurse, logdir = True, recurse
+            logdir, recurse = recurse, True
         level = None if log_level is None else parse_level(log_level)
         folder = None if logdir is None else _path(logdir)
         if name is not None and not isinstance(name, str):

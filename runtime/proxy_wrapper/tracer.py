@@ -90,6 +90,8 @@ class Tracer:
         self.ranks = RankFinder()
         self.is_sampling = False
         self._is_debugging = False
+        # Whether statistics of what torch calls give are wanted: by any module, and of calls outside of all modules.
+        self.wants_all = self.root_wants_all = False
         self._hidden: Counter[Interceptor] = Counter()
         self._watches: set[Watch] = set()
         self.began_ns = time.perf_counter_ns()
@@ -410,6 +412,9 @@ class Tracer:
         self._watches = watches
         self.is_sampling = any(watch.every > 1 for watch in watches)
         self._is_debugging = any(level <= DEBUG for level in levels.values())
+        wanting = [entry for entry in self.registry if entry.level <= DEBUG and entry.watch.wants_all]
+        self.root_wants_all = any(entry.parent is None for entry in wanting)
+        self.wants_all = bool(wanting)
 
     # Around a fork.
 
@@ -452,6 +457,9 @@ class Tracer:
         """What the numbers in `event` are of, in words."""
         if isinstance(event, StateTensor):
             return event.name
+        target = getattr(event, "target", "")
+        if target:
+            return f"what `{target}` gave"
         state = self.registry.state.get(getattr(event, "tensor", 0))
         if state is None:
             entry = next((entry for entry in self.registry if entry.id == getattr(event, "module", 0)), None)

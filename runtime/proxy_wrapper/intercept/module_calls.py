@@ -15,9 +15,11 @@ from torch import nn
 
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, ReturnModule
+from proxy_wrapper.given_values import statistics_of
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
-from proxy_wrapper.intercept.outputs import Outputs
+from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
+from proxy_wrapper.kept_statistics import STATE
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.statistics import is_certainly_finite
 from proxy_wrapper.thread_state import UNKNOWN, ActiveCall
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
@@ -232,10 +235,13 @@ class ModuleCalls:
             outputs = [] if raised else find_tensors((output,))
             numbers = tuple(map(self._meet, outputs))
             words = tuple(map(self._describe, outputs))
+        statistics: Sequence[PendingOr] | None = None
         if entry.level <= INFO:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
                 keywords, keyword_ids = self._describe_keywords(rest[0])
+            if outputs and entry.watch.statistics != STATE:
+                statistics = statistics_of(outputs)
             now = (perf_counter_ns() - self._began_ns) // 1000
             entry.channel.emit(
                 ReturnModule(
@@ -251,24 +257,36 @@ class ModuleCalls:
                     keywords,
                     numbers,
                     keyword_ids,
+                    statistics,  # type: ignore[arg-type]
                 )
             )
         if len(outputs) == 1:
-            self._check(entry, outputs[0], numbers[0], thread)
+            self._check(entry, outputs[0], numbers[0], thread, None if statistics is None else statistics[0])
         else:
-            for output, number in zip(outputs, numbers, strict=True):
-                self._check(entry, output, number, thread)
+            known = [None] * len(outputs) if statistics is None else statistics
+            for output, number, each in zip(outputs, numbers, known, strict=True):
+                self._check(entry, output, number, thread, each)
         if not raised and _sum_of_versions(args) != call.input_versions:  # It has written into its arguments.
             for tensor in find_tensors(args):
-                self._check(entry, tensor, self._meet(tensor), thread)
+                self._check(entry, tensor, self._meet(tensor), thread, None)
 
-    def _check(self, entry: ModuleEntry, tensor: torch.Tensor, number: int, thread: ThreadState) -> None:
-        """Look at the values of a tensor of that number, unless they are those that another module has left."""
+    def _check(
+        self, entry: ModuleEntry, tensor: torch.Tensor, number: int, thread: ThreadState, known: PendingOr
+    ) -> None:
+        """Look at the values of a tensor of that number, unless they are those that another module has left.
+
+        Args:
+            entry: of the module that put it out, or wrote into it.
+            tensor: what it gave back, or was given.
+            number: that of the tensor.
+            thread: the one that called the module.
+            known: the statistics of the tensor, if there are any.
+        """
         version = version_of(tensor)
         if number and thread.checked.get(number) != version:
             thread.checked[number] = version
-            if not (entry.has_been_nonfinite or is_certainly_finite(tensor)):
-                self._outputs.check(entry, tensor, thread)
+            if not (entry.has_been_nonfinite or is_known_finite(known) or is_certainly_finite(tensor)):
+                self._outputs.check(entry, tensor, thread, known)
 
     def _finished(self, entry: ModuleEntry, stack: list[ActiveCall]) -> ActiveCall | None:
         """Take the call of `entry`, which is not the last one on the stack, off it; None if there is none."""

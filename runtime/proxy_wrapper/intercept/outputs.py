@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy_wrapper.events import NonFinite
+from proxy_wrapper.events import NonFinite, Statistics
 from proxy_wrapper.levels import WARNING
+from proxy_wrapper.pending import PendingNonFinite, PendingStatistics
 from proxy_wrapper.statistics import count_nonfinite, has_values, is_certainly_finite, unobserved
 from proxy_wrapper.torch_functions import is_complex, is_floating_point
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from proxy_wrapper.pending import PendingCount
+    from proxy_wrapper.pending import Pending, PendingCount
     from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
@@ -27,15 +29,27 @@ class Outputs:
         self._tracer = tracer
         self._has_loss_been_nonfinite = False
 
-    def check(self, entry: ModuleEntry, output: torch.Tensor, thread: ThreadState) -> None:
+    def check(
+        self, entry: ModuleEntry, output: torch.Tensor, thread: ThreadState, statistics: PendingOr = None
+    ) -> None:
         """Look at one tensor that the module of `entry` has put out, and report it if it is the first of this module.
 
         To be called where no function mode sees it, and for what is not certainly finite.
+
+        Args:
+            entry: of the module.
+            output: the tensor.
+            thread: the one that called the module.
+            statistics: those of the tensor, where they are known.
         """
-        count = _count(output)
+        count: int | Pending
+        if isinstance(statistics, PendingStatistics):
+            count = PendingNonFinite(statistics)
+        else:
+            count = _count(output) if statistics is None else statistics.nonfinite
         if count:
             entry.has_been_nonfinite = isinstance(count, int)
-            location = self._tracer.locator.locate(3)
+            location = self._tracer.locator.locate(4)
             entry.channel.emit(self._event(entry.id, location, "output", count, output, thread), location)
 
     def check_loss(self, tensors: Sequence[torch.Tensor], location: int) -> None:
@@ -55,7 +69,7 @@ class Outputs:
         module: int,
         location: int,
         where: str,
-        count: int | PendingCount,
+        count: int | Pending,
         tensor: torch.Tensor,
         thread: ThreadState,
     ) -> NonFinite:
@@ -72,6 +86,11 @@ class Outputs:
             count,  # type: ignore[arg-type]
             tracer.describer.describe(tensor),
         )
+
+
+def is_known_finite(statistics: PendingOr) -> bool:
+    """Whether statistics are at hand, and say that there is neither a NaN nor an infinity."""
+    return type(statistics) is Statistics and not statistics.nonfinite
 
 
 def _count(tensor: torch.Tensor) -> int | PendingCount:

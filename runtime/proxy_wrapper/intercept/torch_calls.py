@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
+from msgspec.structs import replace
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -26,6 +27,7 @@ from proxy_wrapper.events import (
     SetAttr,
     as_number,
 )
+from proxy_wrapper.given_values import CallMarks, leaves_uninitialized, statistics_of
 from proxy_wrapper.intercept.call_sites import DISPATCHER, CallSites, hide_frames, uncounted
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.intercept.replaced_functions import called, is_foreign
@@ -33,7 +35,7 @@ from proxy_wrapper.levels import DEBUG
 from proxy_wrapper.thread_state import ThreadFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import FrameType
 
     from proxy_wrapper.events import AnyEvent
@@ -103,18 +105,19 @@ class TorchCallMode(TorchFunctionMode):
         code = asking.f_code
         site = None if code is DISPATCHER else self._sites.codes.get((id(code), asking.f_lasti))
         call = self._sites.of(asking) if site is None else FunctionType(site, asking.f_globals)
+        marks = self._mark(target, args, kwargs, thread) if self._tracer.wants_all else None
         thread.torch_calls += 1
         try:
             result = call(func, args, kwargs or _NO_KEYWORDS)
         except BaseException as error:
             if self.is_on and self._tracer.active:
-                self._record(target, args, kwargs, None, thread, raised=True)
+                self._record(target, args, kwargs, None, thread, marks, raised=True)
             hide_frames(error, 2)
             raise
         finally:
             thread.torch_calls -= 1
         if self.is_on and self._tracer.active:
-            self._record(target, args, kwargs, result, thread, raised=False)
+            self._record(target, args, kwargs, result, thread, marks, raised=False)
         return result
 
     def _see_through(self, func: Callable[..., Any], asking: FrameType) -> tuple[Callable[..., Any], Target]:
@@ -132,6 +135,23 @@ class TorchCallMode(TorchFunctionMode):
             target = Target("call_function", type(func).__name__, is_foreign=True)
         return func, target
 
+    def _mark(self, target: Target, args: Any, kwargs: dict[str, Any] | None, thread: ThreadState) -> CallMarks | None:
+        """What will tell which tensors a call has changed; None if nobody wants its statistics."""
+        try:
+            if target.kind not in _CALLS or _tracing_state() is not None or not self._wants_all(thread):
+                return None
+            return CallMarks(_find(args, kwargs), self._find_state)
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            self._tracer.fail(error)
+            return None
+
+    def _wants_all(self, thread: ThreadState) -> bool:
+        """Whether there are statistics of what is called, or read, now: outside of all modules, if a root wants it."""
+        if not thread.stack:
+            return self._tracer.root_wants_all
+        entry = thread.stack[-1].entry
+        return entry.level <= DEBUG and entry.watch.wants_all
+
     def _record(
         self,
         target: Target,
@@ -139,6 +159,7 @@ class TorchCallMode(TorchFunctionMode):
         kwargs: dict[str, Any] | None,
         result: Any,
         thread: ThreadState,
+        marks: CallMarks | None,
         *,
         raised: bool,
     ) -> None:
@@ -161,7 +182,7 @@ class TorchCallMode(TorchFunctionMode):
                 location = tracer.locator.locate_inside(call, 2)
             module = call.entry.id if call is not None else 0
             if target.kind in _CALLS:
-                event: AnyEvent = self._call(target, args, kwargs, result, raised, module, location, thread)
+                event: AnyEvent = self._call(target, args, kwargs, result, raised, module, location, thread, marks)
             else:
                 event = self._read_or_write(target, args, kwargs, result, module, location, thread)
             if call is not None:
@@ -181,19 +202,20 @@ class TorchCallMode(TorchFunctionMode):
         module: int,
         location: int,
         thread: ThreadState,
+        marks: CallMarks | None,
     ) -> CallFunction:
-        inputs: list[str] = []
-        input_ids: list[int] = []
-        self._collect(args, inputs, input_ids)
-        if kwargs:
-            self._collect(kwargs.values(), inputs, input_ids)
-        outputs: list[str] = []
-        output_ids: list[int] = []
+        inputs, input_ids = self._name_each(_find(args, kwargs))
         in_place = bool(args) and result is args[0]
-        if in_place and isinstance(result, torch.Tensor):
-            outputs, output_ids = inputs[:1], input_ids[:1]
-        elif type(result) not in _NO_TENSORS:
-            self._collect((result,), outputs, output_ids)
+        given_back = [] if type(result) in _NO_TENSORS else _find((result,), None)
+        outputs, output_ids = self._name_each(given_back)
+        statistics = changed_statistics = None
+        changed: Sequence[int] = ()
+        if marks is not None:
+            if given_back and not leaves_uninitialized(target.name):
+                statistics = statistics_of(given_back)
+            changed_tensors = marks.changed(given_back)
+            changed = tuple(changed_tensors)
+            changed_statistics = statistics_of(list(changed_tensors.values())) if changed else None
         step = self._tracer.step
         return (CallMethod if target.kind == "call_method" else CallFunction)(
             (perf_counter_ns() - self._began_ns) // 1000,
@@ -203,13 +225,16 @@ class TorchCallMode(TorchFunctionMode):
             thread.number,
             thread.stage,
             target.name,
-            tuple(inputs),
-            tuple(outputs),
+            inputs,
+            outputs,
             in_place,
             raised,
-            tuple(input_ids),
-            tuple(output_ids),
+            input_ids,
+            output_ids,
             thread.ordinal(location, target.name, step) if outputs else 0,
+            statistics,  # type: ignore[arg-type]
+            changed,
+            changed_statistics,  # type: ignore[arg-type]
         )
 
     def _read_or_write(
@@ -233,9 +258,12 @@ class TorchCallMode(TorchFunctionMode):
             owner, owner_id = self._recognize(args[0])
             value, value_id = self._recognize(result)
             ordinal = thread.ordinal(location, name, step)
-            return GetAttr(
+            event = GetAttr(
                 now, step, module, location, number, stage, name, owner, value, known, owner_id, value_id, ordinal
             )
+            if self._tracer.wants_all and self._wants_all(thread):
+                return replace(event, statistics=statistics_of((result,))[0])
+            return event
         if kind == "set_attr":
             if name == "data":
                 self._suspect(args[0])
@@ -244,33 +272,25 @@ class TorchCallMode(TorchFunctionMode):
             return SetAttr(now, step, module, location, number, stage, name, owner, value, owner_id, value_id)
         if kind == "del_attr":
             return DelAttr(now, step, module, location, number, stage, name, self._name(args[0]))
-        inputs: list[str] = []
-        input_ids: list[int] = []
-        self._collect(args, inputs, input_ids)
-        if kwargs:
-            self._collect(kwargs.values(), inputs, input_ids)
-        return ReadValue(
-            now, step, module, location, number, stage, name, tuple(inputs), _scalar(result), tuple(input_ids)
-        )
+        inputs, input_ids = self._name_each(_find(args, kwargs))
+        return ReadValue(now, step, module, location, number, stage, name, inputs, _scalar(result), input_ids)
 
-    def _collect(self, values: Iterable[Any], words: list[str], numbers: list[int]) -> None:
-        """Add the description and the number of each tensor among `values`, and in the lists and tuples among them."""
-        for value in values:
-            if type(value) in _NO_TENSORS:
+    def _name_each(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The description and the number of each tensor."""
+        words: list[str] = []
+        numbers: list[int] = []
+        for tensor in tensors:
+            key = id(tensor)
+            state = self._states.get(key)
+            if state is not None and state.tensor() is tensor:
+                words.append(state.name)
+                numbers.append(0)
                 continue
-            if isinstance(value, torch.Tensor):
-                key = id(value)
-                state = self._states.get(key)
-                if state is not None and state.tensor() is value:
-                    words.append(state.name)
-                    numbers.append(0)
-                    continue
-                words.append(self._describe(value))
-                # As `SeenTensors.meet` has it: a call less.
-                known = self._tensors.refs.get(key)
-                numbers.append(known[1] if known is not None and not known[0].expired() else self._tensors.add(value))
-            elif isinstance(value, (list, tuple)) and len(value) <= _LONGEST_LIST:
-                self._collect([item for item in value if isinstance(item, torch.Tensor)], words, numbers)
+            words.append(self._describe(tensor))
+            # As `SeenTensors.meet` has it: a call less.
+            known = self._tensors.refs.get(key)
+            numbers.append(known[1] if known is not None and not known[0].expired() else self._tensors.add(tensor))
+        return tuple(words), tuple(numbers)
 
     def _recognize(self, value: Any) -> tuple[str, int]:
         """What `_say` says of `value`, and the number of a tensor that is not of a proxied module's state; else 0."""
@@ -399,6 +419,19 @@ class TorchCalls(ModeSetter):
         thread = self._tracer.thread
         thread.torch_calls = found.torch_calls
         thread.suspended_calls -= found.torch_calls
+
+
+def _find(args: Iterable[Any], kwargs: dict[str, Any] | None) -> list[torch.Tensor]:
+    """The tensors among arguments, and in the lists and tuples among them, in order."""
+    found: list[torch.Tensor] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if type(value) in _NO_TENSORS:
+            continue
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)) and len(value) <= _LONGEST_LIST:
+            found += [item for item in value if isinstance(item, torch.Tensor)]
+    return found
 
 
 def identify(func: Callable[..., Any]) -> tuple[str, str]:

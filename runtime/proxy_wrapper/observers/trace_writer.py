@@ -13,11 +13,16 @@ import msgspec
 from proxy_wrapper.background_thread import BackgroundThread
 from proxy_wrapper.events import (
     Buffer,
+    CallFunction,
+    CallMethod,
+    GetAttr,
     Gradient,
     Happening,
     NonFinite,
+    OptimizerState,
     Parameter,
     Problem,
+    ReturnModule,
     RunEnd,
     Statistics,
     Update,
@@ -28,7 +33,7 @@ from proxy_wrapper.pending import NumbersLostError, Pending
 from proxy_wrapper.signal_handlers import comes_from_signal_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy_wrapper.events import AnyEvent
     from proxy_wrapper.sinks.sink import Sink
@@ -49,7 +54,14 @@ _LAST_RETRY_S: Final = 60.0
 _BATCH: Final = 512
 _PENDING_FIELDS: Final[dict[str, Any]] = {"statistics": None, "count": 0, "cleared": False}
 """The fields that may have to be waited for, with what stands there if the numbers are lost."""
-_MAY_BE_PENDING: Final = frozenset((Parameter, Buffer, Gradient, Update, NonFinite))
+_MAY_BE_PENDING: Final = frozenset((Parameter, Buffer, OptimizerState, Gradient, Update, NonFinite, GetAttr))
+_OF_SEVERAL: Final = {
+    ReturnModule: ("statistics",),
+    CallFunction: ("statistics", "changed_statistics"),
+    CallMethod: ("statistics", "changed_statistics"),
+}
+"""The events with statistics of several tensors, and the fields that have them."""
+
 """By the very type of an event: what `isinstance` costs here is more than to encode it."""
 
 
@@ -300,6 +312,9 @@ class TraceWriter:
         """The events with their numbers, less what was only perhaps a non-finite value, or a change, and is none."""
         resolved: list[AnyEvent] = []
         for event in events:
+            if type(event) in _OF_SEVERAL:
+                resolved.append(self._with_numbers(event))
+                continue
             if type(event) not in _MAY_BE_PENDING or (
                 type(getattr(event, "statistics", None)) is Statistics
                 and type(getattr(event, "cleared", False)) is bool
@@ -318,7 +333,7 @@ class TraceWriter:
                         self._report_lost_numbers(event, error)
                         numbers = nothing
                     event = msgspec.structs.replace(event, **{field: numbers})  # noqa: PLW2901
-            if was_pending and isinstance(event, (Update, Parameter, Buffer)):
+            if was_pending and isinstance(event, (Update, Parameter, Buffer, OptimizerState)):
                 told = self._judged(event, is_lost=is_lost)
                 if told is None:
                     continue
@@ -331,6 +346,22 @@ class TraceWriter:
             resolved.append(event)
         return resolved
 
+    def _with_numbers(self, event: AnyEvent) -> AnyEvent:
+        """The event with the statistics of several tensors that it has, those that are lost left out."""
+        for field in _OF_SEVERAL[type(event)]:
+            several: Sequence[Any] | None = getattr(event, field)
+            if several is None or not any(isinstance(each, Pending) for each in several):
+                continue
+            numbers: list[Any] = []
+            for each in several:
+                try:
+                    numbers.append(each.resolve() if isinstance(each, Pending) else each)
+                except NumbersLostError as error:  # noqa: PERF203
+                    self._report_lost_numbers(event, error)
+                    numbers.append(None)
+            event = msgspec.structs.replace(event, **{field: tuple(numbers)})
+        return event
+
     def _report_lost_numbers(self, event: AnyEvent, error: NumbersLostError) -> None:
         """Say so the first time: what a device has failed at once it may fail at in each step."""
         if not self._has_lost_numbers:
@@ -340,7 +371,7 @@ class TraceWriter:
                 "that it fails to give from here on, are missing in the trace. Training goes on."
             )
 
-    def _judged(self, event: Update | Parameter | Buffer, *, is_lost: bool) -> AnyEvent | None:
+    def _judged(self, event: Update | Parameter | Buffer | OptimizerState, *, is_lost: bool) -> AnyEvent | None:
         """The event, now that its numbers have arrived or are lost; None if nothing has changed the tensor."""
         if not isinstance(event, Update):
             self._arrived[event.id] = event.statistics

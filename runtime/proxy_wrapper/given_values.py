@@ -1,0 +1,108 @@
+"""Statistics of tensors of any kind, as calls and attributes give them; and which tensors a call has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.signal_handlers import comes_from_signal_handler
+from proxy_wrapper.statistics import bits_of, summarize, unobserved
+from proxy_wrapper.torch_functions import numel
+from proxy_wrapper.value_marks import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.statistics import PendingOr
+
+_UNINITIALIZED: Final = frozenset(
+    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+    | {"empty_quantized", "resize_", "resize_as_", "resize_as_sparse_"}
+)
+"""What leaves in a tensor whatever there was in memory, which is no value of the program's."""
+
+_SMALL_BUFFER: Final = 1 << 16
+"""Up to this many elements a buffer that a call takes is compared before and after it: `batch_norm` changes running
+statistics behind the version count."""
+
+
+def leaves_uninitialized(target: str) -> bool:
+    """Whether a function or method of torch, given by its name, gives back memory as it found it."""
+    return target.rpartition(".")[2] in _UNINITIALIZED
+
+
+def statistics_of(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
+    """Statistics of each tensor: None for one without values that can be read. To be called anywhere.
+
+    Never raises: whatever kinds of tensors torch has, and will have, one that cannot be summed up has none.
+    """
+    with unobserved() as readable:
+        if not readable:
+            return (None,) * len(tensors)
+        try:
+            return tuple(summarize(tensors))
+        except Exception as error:  # noqa: BLE001  Each kind of tensor lacks functions of its own.
+            _raise_signal(error)
+        return tuple(map(_statistics_of_one, tensors))
+
+
+def _statistics_of_one(tensor: torch.Tensor) -> PendingOr:
+    try:
+        return summarize((tensor,))[0]
+    except Exception as error:  # noqa: BLE001
+        _raise_signal(error)
+    return None
+
+
+def _raise_signal(error: Exception) -> None:
+    """Raise what a signal handler of the program has raised while our code ran."""
+    if comes_from_signal_handler(error):
+        raise error
+
+
+class CallMarks:
+    """What tells, after a call, which of the tensors that it was given it has changed in place."""
+
+    __slots__ = ("_buffers", "_find_state", "_tensors", "_versions")
+
+    def __init__(
+        self, tensors: Sequence[torch.Tensor], find_state: Callable[[torch.Tensor], StateEntry | None]
+    ) -> None:
+        """Look at tensors right before a call is given them; they are held until this is gone.
+
+        Args:
+            tensors: those among its arguments.
+            find_state: gives the entry of a parameter or buffer of a proxied module.
+        """
+        self._tensors = tensors
+        self._find_state = find_state
+        self._versions = list(map(version_of, tensors))
+        buffers = [position for position, tensor in enumerate(tensors) if self._is_small_buffer(tensor)]
+        self._buffers = dict(zip(buffers, self._bits(buffers), strict=True)) if buffers else {}
+
+    def changed(self, given_back: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+        """Those that have changed, by their positions, less those that are given back by the call."""
+        known = {id(tensor) for tensor in given_back}
+        buffers = list(self._buffers)
+        now = dict(zip(buffers, self._bits(buffers), strict=True)) if buffers else {}
+        found: dict[int, torch.Tensor] = {}
+        for position, (tensor, version) in enumerate(zip(self._tensors, self._versions, strict=True)):
+            if id(tensor) in known or not (
+                version_of(tensor) != version or now.get(position) != self._buffers.get(position)
+            ):
+                continue
+            known.add(id(tensor))
+            found[position] = tensor
+        return found
+
+    def _is_small_buffer(self, tensor: torch.Tensor) -> bool:
+        state = self._find_state(tensor)
+        return state is not None and state.is_buffer and numel(tensor) <= _SMALL_BUFFER
+
+    def _bits(self, positions: Sequence[int]) -> list[str | None]:
+        with unobserved() as readable:
+            if readable:
+                return bits_of([self._tensors[position] for position in positions])
+            return [None] * len(positions)
