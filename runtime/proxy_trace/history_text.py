@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Statistics
 
 _SHOWN_USES: Final = 4
-_OF_STATE: Final = frozenset({"gradient", "update", "parameter", "buffer", "non_finite"})
+_OF_STATE: Final = frozenset({"gradient", "update", "parameter", "buffer", "optimizer_state", "non_finite"})
 _HEADER: Final = f"{'time/s':>12}  {'step':>6}  {'stage':<10}  {'kind':<14}  what"
 
 

@@ -11,6 +11,7 @@ from proxy_wrapper.intercept.compiled_code import CompiledCode
 from proxy_wrapper.intercept.dynamo_view import DynamoView
 from proxy_wrapper.intercept.graph_captures import GraphCaptures
 from proxy_wrapper.intercept.module_calls import ModuleCalls
+from proxy_wrapper.intercept.optimizer_states import OptimizerStates
 from proxy_wrapper.intercept.processes import Processes, SentModules
 from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
 from proxy_wrapper.intercept.torch_calls import TorchCalls
@@ -43,9 +44,10 @@ def assemble(
         restore: proxies a module where `multiprocessing` has sent it; a function that can be pickled by its name.
     """
     tracer = Tracer(lock)
-    torch_calls = TorchCalls(tracer, blacklist)
+    optimizer_states = OptimizerStates(tracer)
+    torch_calls = TorchCalls(tracer, blacklist, optimizer_states)
     module_calls = ModuleCalls(tracer, torch_calls)
-    updates = Updates(tracer)
+    updates = Updates(tracer, optimizer_states)
     tracer.before_flush = updates.before_flush
     tracer.before_root_call = updates.before_root_call
     attributes = ModuleAttributes(tracer)

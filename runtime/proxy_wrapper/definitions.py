@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.distributed_tensors import placements_of
-from proxy_wrapper.events import Buffer, Module, Parameter
+from proxy_wrapper.events import Buffer, Module, OptimizerState, Parameter
 from proxy_wrapper.levels import level_name
+from proxy_wrapper.optimizer_state import OptimizerStateEntry
 from proxy_wrapper.registry import StateEntry, named_modules
 from proxy_wrapper.statistics import summarize, unobserved
 from proxy_wrapper.torch_functions import numel
@@ -49,6 +51,10 @@ class Definitions:
                 tensor = state.tensor()
                 if tensor is not None:
                     self.define_tensor(state, tensor)
+                for kept in () if state.optimizer_state is None else state.optimizer_state.entries.values():
+                    tensor = kept.tensor()
+                    if tensor is not None:
+                        self.define_tensor(kept, tensor)
 
     def define_module(self, entry: ModuleEntry, module: nn.Module, location: int) -> None:
         """Send the definition of `module`, which was proxied at `location`."""
@@ -86,9 +92,8 @@ class Definitions:
         self._send_tensor(state)
 
     def _send_tensor(self, state: StateEntry) -> None:
-        kind = Buffer if state.is_buffer else Parameter
         state.holder.channel.emit(
-            kind(
+            _kind(state)(
                 id=state.id,
                 name=state.name,
                 module=state.holder.id,
@@ -96,7 +101,7 @@ class Definitions:
                 device=state.device,
                 requires_grad=state.requires_grad,
                 aliases=state.aliases,
-                statistics=state.statistics,  # type: ignore[arg-type]
+                statistics=state.statistics,
                 time_us=self._now_us(),
                 watched=state.watched,
                 placements=state.placements,
@@ -186,6 +191,13 @@ class Definitions:
             self.define_holders([entry])
         self.define_state(states)
         return bool(states)
+
+
+def _kind(state: StateEntry) -> Callable[..., Parameter | Buffer | OptimizerState]:
+    """What makes the event that defines a tensor."""
+    if isinstance(state, OptimizerStateEntry):
+        return functools.partial(OptimizerState, parameter=state.of.id, optimizer=state.type_name)
+    return Buffer if state.is_buffer else Parameter
 
 
 def _is_call_of_torch(module: nn.Module) -> bool:

@@ -15,6 +15,20 @@ PLAIN: Final = (torch.Tensor, Parameter)
 """The types of tensor that run no code but torch's own."""
 
 
+def say_plainly(value: object) -> str:
+    """What a trace says of a value that is no tensor: a number, a truth value or None itself, else its type.
+
+    Nothing that somebody may have written: a text may be secret. No code of the program runs, such as the `__str__` of
+    an enumeration of numbers.
+    """
+    if value is None or isinstance(value, bool):
+        return str(value)
+    for number in (int, float, complex):
+        if isinstance(value, number):
+            return number.__repr__(value)
+    return type(value).__name__
+
+
 def is_plain(tensor: object) -> bool:
     """Whether reading attributes of `tensor` runs no code but torch's own: its type is no subclass."""
     return type(tensor) in PLAIN

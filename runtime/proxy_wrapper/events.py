@@ -345,7 +345,7 @@ class CallFunction(Happening, frozen=True, gc=False):
 
     The rest is there only where statistics of everything are asked for (`statistics="all"`). `statistics` has an item
     for each of `outputs`, None for a tensor whose values could not be read. `changed` are the positions in `inputs` of
-    those tensors that the call has changed in place and has not given back (`torch._foreach_mul_` gives nothing back),
+    those tensors that the call has changed in place and has not given back (`x[0] = 1` gives nothing back),
     and `changed_statistics` has an item for each of these.
     """
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from proxy_wrapper.channel import Channel
+    from proxy_wrapper.optimizer_state import KeptForParameter, OptimizerStateEntry
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.thread_state import ThreadState, Training
     from proxy_wrapper.watch import Watch
@@ -50,6 +51,7 @@ class StateEntry:
         "is_buffer",
         "key",
         "name",
+        "optimizer_state",
         "original",
         "placements",
         "put_in",
@@ -99,6 +101,8 @@ class StateEntry:
         self.watched = True
         self.has_been_nonfinite: frozenset[str] = _NOTHING
         self.read: frozenset[str] = _NOTHING
+        # What optimizers keep for it, where that is followed.
+        self.optimizer_state: KeptForParameter | None = None
 
     def is_absent(self) -> bool:
         """Whether the module has nothing by the name now."""
@@ -229,6 +233,7 @@ class Registry:
         self._lock = lock
         self.modules: dict[int, ModuleEntry] = {}
         self.state: dict[int, StateEntry] = {}
+        self.optimizer_state: dict[int, OptimizerStateEntry] = {}
         self.tensors = SeenTensors()
         self.by_identity: dict[int, StateEntry] = {}
         # Modules that were freed while their model was not; one for each number.
@@ -376,9 +381,13 @@ class Registry:
     def _forget_state(self, state: StateEntry) -> None:
         if self.state.get(state.id) is state:
             self.state.pop(state.id, None)
-        for identity in (state.identity, state.original):
-            if self.by_identity.get(identity) is state:
-                self.by_identity.pop(identity, None)
+        kept = () if state.optimizer_state is None else state.optimizer_state.entries.values()
+        for entry in kept:
+            self.optimizer_state.pop(entry.id, None)
+        for each in (state, *kept):
+            for identity in (each.identity, each.original):
+                if self.by_identity.get(identity) is each:
+                    self.by_identity.pop(identity, None)
 
     def add_state(self, entry: ModuleEntry) -> list[tuple[StateEntry, torch.Tensor]]:
         """Register the parameters and buffers that `entry`'s module holds itself and that are new.
@@ -399,7 +408,7 @@ class Registry:
                 if tensor is None or (is_buffer, key) in known:
                     continue
                 other = self.state_entry(tensor)
-                if other is not None:
+                if other is not None and other.id in self.state:
                     alias = f"{entry.name}.{key}"
                     if alias != other.name and alias not in other.aliases:
                         other.aliases = (*other.aliases, alias)
@@ -407,8 +416,7 @@ class Registry:
                     continue
                 number = entry.state_ids.get((is_buffer, key), 0)
                 if not number or number in self.state:
-                    number = self._next_state
-                    self._next_state += 1
+                    number = self.new_state_id()
                 state = StateEntry(number, entry, key, is_buffer=is_buffer)
                 state.watched = entry.watch.chooses(state.name)
                 entry.state.append(state)
@@ -417,6 +425,19 @@ class Registry:
                 self.bind(state, tensor)
                 changed.append((state, tensor))
         return changed
+
+    def new_state_id(self) -> int:
+        """A number that no parameter, buffer or tensor of optimizer state has had."""
+        number = self._next_state
+        self._next_state += 1
+        return number
+
+    def bind_kept(self, entry: OptimizerStateEntry, tensor: torch.Tensor) -> None:
+        """Note that `tensor` is what an optimizer has under the name of `entry` now."""
+        if self.by_identity.get(entry.identity) is entry:
+            del self.by_identity[entry.identity]
+        entry.identity = entry.original = id(tensor)
+        self.by_identity[entry.identity] = entry
 
     def bind(self, state: StateEntry, tensor: torch.Tensor) -> None:
         """Note that `tensor` has the name of `state` now.

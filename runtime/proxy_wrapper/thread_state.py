@@ -13,6 +13,7 @@ from proxy_wrapper.events import TRAIN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
     from torch import nn
 
     from proxy_wrapper.registry import ModuleEntry, StateEntry
@@ -140,9 +141,11 @@ class ThreadState:
         "looks",
         "mode",
         "number",
+        "optimizer",
         "optimizer_began_us",
         "optimizer_frame",
         "optimizer_location",
+        "optimizer_size",
         "optimizer_walks",
         "put_in",
         "stack",
@@ -170,6 +173,9 @@ class ThreadState:
         self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.
         self.optimizer_walks: set[tuple[int, int]] = set()  # See `Locator.locate`.
         self.optimizer_began_us = 0
+        # The optimizer that steps, where it may yet make state; how much it had when that was looked at last.
+        self.optimizer: weakref.ref[torch.optim.Optimizer] | None = None
+        self.optimizer_size = (0, 0)
         self.torch_calls = 0
         self.backward_passes: list[BackwardPass] = []  # That it is in, the innermost last.
         self.suspended_calls = 0  # Torch calls around the backward pass that it is in.
@@ -197,6 +203,7 @@ class ThreadState:
     def leave_optimizer(self) -> None:
         """Forget the frame of the step: its `id` may become another's."""
         self.optimizer_frame = 0
+        self.optimizer = None
         self.optimizer_walks.clear()
 
     def ordinal(self, location: int, target: str, step: int) -> int:

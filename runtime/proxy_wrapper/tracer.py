@@ -20,7 +20,7 @@ from proxy_wrapper.definitions import Definitions
 from proxy_wrapper.describe import Describer
 from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunEnd, StateTensor
 from proxy_wrapper.launch import Launch, RankFinder, is_data_worker
-from proxy_wrapper.levels import DEBUG, WARNING
+from proxy_wrapper.levels import DEBUG, INFO, WARNING
 from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
 from proxy_wrapper.proxied_tree import ProxiedTree, settings_of
@@ -92,6 +92,8 @@ class Tracer:
         self._is_debugging = False
         # Whether statistics of what torch calls give are wanted: by any module, and of calls outside of all modules.
         self.wants_all = self.root_wants_all = False
+        # Whether the tensors that optimizers keep have names.
+        self.follows_optimizers = False
         self._hidden: Counter[Interceptor] = Counter()
         self._watches: set[Watch] = set()
         self.began_ns = time.perf_counter_ns()
@@ -415,6 +417,9 @@ class Tracer:
         wanting = [entry for entry in self.registry if entry.level <= DEBUG and entry.watch.wants_all]
         self.root_wants_all = any(entry.parent is None for entry in wanting)
         self.wants_all = bool(wanting)
+        self.follows_optimizers = self._is_debugging or any(
+            entry.level <= INFO and entry.watch.wants_all for entry in self.registry
+        )
 
     # Around a fork.
 
@@ -460,7 +465,8 @@ class Tracer:
         target = getattr(event, "target", "")
         if target:
             return f"what `{target}` gave"
-        state = self.registry.state.get(getattr(event, "tensor", 0))
+        id_ = getattr(event, "tensor", 0)
+        state = self.registry.state.get(id_) or self.registry.optimizer_state.get(id_)
         if state is None:
             entry = next((entry for entry in self.registry if entry.id == getattr(event, "module", 0)), None)
             return f"the output of {entry.name}" if entry is not None else "a tensor that is gone"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
+from proxy_wrapper.describe import say_plainly
 from proxy_wrapper.events import DelAttr, GetAttr, SetAttr
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.levels import DEBUG
@@ -139,4 +140,4 @@ class ModuleAttributes:
         if isinstance(value, torch.Tensor):
             state = registry.state_entry(value)
             return state.name if state is not None else self._tracer.describer.describe(value)
-        return str(value) if value is None or isinstance(value, (bool, int)) else type(value).__name__
+        return say_plainly(value)

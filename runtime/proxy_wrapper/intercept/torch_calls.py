@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from proxy_wrapper.describe import say_plainly
 from proxy_wrapper.events import (
     CallFunction,
     CallMethod,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.events import AnyEvent
     from proxy_wrapper.intercept.blacklist import Blacklist
+    from proxy_wrapper.intercept.optimizer_states import OptimizerStates
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
@@ -77,9 +79,10 @@ class Target(NamedTuple):
 class TorchCallMode(TorchFunctionMode):
     """Records each call on its way to torch. Its own code runs with the mode off the stack."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, optimizer_states: OptimizerStates) -> None:
         super().__init__()
         self._tracer = tracer
+        self._adopt = optimizer_states.adopt
         self._find_state = tracer.registry.state_entry
         self._states = tracer.registry.by_identity
         self._describe = tracer.describer.describe
@@ -204,10 +207,10 @@ class TorchCallMode(TorchFunctionMode):
         thread: ThreadState,
         marks: CallMarks | None,
     ) -> CallFunction:
-        inputs, input_ids = self._name_each(_find(args, kwargs))
+        inputs, input_ids = self._name_each(_find(args, kwargs), thread)
         in_place = bool(args) and result is args[0]
         given_back = [] if type(result) in _NO_TENSORS else _find((result,), None)
-        outputs, output_ids = self._name_each(given_back)
+        outputs, output_ids = self._name_each(given_back, thread)
         statistics = changed_statistics = None
         changed: Sequence[int] = ()
         if marks is not None:
@@ -272,11 +275,15 @@ class TorchCallMode(TorchFunctionMode):
             return SetAttr(now, step, module, location, number, stage, name, owner, value, owner_id, value_id)
         if kind == "del_attr":
             return DelAttr(now, step, module, location, number, stage, name, self._name(args[0]))
-        inputs, input_ids = self._name_each(_find(args, kwargs))
+        inputs, input_ids = self._name_each(_find(args, kwargs), thread)
         return ReadValue(now, step, module, location, number, stage, name, inputs, _scalar(result), input_ids)
 
-    def _name_each(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def _name_each(
+        self, tensors: Sequence[torch.Tensor], thread: ThreadState
+    ) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """The description and the number of each tensor."""
+        if thread.optimizer is not None:
+            self._adopt(thread)
         words: list[str] = []
         numbers: list[int] = []
         for tensor in tensors:
@@ -310,7 +317,7 @@ class TorchCallMode(TorchFunctionMode):
     def _say(self, value: Any) -> str:
         if isinstance(value, torch.Tensor):
             return self._name(value)
-        return str(value) if value is None or isinstance(value, (bool, int)) else type(value).__name__
+        return say_plainly(value)
 
     def _know(self, owner: Any, name: str, result: torch.Tensor) -> bool:
         """Note that `result` was read from `owner`; whether it had been met before."""
@@ -339,10 +346,10 @@ class TorchCalls(ModeSetter):
     Those need not be proxied for that: the mode is on the stack while the rest of the program runs, too.
     """
 
-    def __init__(self, tracer: Tracer, blacklist: Blacklist) -> None:
+    def __init__(self, tracer: Tracer, blacklist: Blacklist, optimizer_states: OptimizerStates) -> None:
         self._tracer = tracer
         self._blacklist = blacklist
-        self._mode = mode = TorchCallMode(tracer)
+        self._mode = mode = TorchCallMode(tracer, optimizer_states)
         # What is still on the stack of a thread is let go of once the thread is gone, for which torch waits for the
         # interpreter; where that is about to end, it aborts the process.
         tracer.threads.at_end.append(lambda: take_off(mode))

@@ -19,6 +19,7 @@ from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
 from proxy_wrapper.intercept.state_changes import StateChanges
 from proxy_wrapper.intercept.state_records import StateRecords, is_watched
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.registry import StateEntry
 from proxy_wrapper.state_tensors import Changes, StateTensors
 from proxy_wrapper.thread_state import SteppingWithClosure
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from proxy_wrapper.intercept.hand_training import GradientMarks
-    from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.intercept.optimizer_states import OptimizerStates
     from proxy_wrapper.tracer import Tracer
 
 _STEP: Final = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
@@ -40,10 +41,11 @@ _NONE: Final[frozenset[Any]] = frozenset()
 class Updates:
     """Makes `OptimizerStep` and `OptimizerStepEnd` events, and says when to look for gradients and changes."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, optimizer_states: OptimizerStates) -> None:
         self._tracer = tracer
         self._records = StateRecords(tracer)
         self._changes = StateChanges(tracer, self._records)
+        self._optimizer_states = optimizer_states
         self._known = KnownOptimizers()
         self._by_hand = HandTraining(tracer, self._records, self._known)
         self.after_backward = self._by_hand.after_backward
@@ -175,6 +177,7 @@ class Updates:
         self._by_hand.note_changed(self._changes.look())
         if not has_closure:
             self._send_gradients(recorded, location)
+        self._optimizer_states.before_step(optimizer, recorded, location)
 
     def _end(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         if optimizer not in self._known:
@@ -203,6 +206,7 @@ class Updates:
             state.unrecorded_step = -1
         changes = Changes(recorded.where(is_watched), "step")
         self._records.record_updates(changes, location, is_compared=tracer.thread.has_compared_all)
+        self._optimizer_states.after_step(optimizer, recorded, location)
         now = tracer.now_us()
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         duration = now - tracer.thread.optimizer_began_us
@@ -227,7 +231,7 @@ class Updates:
         for group in optimizer.param_groups:
             for tensor in group["params"]:
                 state = known.get(id(tensor))
-                if state is not None and state.tensor() is tensor:
+                if state is not None and type(state) is StateEntry and state.tensor() is tensor:
                     found.add(state, tensor)
         return found
 

@@ -1,0 +1,170 @@
+"""Names the tensors that optimizers keep for proxied parameters, and records how they change.
+
+What an optimizer keeps comes into being in its first step, is replaced when it is loaded, and may be anything. So it is
+looked at before and after each step and, while there may be new state, at each call of torch within one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from proxy_wrapper.events import Update, have_same_values
+from proxy_wrapper.given_values import statistics_of
+from proxy_wrapper.intercept.state_records import Batch
+from proxy_wrapper.levels import DEBUG, INFO
+from proxy_wrapper.optimizer_state import OptimizerStateEntry, find_entry, tensors_kept
+from proxy_wrapper.value_marks import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from proxy_wrapper.registry import ModuleEntry, StateEntry
+    from proxy_wrapper.state_tensors import StateTensors
+    from proxy_wrapper.statistics import PendingOr
+    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.tracer import Tracer
+
+
+class _Kept(NamedTuple):
+    """A tensor of optimizer state that was known before; `is_replaced` if another one had its name until now."""
+
+    entry: OptimizerStateEntry
+    tensor: torch.Tensor
+    is_replaced: bool
+
+
+class OptimizerStates:
+    """Makes `OptimizerState` events, and the `Update` events of what these define."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def before_step(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
+        """Take up what `optimizer` has been given for the parameters `states` since its last step, by loading it."""
+        if not self._tracer.follows_optimizers:
+            return
+        known = self._look(optimizer, states)
+        self._record(
+            [each for each in known if each.is_replaced or version_of(each.tensor) != each.entry.version], location, ""
+        )
+        thread = self._tracer.thread
+        size = _size(optimizer)
+        if size[0] < sum(len(group["params"]) for group in optimizer.param_groups):
+            thread.optimizer, thread.optimizer_size = weakref.ref(optimizer), size
+
+    def after_step(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
+        """Record what a step has made of the state that is kept for the parameters `states`."""
+        if self._tracer.follows_optimizers:
+            self._record(self._look(optimizer, states), location, "step")
+
+    def adopt(self, thread: ThreadState) -> None:
+        """Name what the optimizer that steps in `thread` has made since this was asked last."""
+        optimizer = None if thread.optimizer is None else thread.optimizer()
+        if optimizer is None:
+            return
+        size = _size(optimizer)
+        if size == thread.optimizer_size:
+            return
+        # The last one may have got more since.
+        count = size[0] - thread.optimizer_size[0] + 1
+        thread.optimizer_size = size
+        tracer = self._tracer
+        with tracer.lock, torch._C.DisableTorchFunction():
+            parameters = islice(reversed(optimizer.__dict__["state"]), count)
+            pairs = [
+                (state, parameter)
+                for parameter in parameters
+                if isinstance(parameter, torch.Tensor) and (state := tracer.registry.state_entry(parameter)) is not None
+            ]
+            self._look(optimizer, pairs)
+
+    def _look(self, optimizer: torch.optim.Optimizer, states: Iterable[tuple[StateEntry, torch.Tensor]]) -> list[_Kept]:
+        """Define what is kept for parameters and has no name; gives what had one, each tensor once."""
+        registry = self._tracer.registry
+        known: dict[OptimizerStateEntry, _Kept] = {}
+        new: dict[OptimizerStateEntry, torch.Tensor] = {}
+        for state, parameter in states:
+            if not _is_followed(state.holder):
+                continue
+            for key, tensor in tensors_kept(optimizer, parameter):
+                found = find_entry(registry, optimizer, state, key, tensor)
+                entry = found.entry
+                if not isinstance(entry, OptimizerStateEntry) or entry in new:
+                    continue
+                if found.is_to_be_defined:
+                    new[entry] = tensor
+                    known.pop(entry, None)
+                else:
+                    known.setdefault(entry, _Kept(entry, tensor, found.is_replaced))
+        if new:
+            self._define(new)
+        return list(known.values())
+
+    def _define(self, new: Mapping[OptimizerStateEntry, torch.Tensor]) -> None:
+        """Send the definitions of tensors, with their statistics where these are wanted."""
+        statistics = self._statistics(new)
+        for entry, tensor in new.items():
+            entry.watched = entry.of.watched
+            if entry in statistics:
+                entry.statistics = statistics[entry]
+                entry.version = version_of(tensor)
+            self._tracer.definitions.define_tensor(entry, tensor)
+
+    @staticmethod
+    def _statistics(tensors: Mapping[OptimizerStateEntry, torch.Tensor]) -> dict[OptimizerStateEntry, PendingOr]:
+        """Those of the tensors whose changes are recorded."""
+        wanted = [entry for entry in tensors if entry.holder.watch.wants_all and entry.of.watched]
+        return dict(zip(wanted, statistics_of([tensors[entry] for entry in wanted]), strict=True))
+
+    def _record(self, kept: Sequence[_Kept], location: int, cause: str) -> None:
+        """Record what has changed, by a step or, without a `cause`, between two."""
+        tracer = self._tracer
+        now, thread = tracer.now_us(), tracer.thread
+        batch = Batch()
+        statistics = self._statistics({each.entry: each.tensor for each in kept})
+        for entry, tensor, is_replaced in kept:
+            if entry not in statistics:
+                continue
+            before, numbers = entry.statistics, statistics[entry]
+            entry.statistics, entry.version = numbers, version_of(tensor)
+            words = tracer.describer.describe(tensor)
+            has_type_of_before, entry.type = words == entry.type, words
+            is_same = have_same_values(before, numbers) and has_type_of_before
+            if is_same and not cause:
+                continue
+            what = "unchanged" if is_same else cause or ("replaced" if is_replaced else "in-place")
+            type_ = "" if has_type_of_before and what != "replaced" else words
+            holder = entry.holder
+            event = Update(
+                now,
+                tracer.step,
+                holder.id,
+                location,
+                thread.number,
+                thread.stage,
+                entry.id,
+                numbers,  # type: ignore[arg-type]
+                entry.version,
+                what,
+                type_,
+            )
+            batch.of(holder.channel).append(event)
+        batch.send()
+
+
+def _is_followed(holder: ModuleEntry) -> bool:
+    """Whether what optimizers keep for the parameters of a module has names."""
+    return holder.level <= DEBUG or (holder.level <= INFO and holder.watch.wants_all)
+
+
+def _size(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
+    """How many parameters an optimizer keeps state for, and how much for the last of them."""
+    state = optimizer.__dict__.get("state")
+    if not isinstance(state, dict) or not state:
+        return 0, 0
+    last = state[next(reversed(state))]
+    return len(state), len(last) if isinstance(last, dict) else 0
