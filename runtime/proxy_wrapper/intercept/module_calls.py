@@ -260,15 +260,18 @@ class ModuleCalls:
                     statistics,  # type: ignore[arg-type]
                 )
             )
-        if len(outputs) == 1:
-            self._check(entry, outputs[0], numbers[0], thread, None if statistics is None else statistics[0])
+        if len(outputs) == 1:  # As most have, without a list made for it.
+            self._check(entry, outputs[0], numbers[0], thread, statistics[0] if statistics else None)
         else:
-            known = [None] * len(outputs) if statistics is None else statistics
-            for output, number, each in zip(outputs, numbers, known, strict=True):
-                self._check(entry, output, number, thread, each)
-        if not raised and _sum_of_versions(args) != call.input_versions:  # It has written into its arguments.
-            for tensor in find_tensors(args):
-                self._check(entry, tensor, self._meet(tensor), thread, None)
+            for output, number, known in zip(outputs, numbers, statistics or [None] * len(outputs), strict=True):
+                self._check(entry, output, number, thread, known)
+        if not raised and _sum_of_versions(args) != call.input_versions:
+            self._check_inputs(entry, args, thread)
+
+    def _check_inputs(self, entry: ModuleEntry, args: Any, thread: ThreadState) -> None:
+        """Look at the arguments of a module that has written into some."""
+        for tensor in find_tensors(args):
+            self._check(entry, tensor, self._meet(tensor), thread, None)
 
     def _check(
         self, entry: ModuleEntry, tensor: torch.Tensor, number: int, thread: ThreadState, known: PendingOr
