@@ -11,6 +11,7 @@ from proxy_trace.options import (
     FirstRunArgument,
     Format,
     FormatOption,
+    JobsOption,
     RankOption,
     SecondRunArgument,
     StepOption,
@@ -54,6 +55,7 @@ def compare(
     step: StepOption = None,
     output: FormatOption = Format.TEXT,
     rank: RankOption = None,
+    jobs: JobsOption = None,
 ) -> None:
     """Compare two runs; the text of `--help` is `COMPARE_HELP`."""
     from proxy_trace.colour import Palette
@@ -61,12 +63,14 @@ def compare(
     from proxy_trace.runs import compare_runs
     from proxy_trace.runs_text import run_lines
     from proxy_trace.selection import GlobMatcher, StepRange
+    from proxy_trace.workers import count_jobs
 
     steps = StepRange.parse(step) if step is not None else None
     one, other = open_run(first, rank), open_run(second, rank)
     size = sum(file.size_bytes() for file in (*one.files, *other.files))
     with progress_bar(size, "reading") as on_progress:
-        found = compare_runs(one, other, steps, GlobMatcher(name) if name else None, on_progress)
+        is_chosen = GlobMatcher(name) if name else None
+        found = compare_runs(one, other, steps, is_chosen, on_progress, count_jobs(jobs, size))
     if output is Format.JSON:
         print_json([found], indented=True)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 
 class TraceError(Exception):
     """The base of all errors that `proxy-trace` reports in one line."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Come whole from one process to another: by its message, since each class is made from something else."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(error_class: type[TraceError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> TraceError:
+    error = error_class.__new__(error_class)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
 
 
 class TraceNotFoundError(TraceError):
@@ -246,3 +257,12 @@ class BaselineExistsError(TraceError):
 def _reason(error: Exception) -> str:
     words = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
     return words.rstrip(".")
+
+
+class WorkerDiedError(TraceError):
+    """A process that read a part of a run ended before it was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a process that read a part of the run died, perhaps for want of memory. Try again with --jobs 1."
+        )

@@ -90,6 +90,17 @@ StepOption = Annotated[
         show_default=False,
     ),
 ]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=1,
+        help="Read the files of the run in so many processes. Default: one for each processor, for a large run.",
+        show_default=False,
+    ),
+]
 StageOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -10,6 +10,7 @@ from proxy_trace.differences import Difference, DifferenceCollector, is_same, re
 from proxy_trace.errors import NothingInCommonError, SameRunError
 from proxy_trace.ranks import file_of_each_rank
 from proxy_trace.step_reader import StepReader, read_together
+from proxy_trace.workers import Workers
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from proxy_trace.selection import StepRange
     from proxy_trace.trace import Trace, TraceFile
+    from proxy_trace.workers import Report
 
 
 class RunDifference(Difference):
@@ -83,10 +85,11 @@ def compare_runs(
     steps: StepRange | None = None,
     is_chosen: Callable[[str], bool] | None = None,
     on_progress: Callable[[int], None] | None = None,
+    jobs: int = 1,
 ) -> RunComparison:
     """Read two runs side by side, step for step and rank for rank.
 
-    Memory grows with the model and the number of ranks, not with the runs.
+    Memory grows with the model and with what differs, not with the runs.
 
     Args:
         first: a run.
@@ -94,6 +97,7 @@ def compare_runs(
         steps: compare after these steps only; None for all, and for what there was before the first.
         is_chosen: which names to compare; None for all.
         on_progress: called now and then with the number of bytes read so far, over all files.
+        jobs: how many ranks are read at a time, each in a process of its own if there are several.
 
     Raises:
         SameRunError: if the two are one.
@@ -105,23 +109,21 @@ def compare_runs(
     files = [{file.run.rank: file for file in file_of_each_rank(trace)[0]} for trace in (first, second)]
     ranks = sorted(files[0].keys() & files[1].keys())
     pairs = [_Pair([of_run[rank] for of_run in files], rank, steps, is_chosen) for rank in ranks]
-    bytes_done = 0
-    for pair in pairs:
-        pair.read(on_progress, bytes_done)
-        bytes_done += pair.bytes_read
-    tensors = sum(pair.tensors for pair in pairs)
-    only_in = [sorted({name for pair in pairs for name in pair.only_in(number)}) for number in (0, 1)]
-    other_shape = sorted({name for pair in pairs for name in pair.other_shape()})
+    with Workers(jobs, on_progress) as workers:
+        compared = list(workers.map(_compare_pair, pairs))
+    tensors = sum(rank.tensors for rank in compared)
+    only_in = [sorted({name for rank in compared for name in rank.only_in[number]}) for number in (0, 1)]
+    other_shape = sorted({name for rank in compared for name in rank.other_shape})
     if not (tensors or other_shape):
         raise NothingInCommonError(first.path, second.path)
-    differences = [difference for pair in pairs for difference in pair.differences()]
+    differences = [difference for rank in compared for difference in rank.differences]
     differences.sort(key=lambda each: (each.first_step, _ORDER.index(each.kind), each.rank))
     return RunComparison(
         runs=[
-            _describe(trace, [pair.readers[number] for pair in pairs]) for number, trace in enumerate((first, second))
+            _describe(trace, [rank.ends[number] for rank in compared]) for number, trace in enumerate((first, second))
         ],
         ranks=ranks,
-        steps=max(pair.steps for pair in pairs),
+        steps=max(rank.steps for rank in compared),
         tensors=tensors,
         differences=differences,
         only_in=only_in,
@@ -129,41 +131,72 @@ def compare_runs(
     )
 
 
-class _Pair:
-    """One rank of both runs."""
+class _Pair(NamedTuple):
+    """One rank of both runs, and what of it is to be compared."""
 
-    def __init__(
-        self,
-        files: Sequence[TraceFile],
-        rank: int,
-        steps: StepRange | None,
-        is_chosen: Callable[[str], bool] | None,
-    ) -> None:
-        self.readers = [StepReader(file, number) for number, file in enumerate(files)]
+    files: Sequence[TraceFile]
+    rank: int
+    steps: StepRange | None
+    is_chosen: Callable[[str], bool] | None
+
+
+class _End(NamedTuple):
+    """How far a process came, and how it ended."""
+
+    last_step: int
+    how: str
+
+
+class _ComparedRank(NamedTuple):
+    """What comparing one rank of both runs found; `only_in` and `ends` are those of the two."""
+
+    tensors: int
+    steps: int
+    differences: list[RunDifference]
+    only_in: list[list[str]]
+    other_shape: list[str]
+    ends: list[_End]
+
+
+def _compare_pair(pair: _Pair, report: Report) -> _ComparedRank:
+    reader = _PairReader(pair)
+    reader.read(report)
+    return _ComparedRank(
+        reader.tensors,
+        reader.steps,
+        reader.differences(),
+        [reader.only_in(number) for number in (0, 1)],
+        reader.other_shape(),
+        [_End(each.last_complete_step, each.end) for each in reader.readers],
+    )
+
+
+class _PairReader:
+    """Reads one rank of both runs."""
+
+    def __init__(self, pair: _Pair) -> None:
+        self.readers = [StepReader(file, number) for number, file in enumerate(pair.files)]
         self.steps = 0
-        self._rank = rank
-        self._wanted_steps = steps
-        self._is_chosen = is_chosen or (lambda _: True)
-        self._found = DifferenceCollector(is_chosen)
-
-    @property
-    def bytes_read(self) -> int:
-        """How far into its files this has come."""
-        return sum(reader.bytes_read for reader in self.readers)
+        self._rank = pair.rank
+        self._wanted_steps = pair.steps
+        self._is_chosen = pair.is_chosen or (lambda _: True)
+        self._found = DifferenceCollector(pair.is_chosen)
 
     @property
     def tensors(self) -> int:
         """How many parameters and buffers were compared."""
         return len({*self._found.compared("parameter"), *self._found.compared("buffer"), *self._alike()})
 
-    def read(self, on_progress: Callable[[int], None] | None, bytes_done: int) -> None:
+    def read(self, report: Report) -> None:
         """Read both traces to their end."""
         wanted = self._wanted_steps
+        reported = 0
         for step, here, lacking in read_together(self.readers):
             for reader in lacking:
                 reader.forget_values()
-            if on_progress is not None:
-                on_progress(bytes_done + self.bytes_read)
+            bytes_read = sum(reader.bytes_read for reader in self.readers)
+            report(bytes_read - reported)
+            reported = bytes_read
             if len(here) == 2 and (wanted is None or (step >= 0 and wanted.has(step))):
                 self._found.compare(max(step, 0), here)
                 self.steps += step >= 0
@@ -214,7 +247,7 @@ class _Pair:
         return RunDifference(**shared, rank=self._rank)
 
 
-def _describe(trace: Trace, readers: Sequence[StepReader]) -> ComparedRun:
+def _describe(trace: Trace, ends: Sequence[_End]) -> ComparedRun:
     run = trace.files[0].run
     return ComparedRun(
         path=str(trace.path),
@@ -224,6 +257,6 @@ def _describe(trace: Trace, readers: Sequence[StepReader]) -> ComparedRun:
         python=run.python,
         torch=run.torch,
         ranks=trace.ranks(),
-        last_step=max((reader.last_complete_step for reader in readers), default=-1),
-        end=readers[0].end if readers else "",
+        last_step=max((end.last_step for end in ends), default=-1),
+        end=ends[0].how if ends else "",
     )

@@ -146,12 +146,17 @@ class GlobMatcher:
     """Says whether a name matches one of some globs; worked out once for each of the names that recur."""
 
     def __init__(self, globs: Sequence[str]) -> None:
+        self._globs = globs
         match = re.compile("|".join(map(fnmatch.translate, globs))).match
         self._matches = lru_cache(maxsize=1 << 16)(lambda name: match(name) is not None)
 
     def __call__(self, name: str) -> bool:
         """Whether `name` matches; case counts."""
         return self._matches(name)
+
+    def __reduce__(self) -> tuple[type[GlobMatcher], tuple[Sequence[str]]]:
+        """Go to another process as the globs; what they match is worked out there."""
+        return type(self), (self._globs,)
 
 
 def kind_of(event: Event) -> str:

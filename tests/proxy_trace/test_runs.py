@@ -13,7 +13,7 @@ from proxy_trace.errors import NothingInCommonError, SameRunError
 from proxy_trace.open_trace import open_trace
 from proxy_trace.runs import compare_runs
 from proxy_trace.runs_text import run_lines
-from proxy_trace.selection import StepRange
+from proxy_trace.selection import GlobMatcher, StepRange
 from proxy_trace.trace import Trace
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
@@ -134,6 +134,21 @@ def test_what_was_loaded_before_training_is_the_start(write_run: Callable[..., P
     other = msgspec.structs.replace(weight, statistics=numbers(9.0))
     first, second = write_run("a", weight, mean, loaded, *steps), write_run("b", other, mean, loaded, *steps)
     assert compare(first, second).agrees
+
+
+def test_any_number_of_jobs_finds_the_same(write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(5):
+        write_run("a", *records(weight=[1.0 + rank] * STEPS), rank=rank)
+        write_run("b", *records(weight=[1.0 + rank] * STEPS, mean=from_step(rank), gradient=from_step(3)), rank=rank)
+    a, b = (write_run("a", *records(start=2.0), rank=5).parent / name for name in "ab")
+    found = compare(a, b)
+    assert len(found.differences) == 10
+    for jobs in (2, 3):
+        assert compare(a, b, jobs=jobs, is_chosen=GlobMatcher(["net.*"])) == found
+    assert run_command(["compare", str(a), str(b)]) == 1
+    alone = capsys.readouterr()
+    assert run_command(["compare", str(a), str(b), "--jobs", "2"]) == 1
+    assert capsys.readouterr() == alone
 
 
 def test_steps_and_names_may_be_chosen(write_run: Callable[..., Path]) -> None:
