@@ -33,6 +33,7 @@ class BoundedLines:
         """Read `file` from where it stands."""
         self.bytes_read = 0
         self.is_unfinished = False
+        self._held_back = 0
         self._file = file
 
     def __iter__(self) -> Iterator[bytes]:
@@ -41,28 +42,46 @@ class BoundedLines:
         Raises:
             OSError: if the file system refuses.
         """
+        for block in self.blocks():
+            yield from block
+
+    def blocks(self) -> Iterator[list[bytes]]:
+        """Yield the lines, as many at a time as are at hand.
+
+        Raises:
+            OSError: if the file system refuses.
+        """
         parts: list[bytes] = []
         size = 0
         chunk = self._read()
         while chunk:
-            first, *others = chunk.split(b"\n")
-            parts.append(first)
-            size += len(first)
-            if others:
-                yield b"".join(parts)
-                yield from others[:-1]
-                parts, size = [others[-1]], len(others[-1])
-            elif size > LONGEST_LINE:
-                after = self._skip()
-                self.is_unfinished = after is None
-                yield TOO_LONG
+            *lines, rest = chunk.split(b"\n")
+            if lines:
+                lines[0] = b"".join([*parts, lines[0]])
                 parts, size = [], 0
-                chunk = after or self._read()
-                continue
-            chunk = self._read()
+            parts.append(rest)
+            size += len(rest)
+            after = b""
+            if lines:
+                self._held_back = size
+                yield lines
+            elif size > LONGEST_LINE:
+                found = self._skip()
+                self.is_unfinished = found is None
+                after = found or b""
+                parts, size = [], 0
+                self._held_back = len(after)
+                yield [TOO_LONG]
+            chunk = after or self._read()
         if size:
             self.is_unfinished = True
-            yield b"".join(parts)
+            self._held_back = 0
+            yield [b"".join(parts)]
+
+    @property
+    def bytes_given(self) -> int:
+        """How many bytes the lines have that were given out, with their ends."""
+        return self.bytes_read - self._held_back
 
     def _read(self) -> bytes:
         chunk = self._file.read(_CHUNK)

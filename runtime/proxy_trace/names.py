@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy_wrapper.events import Location, Module, StateTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from proxy_wrapper.events import Event
+    from proxy_wrapper.events import Event, Happening
+
+T = TypeVar("T")
 
 MOST_DEFINITIONS: Final = 1 << 19
 """How many modules, tensors and locations each are known at once: several times what the largest models have."""
 
-_MOST_BYTES: Final = 1 << 28
+MOST_BYTES: Final = 1 << 28
 """How long the lines of all definitions are at most, the later ones of an id included."""
 
 
@@ -29,7 +31,7 @@ class Names:
         self.modules: dict[int, Module] = {}
         self.tensors: dict[int, StateTensor] = {}
         self.locations: dict[int, Location] = {}
-        self._bytes_left = _MOST_BYTES
+        self._bytes_left = MOST_BYTES
 
     def learn(self, event: Event, size_bytes: int = 0) -> bool:
         """Take note of `event` if it defines something.
@@ -50,6 +52,15 @@ class Names:
         self._bytes_left -= size_bytes
         table[id_] = event
         return True
+
+    def about(self, happenings: Iterable[Happening]) -> Names:
+        """The names of what some events happened to, and where: all that telling of them takes."""
+        names = Names()
+        for each in happenings:
+            _copy(self.modules, names.modules, each.module)
+            _copy(self.locations, names.locations, each.location)
+            _copy(self.tensors, names.tensors, getattr(each, "tensor", 0))
+        return names
 
     def _table_of(self, event: Event) -> dict[int, Any] | None:
         if isinstance(event, Location):
@@ -72,6 +83,11 @@ class Names:
         """A location as "file:line"; "" for 0."""
         location = self.locations.get(id_)
         return f"{location.file}:{location.line}" if location else _unnamed(id_)
+
+
+def _copy(known: Mapping[int, T], names: dict[int, T], id_: int) -> None:
+    if id_ in known:
+        names[id_] = known[id_]
 
 
 def _unnamed(id_: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,11 +14,9 @@ from proxy_wrapper import events
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from proxy_trace.names import Names
     from proxy_trace.selection import Period
     from proxy_trace.trace import Reading, TraceFile
-
-PROGRESS_INTERVAL: Final = 1 << 15
-"""How many events lie between two reports of progress."""
 
 _ANY_STAGE: Final = ""
 """In place of the stage of a change that may have come about in any."""
@@ -51,7 +49,7 @@ class ModuleSummary(msgspec.Struct):
     `training_calls` are those in training mode.
     `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
     `every`-th are recorded. `is_compiled` if some of its calls ran compiled code, in which no calls are seen;
-    `calls_seen` and `removed` as in `events.Module`.
+    `calls_seen` and `removed` as in `events.Module`; `place` is where it was proxied, as "file:line".
     """
 
     id: int
@@ -71,6 +69,7 @@ class ModuleSummary(msgspec.Struct):
     is_compiled: bool = False
     calls_seen: bool = True
     removed: bool = False
+    place: str = ""
 
     @property
     def mean_us(self) -> float:
@@ -210,20 +209,39 @@ class ProcessSummary(msgspec.Struct):
     """The stages in which something did."""
 
 
-class ProcessCollector:
-    """Takes the events of one file and keeps the sums.
+class ProcessEvidence(NamedTuple):
+    """What the checks look at of one process, small whatever the length of its trace.
 
     Attributes:
         process: the sums.
+        started_us: when the process started, in microseconds of Unix time.
+        has_trained: whether there were optimizer steps, or steps of training that the program made by hand.
+        has_bits: whether any values have a fingerprint, as all have that this version traces.
+        trained_stages: the stages that have optimizer steps.
+        stages_with_gradients: those in which a parameter had a gradient.
         non_finite: the non-finite values, in order.
         trails: for each of those, what made the output, from what and so on, back to what other modules put out.
-        started_us: when the process started, in microseconds of Unix time.
-        stages_with_gradients: the stages in which a parameter had a gradient.
         overflows: the first records in which a norm was infinite though all elements were finite, one for each
             parameter, buffer and gradient, in order.
         problems: the distinct problems, in order; there is a limit to how many are kept.
-        names: what the ids stand for, complete at the end.
+        names: what the ids in these events stand for.
     """
+
+    process: ProcessSummary
+    started_us: int
+    has_trained: bool
+    has_bits: bool
+    trained_stages: set[str]
+    stages_with_gradients: set[str]
+    non_finite: list[events.NonFinite]
+    trails: list[list[str]]
+    overflows: list[events.Gradient | events.Update]
+    problems: list[ProblemSummary]
+    names: Names
+
+
+class ProcessCollector:
+    """Takes the events of one file and keeps the sums."""
 
     def __init__(self, file: TraceFile, reading: Reading, period: Period | None = None) -> None:
         """Begin.
@@ -234,7 +252,7 @@ class ProcessCollector:
             period: keep what happened in it, and of the rest only what it starts from.
         """
         run = file.run
-        self.process = ProcessSummary(
+        self._process = ProcessSummary(
             file=str(file.path),
             rank=run.rank,
             pid=run.pid,
@@ -243,13 +261,13 @@ class ProcessCollector:
             size_bytes=file.size_bytes(),
             is_empty=period is not None,
         )
-        self.started_us = file.started_us()
-        self.stages_with_gradients: set[str] = set()
-        self.non_finite: list[events.NonFinite] = []
-        self.trails: list[list[str]] = []
-        self.overflows: dict[tuple[type, int], events.Gradient | events.Update] = {}
-        self.problems: dict[str, ProblemSummary] = {}
-        self.names = reading.names
+        self._started_us = file.started_us()
+        self._stages_with_gradients: set[str] = set()
+        self._non_finite_values: list[events.NonFinite] = []
+        self._trails: list[list[str]] = []
+        self._overflows: dict[tuple[type, int], events.Gradient | events.Update] = {}
+        self._problems: dict[str, ProblemSummary] = {}
+        self._names = reading.names
         self._reading = reading
         self._period = period
         self._latest_us = 0
@@ -287,7 +305,7 @@ class ProcessCollector:
 
     def take(self, event: events.AnyEvent) -> None:
         """Take the next event."""
-        process = self.process
+        process = self._process
         period = self._period
         if period is not None:
             if not period.has(event):
@@ -303,9 +321,9 @@ class ProcessCollector:
             if event.step > self._latest_step:
                 self._latest_step = event.step
 
-    def finish(self) -> None:
-        """Note what is known only when all has been read."""
-        process, reading = self.process, self._reading
+    def finish(self) -> ProcessEvidence:
+        """What there is to say of the process, once all has been read."""
+        process, reading = self._process, self._reading
         process.duration_us = self._latest_us
         process.steps_made = max(self._latest_step, process.steps_made)
         process.stages_outside = list(self._stages_outside)
@@ -323,9 +341,25 @@ class ProcessCollector:
         if process.end:
             process.ends_inside = ""
         elif open_calls:
-            process.ends_inside = f"a call of {self.names.module_name(open_calls[0].module)}"
+            process.ends_inside = f"a call of {self._names.module_name(open_calls[0].module)}"
         else:
             process.ends_inside = self._unfinished
+        problems = list(self._problems.values())
+        overflows = list(self._overflows.values())
+        told_of = [*self._non_finite_values, *overflows, *(problem.event for problem in problems)]
+        return ProcessEvidence(
+            process,
+            self._started_us,
+            self._has_trained,
+            self._has_bits,
+            self._trained_stages,
+            self._stages_with_gradients,
+            self._non_finite_values,
+            self._trails,
+            overflows,
+            problems,
+            self._names.about(told_of),
+        )
 
     def _cut_circles(self) -> None:
         """Let no module be part of itself: whoever goes from module to module comes to an end."""
@@ -336,7 +370,7 @@ class ProcessCollector:
     def _pass_over(self, event: events.AnyEvent) -> None:
         """Keep of what is not in the period what the period starts from, and where else there is anything."""
         if isinstance(event, events.Happening):
-            self.process.last_step_outside = max(self.process.last_step_outside, event.step)
+            self._process.last_step_outside = max(self._process.last_step_outside, event.step)
             self._stages_outside[_known_name(event.stage, self._stages_outside)] = None
         if isinstance(event, events.OptimizerStepEnd):
             self._has_other_steps = self._has_begun = True
@@ -350,34 +384,31 @@ class ProcessCollector:
                 tensor.first = event.statistics
 
     @property
-    def has_trained(self) -> bool:
-        """Whether there were optimizer steps, or steps of training that the program made by hand."""
-        return bool(self.process.steps or (self.process.steps_made and not self._has_other_steps))
+    def _has_trained(self) -> bool:
+        return bool(self._process.steps or (self._process.steps_made and not self._has_other_steps))
 
     @property
-    def has_bits(self) -> bool:
-        """Whether any values have a fingerprint, as all have that this version traces."""
+    def _has_bits(self) -> bool:
         tensors = self._tensors.values()
         return any(has_bits(each) for tensor in tensors for each in (tensor.last, tensor.last_gradient))
 
     @property
-    def trained_stages(self) -> set[str]:
-        """The stages that have optimizer steps."""
-        return {stage for stage, summary in self.process.stages.items() if summary.steps}
+    def _trained_stages(self) -> set[str]:
+        return {stage for stage, summary in self._process.stages.items() if summary.steps}
 
     def _judge_changes(self) -> None:
         """Changes count as training in the stages that have optimizer steps; without any, outside of evaluation.
 
         So do those of which it is not known when they came about.
         """
-        trained = self.trained_stages | {_ANY_STAGE}
-        for tensor in self.process.tensors:
+        trained = self._trained_stages | {_ANY_STAGE}
+        for tensor in self._process.tensors:
             tensor.has_changed = any(
                 stage in trained if len(trained) > 1 else stage != events.EVAL for stage in tensor.changes
             )
 
     def _stage(self, event: events.Happening) -> StageSummary:
-        stages = self.process.stages
+        stages = self._process.stages
         stage = stages.get(event.stage)
         if stage is None:
             stage = stages.setdefault(_known_name(event.stage, stages), StageSummary())
@@ -389,6 +420,7 @@ class ProcessCollector:
         module.parent, module.parameters = event.parent, event.parameters
         module.first, module.every, module.calls_seen = event.first, event.every, event.calls_seen
         module.removed = event.removed
+        module.place = self._names.place(event.location) if event.location else ""
 
     def _tensor(self, event: events.StateTensor) -> None:
         tensor = self._tensor_of(event.id)
@@ -435,7 +467,7 @@ class ProcessCollector:
             module.stages[stage] = module.stages.get(stage, 0) + 1
             if not self._open_backward_passes:  # in which activations are computed once more
                 self._stage(event).outermost_calls += 1
-                self.process.was_looked_at |= self.process.backward_passes > 0
+                self._process.was_looked_at |= self._process.backward_passes > 0
         stack.append(event)
 
     def _return_module(self, event: events.ReturnModule) -> None:
@@ -458,7 +490,7 @@ class ProcessCollector:
 
     def _call_function(self, event: events.CallFunction) -> None:
         if event.target.startswith(_COMPILED_FUNCTION):
-            self.process.calls_compiled_functions = True
+            self._process.calls_compiled_functions = True
         inputs = event.input_ids
         made = new_numbers(inputs, event.output_ids)
         if made:
@@ -467,29 +499,29 @@ class ProcessCollector:
             if name is None:
                 if len(self._call_names) >= MOST_DEFINITIONS:
                     self._call_names.clear()
-                name = self._call_names[key] = f"{_last(event.target)} at {self.names.place(event.location)}"
+                name = self._call_names[key] = f"{_last(event.target)} at {self._names.place(event.location)}"
             self._origins.note_call(name, inputs, made)
 
     def _non_finite(self, event: events.NonFinite) -> None:
-        if len(self.non_finite) >= _MOST_NON_FINITE:
-            self.process.surplus += 1
+        if len(self._non_finite_values) >= _MOST_NON_FINITE:
+            self._process.surplus += 1
             return
-        self.non_finite.append(event)
+        self._non_finite_values.append(event)
         returned = self._returned.get(event.thread)
         trail: list[str] = []
         if event.where == "output" and returned is not None and returned.module == event.module:
             for number in returned.output_ids[:_OUTPUTS]:
                 trail += [name for name in self._origins.trail(number, _TRAIL) if name not in trail]
-        self.trails.append(trail[:_TRAIL])
+        self._trails.append(trail[:_TRAIL])
 
     def _backward(self, _: events.Backward) -> None:
         self._has_begun = True
-        self.process.backward_passes += 1
+        self._process.backward_passes += 1
         self._open_backward_passes += 1
         self._unfinished = "a backward pass"
 
     def _backward_end(self, event: events.BackwardEnd) -> None:
-        self.process.backward_us += event.duration_us
+        self._process.backward_us += event.duration_us
         self._open_backward_passes = max(0, self._open_backward_passes - 1)
         self._unfinished = ""
 
@@ -500,11 +532,11 @@ class ProcessCollector:
 
     def _step_end(self, event: events.OptimizerStepEnd) -> None:
         self._unfinished = ""
-        self.process.steps += 1
-        self.process.was_looked_at |= self.process.backward_passes > 0
-        self.process.steps_made = max(self.process.steps_made, event.step + 1)
+        self._process.steps += 1
+        self._process.was_looked_at |= self._process.backward_passes > 0
+        self._process.steps_made = max(self._process.steps_made, event.step + 1)
         self._stage(event).steps += 1
-        optimizers = self.process.optimizers
+        optimizers = self._process.optimizers
         optimizer = _known_name(event.optimizer, optimizers)
         optimizers[optimizer] = optimizers.get(optimizer, 0) + 1
 
@@ -518,7 +550,7 @@ class ProcessCollector:
             tensor.missing_gradients += 1
             return
         tensor.gradients += 1
-        self.stages_with_gradients.add(_known_name(event.stage, self.stages_with_gradients))
+        self._stages_with_gradients.add(_known_name(event.stage, self._stages_with_gradients))
         tensor.last_gradient = statistics
         # Not by the norm, which is 0 for elements whose squares are.
         lowest, highest = statistics.minimum, statistics.maximum
@@ -532,7 +564,7 @@ class ProcessCollector:
 
     def _is_of_optimizer(self, event: events.Update) -> bool:
         """Whether what has changed is an optimizer's: nothing that is trained."""
-        return isinstance(self.names.tensors.get(event.tensor), events.OptimizerState)
+        return isinstance(self._names.tensors.get(event.tensor), events.OptimizerState)
 
     def _update(self, event: events.Update) -> None:
         if self._is_of_optimizer(event):
@@ -590,18 +622,18 @@ class ProcessCollector:
         if numbers is None or numbers.norm != "inf" or numbers.nonfinite or event.tensor not in self._tensors:
             return
         if not (tensor.is_buffer and first is not None and first.norm == "inf"):
-            self.overflows.setdefault((type(event), event.tensor), event)
+            self._overflows.setdefault((type(event), event.tensor), event)
 
     def _run_end(self, event: events.RunEnd) -> None:
-        self.process.end = f"{event.reason} {event.error}".rstrip()
-        self.process.end_step = event.step
+        self._process.end = f"{event.reason} {event.error}".rstrip()
+        self._process.end_step = event.step
 
     def _problem(self, event: events.Problem) -> None:
-        known = self.problems.get(event.message)
+        known = self._problems.get(event.message)
         if known is not None:
             known.count += 1
-        elif len(self.problems) < _PROBLEM_LIMIT:
-            self.problems[event.message] = ProblemSummary(event.message, event)
+        elif len(self._problems) < _PROBLEM_LIMIT:
+            self._problems[event.message] = ProblemSummary(event.message, event)
 
 
 def _known_name(name: str, known: Collection[str]) -> str:

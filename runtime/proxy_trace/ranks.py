@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy_trace.differences import DifferenceCollector, GroupedDifference, replicas_of
+from proxy_trace.differences import GroupedDifference  # noqa: TC001  msgspec looks the types of fields up.
 from proxy_trace.errors import NothingToCompareError, OneRankError
-from proxy_trace.same_values import are_same_values, has_bits
-from proxy_trace.step_reader import StepReader, read_together
-from proxy_wrapper import events
+from proxy_trace.same_values import are_same_values
+from proxy_trace.side_by_side import SideBySide
+from proxy_trace.step_reader import NO_STEP
+from proxy_trace.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy_trace.differences import DifferenceCollector
     from proxy_trace.selection import StepRange
     from proxy_trace.trace import Trace, TraceFile
 
@@ -72,17 +74,20 @@ def compare_ranks(
     trace: Trace,
     steps: StepRange | None = None,
     is_chosen: Callable[[str], bool] | None = None,
-    on_progress: Callable[[int], None] | None = None,
+    workers: Workers | None = None,
+    *,
+    with_gradients: bool = True,
 ) -> Comparison:
-    """Read all ranks of `trace` side by side and compare what they should have in common.
+    """Read all ranks of `trace` side by side, once, and compare what they should have in common.
 
-    Memory grows with the model and the number of ranks, not with the run.
+    Memory grows with the model and with what differs, not with the number of ranks and the length of the run.
 
     Args:
         trace: the run.
         steps: compare after these steps only; None for all.
         is_chosen: which names to compare; None for all.
-        on_progress: called now and then with the number of bytes read so far, over all files.
+        workers: who reads the files; this process alone if it is None.
+        with_gradients: whether to compare gradients as well.
 
     Raises:
         OneRankError: if there is only one rank.
@@ -90,82 +95,52 @@ def compare_ranks(
         TraceError: if the file system refuses.
     """
     files, left_out = file_of_each_rank(trace)
-    readers = [StepReader(file, file.run.rank) for file in files]
-    return compare_readers(trace, readers, left_out, steps, is_chosen, on_progress)
+    ranks = [file.run.rank for file in files]
+    if len(files) < 2:
+        raise OneRankError(trace.path, ranks[0])
 
+    def is_wanted(step: int) -> bool:
+        return steps is None or step == NO_STEP or steps.has(step)
 
-def compare_readers(
-    trace: Trace,
-    readers: list[StepReader],
-    left_out: Sequence[TraceFile],
-    steps: StepRange | None = None,
-    is_chosen: Callable[[str], bool] | None = None,
-    on_progress: Callable[[int], None] | None = None,
-    *,
-    with_gradients: bool = True,
-) -> Comparison:
-    """Compare ranks as `compare_ranks` does, by readers of `trace` that have read nothing yet, one for each rank.
-
-    What is raised because there is nothing to compare is raised when they have read all, except for a single rank.
-    """
-    if len(readers) < 2:
-        raise OneRankError(trace.path, readers[0].number)
-    found = DifferenceCollector(is_chosen, with_gradients=with_gradients)
-    missing = dict.fromkeys((reader.number for reader in readers), 0)
-    compared = 0
-    for step, here, lacking in read_together(readers):
-        for reader in lacking:
-            missing[reader.number] += 1
-            reader.forget_values()
-        if on_progress is not None:
-            on_progress(sum(reader.bytes_read for reader in readers))
-        if len(here) < 2 or (steps is not None and step >= 0 and not steps.has(step)):
-            continue
-        found.compare(max(step, 0), here)
-        compared += step >= 0
-    own_parts = _count_own_parts(readers, is_chosen)
-    if not (found.has_compared_any or own_parts):
+    read = SideBySide(files, ranks, is_wanted, is_chosen, with_gradients=with_gradients)
+    read.read(workers or Workers())
+    own_parts = _count_own_parts(read)
+    if not (read.found.has_compared_any or own_parts):
         raise NothingToCompareError(trace.path)
-    world_size = max(reader.file.run.world_size for reader in readers)
-    parameters, gradients = _gradients_told_with_parameters(found)
+    world_size = max(file.run.world_size for file in files)
+    parameters, gradients = _gradients_told_with_parameters(read.found)
     for difference in parameters:
-        difference.same_start = _had_same_start(difference, readers)
-    names = found.compared("parameter")
+        difference.same_start = _had_same_start(difference, ranks, read)
+    names = read.found.compared("parameter")
     return Comparison(
         path=str(trace.path),
-        run=readers[0].file.run.run,
+        run=files[0].run.run,
         world_size=world_size,
-        ranks=[_end_of(reader, missing[reader.number]) for reader in readers],
-        steps=compared,
+        ranks=[
+            RankEnd(file.run.rank, file.run.pid, str(file.path), standing.last_complete, missing, standing.end)
+            for file, standing, missing in zip(files, read.standings, read.missing, strict=True)
+        ],
+        steps=read.steps,
         parameters=len(names),
         compared_names=names,
-        by_statistics=sum(not _have_bits(name, readers) for name in names),
+        by_statistics=sum(not read.has_bits(name) for name in names),
         own_parts=own_parts,
         drifted=[difference for difference in parameters if difference.agreed or difference.same_start],
         never_agreed=[difference for difference in parameters if not (difference.agreed or difference.same_start)],
         gradients=gradients,
-        buffers=found.differences("buffer"),
-        absent=sorted(set(range(world_size)) - {reader.number for reader in readers}),
+        buffers=read.found.differences("buffer"),
+        absent=sorted(set(range(world_size)) - set(ranks)),
         left_out=[str(file.path) for file in left_out],
     )
 
 
-def _had_same_start(difference: GroupedDifference, readers: Sequence[StepReader]) -> bool | None:
+def _had_same_start(difference: GroupedDifference, ranks: Sequence[int], read: SideBySide) -> bool | None:
     """Whether a parameter had the same values in all ranks that were compared when training began; None: not known."""
     compared = {number for group in difference.groups for number in group}
-    starts = [reader.start.get(difference.name) for reader in readers if reader.number in compared]
+    of_processes = read.start(difference.name)
+    starts = [of_processes.get(index) for index, rank in enumerate(ranks) if rank in compared]
     answers = {are_same_values(starts[0], start) for start in starts[1:]}
     return False if False in answers else None if None in answers else True
-
-
-def _have_bits(name: str, readers: Sequence[StepReader]) -> bool:
-    """Whether all ranks that have a parameter have a fingerprint of its values."""
-    return all(has_bits(reader.values[name]) for reader in readers if name in reader.values)
-
-
-def _end_of(reader: StepReader, missing_steps: int) -> RankEnd:
-    file = reader.file
-    return RankEnd(reader.number, file.run.pid, str(file.path), reader.last_complete_step, missing_steps, reader.end)
 
 
 def _gradients_told_with_parameters(
@@ -191,12 +166,9 @@ def file_of_each_rank(trace: Trace) -> tuple[list[TraceFile], list[TraceFile]]:
     return chosen, [file for file in trace.files if file not in chosen]
 
 
-def _count_own_parts(readers: Sequence[StepReader], is_chosen: Callable[[str], bool] | None) -> int:
+def _count_own_parts(read: SideBySide) -> int:
     """How many parameters no two ranks have in the same shape and place."""
-    names = {
-        name
-        for reader in readers
-        for name, tensor in reader.tensors.items()
-        if isinstance(tensor, events.Parameter) and (is_chosen is None or is_chosen(name))
-    }
-    return sum(not replicas_of(name, readers) for name in names)
+    return sum(
+        any(part.kind == "parameter" for part in read.parts(name)) and not read.is_shared(name)
+        for name in read.last_held
+    )

@@ -10,6 +10,7 @@ import typer
 from proxy_trace.options import (
     Format,
     FormatOption,
+    JobsOption,
     RunArgument,
     StepOption,
     TensorNameOption,
@@ -50,6 +51,7 @@ def ranks(
     name: TensorNameOption = None,
     step: StepOption = None,
     output: FormatOption = Format.TEXT,
+    jobs: JobsOption = None,
 ) -> None:
     """Compare the ranks of a run; the text of `--help` is `RANKS_HELP`."""
     from proxy_trace.colour import Palette
@@ -57,11 +59,13 @@ def ranks(
     from proxy_trace.ranks import compare_ranks
     from proxy_trace.ranks_text import ranks_lines
     from proxy_trace.selection import GlobMatcher, StepRange
+    from proxy_trace.workers import Workers, count_jobs
 
     steps = StepRange.parse(step) if step is not None else None
     trace = open_run(run)
-    with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
-        found = compare_ranks(trace, steps, GlobMatcher(name) if name else None, on_progress)
+    size = sum(file.size_bytes() for file in trace.files)
+    with progress_bar(size, "reading") as on_progress, Workers(count_jobs(jobs, size), on_progress) as workers:
+        found = compare_ranks(trace, steps, GlobMatcher(name) if name else None, workers)
     if output is Format.JSON:
         print_json([found], indented=True)
     else:

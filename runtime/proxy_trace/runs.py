@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from proxy_trace.differences import Difference, DifferenceCollector, is_same, replicas_of
+from proxy_trace.differences import Difference, is_same
 from proxy_trace.errors import NothingInCommonError, SameRunError
 from proxy_trace.ranks import file_of_each_rank
-from proxy_trace.step_reader import StepReader, read_together
+from proxy_trace.side_by_side import SideBySide
+from proxy_trace.step_reader import NO_STEP, OPTIMIZER_STATE
 from proxy_trace.workers import Workers
-from proxy_wrapper import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,8 +77,10 @@ class RunComparison(msgspec.Struct):
         return not (self.differences or any(self.only_in) or self.other_shape)
 
 
-_ORDER = ("start", "gradient", "optimizer state", "parameter", "buffer")
+_ORDER = ("start", "gradient", OPTIMIZER_STATE, "parameter", "buffer")
 """What comes first within a step: what was there, what was made of it, what that changed."""
+
+_BOTH: Final = 0b11
 
 
 def compare_runs(
@@ -159,92 +163,74 @@ class _ComparedRank(NamedTuple):
 
 
 def _compare_pair(pair: _Pair, report: Report) -> _ComparedRank:
-    reader = _PairReader(pair)
-    reader.read(report)
-    return _ComparedRank(
-        reader.tensors,
-        reader.steps,
-        reader.differences(),
-        [reader.only_in(number) for number in (0, 1)],
-        reader.other_shape(),
-        [_End(each.last_complete_step, each.end) for each in reader.readers],
-    )
+    return _PairReader(pair).compare(report)
 
 
 class _PairReader:
     """Reads one rank of both runs."""
 
     def __init__(self, pair: _Pair) -> None:
-        self.readers = [StepReader(file, number) for number, file in enumerate(pair.files)]
-        self.steps = 0
-        self._rank = pair.rank
-        self._wanted_steps = pair.steps
-        self._is_chosen = pair.is_chosen or (lambda _: True)
-        self._found = DifferenceCollector(pair.is_chosen)
+        wanted = pair.steps
+        self._pair = pair
+        self._read = SideBySide(
+            pair.files, (0, 1), lambda step: wanted is None or (step != NO_STEP and wanted.has(step)), pair.is_chosen
+        )
 
-    @property
-    def tensors(self) -> int:
-        """How many parameters and buffers were compared."""
-        return len({*self._found.compared("parameter"), *self._found.compared("buffer"), *self._alike()})
+    def compare(self, report: Report) -> _ComparedRank:
+        """Read both traces to their end, and tell what differs."""
+        read = self._read
+        read.read(Workers(report=report))
+        found = read.found
+        return _ComparedRank(
+            len({*found.compared("parameter"), *found.compared("buffer"), *self._alike()}),
+            read.steps,
+            self._differences(),
+            [self._only_in(number) for number in (0, 1)],
+            [name for name in read.last_held if self._members(name) == _BOTH and not read.is_shared(name)],
+            [_End(standing.last_complete, standing.end) for standing in read.standings],
+        )
 
-    def read(self, report: Report) -> None:
-        """Read both traces to their end."""
-        wanted = self._wanted_steps
-        reported = 0
-        for step, here, lacking in read_together(self.readers):
-            for reader in lacking:
-                reader.forget_values()
-            bytes_read = sum(reader.bytes_read for reader in self.readers)
-            report(bytes_read - reported)
-            reported = bytes_read
-            if len(here) == 2 and (wanted is None or (step >= 0 and wanted.has(step))):
-                self._found.compare(max(step, 0), here)
-                self.steps += step >= 0
+    def _members(self, name: str) -> int:
+        return reduce(or_, self._read.parts(name).values(), 0)
 
-    def only_in(self, number: int) -> list[str]:
+    def _only_in(self, number: int) -> list[str]:
         """What one of the runs has and the other lacks; not optimizer state, which is recorded only if asked for."""
-        mine, others = self.readers[number].tensors, self.readers[1 - number].tensors
         return [
             name
-            for name, tensor in mine.items()
-            if name not in others and not isinstance(tensor, events.OptimizerState) and self._is_chosen(name)
+            for name in self._read.last_held
+            if self._members(name) == 1 << number
+            and not any(part.kind == OPTIMIZER_STATE for part in self._read.parts(name))
         ]
 
-    def other_shape(self) -> list[str]:
-        """What both have, but not alike."""
-        mine, others = (reader.tensors for reader in self.readers)
-        return [
-            name for name in mine if name in others and self._is_chosen(name) and not replicas_of(name, self.readers)
-        ]
-
-    def differences(self) -> list[RunDifference]:
+    def _differences(self) -> list[RunDifference]:
         """What differs; of a tensor that did at the start, that alone and its gradients."""
         at_start = {name: self._at_start(name) for name in self._alike()}
         found = [difference for difference in at_start.values() if difference is not None]
         for kind in _ORDER[1:]:
             found += [
                 self._of_steps(difference)
-                for difference in self._found.differences(kind)
+                for difference in self._read.found.differences(kind)
                 if kind == "gradient" or at_start.get(difference.name) is None
             ]
         return found
 
     def _alike(self) -> list[str]:
         """What both had when training began, in the same shape, if that is compared at all."""
-        if self._wanted_steps is not None:
+        if self._pair.steps is not None:
             return []
-        first, second = (reader.start for reader in self.readers)
-        return [name for name in first if name in second and self._is_chosen(name) and replicas_of(name, self.readers)]
+        read = self._read
+        return [name for name in read.last_held if len(read.start(name)) == 2 and read.is_shared(name)]
 
     def _at_start(self, name: str) -> RunDifference | None:
-        values = [reader.start[name] for reader in self.readers]
+        of_runs = self._read.start(name)
+        values = [of_runs[number] for number in (0, 1)]
         if is_same(*values):
             return None
-        return RunDifference(name, "start", -1, -1, 0, 0, values, self._rank)
+        return RunDifference(name, "start", -1, -1, 0, 0, values, self._pair.rank)
 
     def _of_steps(self, found: Difference) -> RunDifference:
         shared = {field: getattr(found, field) for field in Difference.__struct_fields__}
-        return RunDifference(**shared, rank=self._rank)
+        return RunDifference(**shared, rank=self._pair.rank)
 
 
 def _describe(trace: Trace, ends: Sequence[_End]) -> ComparedRun:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -12,18 +12,23 @@ from proxy_trace.checks.choice import EVERYTHING
 from proxy_trace.checks.evidence import Evidence
 from proxy_trace.errors import NothingToCompareError
 from proxy_trace.findings import Finding  # noqa: TC001
-from proxy_trace.process_summary import PROGRESS_INTERVAL, ProcessCollector, ProcessSummary
-from proxy_trace.ranks import compare_readers, file_of_each_rank
-from proxy_trace.step_reader import StepReader
+from proxy_trace.process_summary import ProcessCollector, ProcessSummary
+from proxy_trace.ranks import compare_ranks
+from proxy_trace.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from proxy_trace.checks.check import Check
     from proxy_trace.checks.choice import Choice
+    from proxy_trace.process_summary import ProcessEvidence
     from proxy_trace.ranks import Comparison
     from proxy_trace.selection import Period
     from proxy_trace.trace import Trace, TraceFile
+    from proxy_trace.workers import Report
+
+REPORT_INTERVAL: Final = 1 << 14
+"""How many events lie between two reports of progress."""
 
 
 class Summary(msgspec.Struct):
@@ -53,29 +58,29 @@ class Summary(msgspec.Struct):
 
 def summarize(
     trace: Trace,
-    on_progress: Callable[[int], None] | None = None,
+    workers: Workers | None = None,
     period: Period | None = None,
     checks: Sequence[Check] | None = None,
     choice: Choice = EVERYTHING,
 ) -> Summary:
-    """Read all of `trace` once and sum it up, in memory that grows with the model and not with the run.
+    """Read `trace` and sum it up, in memory that grows with the model and not with the run.
 
     Args:
         trace: the run.
+        workers: who reads the files; this process alone if it is None.
         period: sum up only what happened in it.
-        on_progress: called now and then with the number of bytes read so far, over all files.
         checks: what to look for; everything that there is a check for by default.
         choice: which findings are told.
 
     Raises:
         TraceError: if the file system refuses.
     """
-    reader = _RunReader(trace, period, on_progress)
-    comparison = reader.read()
-    collectors = reader.collectors
-    processes = [collector.process for collector in collectors]
+    workers = workers or Workers()
+    of_processes = list(workers.map(_sum_up, [_Task(file, period) for file in trace.files]))
+    processes = [each.process for each in of_processes]
+    comparison, not_compared = _compare(trace, workers, period)
     run = trace.files[0].run
-    evidence = Evidence(collectors, trace.damaged, run.world_size, comparison, reader.not_compared)
+    evidence = Evidence(of_processes, trace.damaged, run.world_size, comparison, not_compared)
     findings, results = run_checks(evidence, all_checks() if checks is None else checks, choice)
     return Summary(
         path=str(trace.path),
@@ -98,66 +103,41 @@ def summarize(
     )
 
 
-class _RunReader:
-    """Takes all events of a run to the collectors of their processes, once.
+class _Task(NamedTuple):
+    """A file, and what of it is to be summed up."""
 
-    Attributes:
-        collectors: one for each file, in their order.
-        not_compared: why the ranks were not compared, if there are several.
+    file: TraceFile
+    period: Period | None
+
+
+def _sum_up(task: _Task, report: Report) -> ProcessEvidence:
+    reading = task.file.read()
+    collector = ProcessCollector(task.file, reading, task.period)
+    reported = 0
+    for count, event in enumerate(reading, 1):
+        collector.take(event)
+        if not count % REPORT_INTERVAL:
+            report(reading.bytes_read - reported)
+            reported = reading.bytes_read
+    report(reading.bytes_read - reported)
+    return collector.finish()
+
+
+def _compare(trace: Trace, workers: Workers, period: Period | None) -> tuple[Comparison | None, str]:
+    """How the ranks compare, if there are several that can be; else why they were not compared.
+
+    What changes parameters and buffers, and nothing else, is read a second time for that: to sum up all ranks side by
+    side would take memory for each of them.
     """
-
-    def __init__(self, trace: Trace, period: Period | None, on_progress: Callable[[int], None] | None) -> None:
-        self.collectors: list[ProcessCollector] = []
-        self.not_compared = ""
-        self._trace = trace
-        self._period = period
-        self._on_progress = on_progress
-        self._bytes_done = 0
-
-    def read(self) -> Comparison | None:
-        """Read everything; what comparing the ranks found, if there are several that can be."""
-        of_ranks, others = file_of_each_rank(self._trace)
-        comparison = None
-        if len(of_ranks) > 1 and not (self._period is not None and self._period.stages):
-            comparison = self._read_together(of_ranks, others)
-        else:
-            others = self._trace.files
-            self.not_compared = "of a stage alone" if len(of_ranks) > 1 else ""
-        for file in others:
-            self._read_alone(file)
-        for collector in self.collectors:
-            collector.finish()
-        order = {str(file.path): place for place, file in enumerate(self._trace.files)}
-        self.collectors.sort(key=lambda collector: order[collector.process.file])
-        return comparison
-
-    def _read_together(self, files: list[TraceFile], left_out: list[TraceFile]) -> Comparison | None:
-        """Take the ranks through their steps side by side, as comparing them needs."""
-        readers = [StepReader(file, file.run.rank) for file in files]
-        for reader in readers:
-            collector = ProcessCollector(reader.file, reader.reading, self._period)
-            reader.on_event = collector.take
-            self.collectors.append(collector)
-        steps = self._period.steps if self._period is not None else None
-        try:
-            return compare_readers(
-                self._trace, readers, left_out, steps, on_progress=self._on_progress, with_gradients=False
-            )
-        except NothingToCompareError:
-            self.not_compared = "they have no parameter in common"
-            return None
-        finally:
-            self._bytes_done += sum(reader.bytes_read for reader in readers)
-
-    def _read_alone(self, file: TraceFile) -> None:
-        reading = file.read()
-        collector = ProcessCollector(file, reading, self._period)
-        self.collectors.append(collector)
-        for count, event in enumerate(reading, 1):
-            collector.take(event)
-            if not count % PROGRESS_INTERVAL and self._on_progress is not None:
-                self._on_progress(self._bytes_done + reading.bytes_read)
-        self._bytes_done += reading.bytes_read
+    if len(trace.ranks()) < 2:
+        return None, ""
+    if period is not None and period.stages:
+        return None, "of a stage alone"
+    steps = period.steps if period is not None else None
+    try:
+        return compare_ranks(trace, steps, workers=workers, with_gradients=False), ""
+    except NothingToCompareError:
+        return None, "they have no parameter in common"
 
 
 def _all(texts: Iterable[str]) -> str:

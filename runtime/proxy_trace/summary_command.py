@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from proxy_trace.options import (
+    JobsOption,
     RankOption,
     RunArgument,
     StageOption,
@@ -122,6 +123,7 @@ def summary(
         ),
     ] = SummaryFormat.TEXT,
     rank: RankOption = None,
+    jobs: JobsOption = None,
 ) -> None:
     """Say what happened in a run; the text of `--help` is `SUMMARY_HELP`."""
     from proxy_trace.checks.all_checks import all_checks, all_rules
@@ -129,6 +131,7 @@ def summary(
     from proxy_trace.progress import progress_bar
     from proxy_trace.selection import Period, StepRange
     from proxy_trace.summary import summarize
+    from proxy_trace.workers import Workers, count_jobs
 
     period = None
     if step is not None or stage:
@@ -137,8 +140,9 @@ def summary(
     rules = all_rules(checks)
     choice = read_choice(rules, _codes(select), _codes(ignore), baseline)
     trace = open_run(run, rank)
-    with progress_bar(sum(file.size_bytes() for file in trace.files), "reading") as on_progress:
-        result = summarize(trace, on_progress, period, checks, choice)
+    size = sum(file.size_bytes() for file in trace.files)
+    with progress_bar(size, "reading") as on_progress, Workers(count_jobs(jobs, size), on_progress) as workers:
+        result = summarize(trace, workers, period, checks, choice)
     if write_baseline is not None:
         _write_baseline(write_baseline, result)
     _print(result, rules, output, tables_of_all=rank is not None)

@@ -29,7 +29,9 @@ KINDS: Final[dict[str, type]] = {cls.__struct_config__.tag: cls for cls in get_a
 """The event classes by the `kind` that stands in a trace, in the order in which the schema defines them."""
 
 _TEXT_LOG_STARTS: Final = (b"found the root object", b"logger_proxy: ", b"INFO:root:", b"WARNING:root:")
-_NO_RECORD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+NO_RECORD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding a line raises that is no record."""
+
 _UNKNOWN_KINDS: Final = 100
 """How many unknown kinds are told apart."""
 
@@ -93,7 +95,7 @@ class Reading:
                 for number, line in enumerate(lines, 1):
                     try:
                         event = decode(line)
-                    except _NO_RECORD:
+                    except NO_RECORD:
                         self._read_over(line, number, is_cut=lines.is_unfinished)
                         continue
                     if isinstance(event, definitions) and not learn(event, len(line)):
@@ -121,7 +123,7 @@ class Reading:
             return
         try:
             kind = msgspec.json.decode(line, type=_Tag).kind
-        except _NO_RECORD:
+        except NO_RECORD:
             kind = ""
         if kind and kind not in KINDS:
             if kind not in self.unknown and len(self.unknown) >= _UNKNOWN_KINDS:
@@ -176,7 +178,7 @@ class TraceFile:
                     if b'"id"' in line:
                         try:
                             names.learn(decode(line), len(line))
-                        except _NO_RECORD:
+                        except NO_RECORD:
                             continue
         except OSError as error:
             raise UnreadableFileError(self.path, error) from error
@@ -260,7 +262,7 @@ def _decode_header(path: Path, line: bytes, lines: BoundedLines) -> Run:
         raise NotATraceError(path, "its first line is empty" if lines.bytes_read else "it is empty")
     try:
         header = msgspec.json.decode(line, type=_Header)
-    except _NO_RECORD:
+    except NO_RECORD:
         if lines.is_unfinished and line.startswith(b'{"kind":"run"'[: len(line)]):
             raise NotATraceError(path, "it breaks off within its first record") from None
         raise NotATraceError(path, "its first line is no record") from None
@@ -270,7 +272,7 @@ def _decode_header(path: Path, line: bytes, lines: BoundedLines) -> Run:
         raise NewerFormatError(path, header.format, FORMAT)
     try:
         return msgspec.json.decode(line, type=Run)
-    except _NO_RECORD as error:
+    except NO_RECORD as error:
         if str(error).endswith("`$.run`"):
             raise NotATraceError(path, "its run id is no name of a run") from None
         raise NotATraceError(path, f"its first record is malformed ({error})") from None

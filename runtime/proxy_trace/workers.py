@@ -44,15 +44,19 @@ class Workers:
         jobs: how many calls are made at a time.
     """
 
-    def __init__(self, jobs: int = 1, on_progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, jobs: int = 1, on_progress: Callable[[int], None] | None = None, report: Report | None = None
+    ) -> None:
         """Start nothing yet.
 
         Args:
             jobs: how many calls are made at a time, each in a process of its own; 1: all in this one.
             on_progress: called now and then with the number of bytes read so far, over all calls.
+            report: called instead with those read since the last time, as a call that makes further calls is told to.
         """
         self.jobs = jobs
         self._on_progress = on_progress
+        self._report = report or self._note
         self._bytes_read = 0
         self._pool: WorkerPool | None = None
 
@@ -77,7 +81,7 @@ class Workers:
         """
         if self.jobs == 1 or len(inputs) < 2:
             for each in inputs:
-                yield function(each, self._note)
+                yield function(each, self._report)
             return
         if self._pool is None:
             from proxy_trace.worker_pool import WorkerPool  # Loading what it takes is a good part of a short command.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.evidence import is_recorded, is_sampled, of, place_of
+from proxy_trace.checks.evidence import is_recorded, is_sampled, of
 from proxy_trace.checks.rule import Rule
 from proxy_trace.findings import NOTE, WARNING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.findings import Finding
     from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ProcessCollector, ProcessSummary
+    from proxy_trace.process_summary import ProcessEvidence, ProcessSummary
 
 _UNCALLED: Final = frozenset(
     {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "NonDynamicallyQuantizableLinear"}
@@ -42,11 +42,11 @@ UNCALLED: Final = Rule(
 def _look(evidence: Evidence) -> Sight:
     any_called = any(process.module_calls for process in evidence.processes)
     findings: list[Finding] = []
-    for collector, tree in zip(evidence.collectors, evidence.trees, strict=True):
-        process = collector.process
+    for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
+        process = of_process.process
         # A process that only holds the model says nothing of it, unless there is no other.
         if process.module_calls or not (any_called or process.is_empty):
-            findings += _never_called(collector, tree, evidence)
+            findings += _never_called(of_process, tree, evidence)
     if evidence.is_quiet or not (any_called or findings):
         return Sight(findings, _unseen(evidence) or ["no call of a module was traced"], has_looked=False)
     return Sight(findings, _unseen(evidence))
@@ -72,14 +72,14 @@ def _unseen(evidence: Evidence) -> list[str]:
     return [*unseen, *evidence.compiled_words] if uncalled else unseen
 
 
-def _never_called(collector: ProcessCollector, tree: ModuleTree, evidence: Evidence) -> list[Finding]:
+def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evidence) -> list[Finding]:
     """The topmost modules of which neither they nor anything below them was called, in any process of their rank.
 
     Workers inherit models that another of them calls, or that only their parent shares out. What compiled code calls is
     not seen: below a compiled module nothing is looked for, and compiled functions may call what has been trained. Of a
     module whose calls go around the hooks, or that has such a one below it, nothing is said, only of what is below it.
     """
-    process = collector.process
+    process = of_process.process
     of_rank = evidence.of_rank[process.rank]
     unseen = {
         module.name
@@ -99,7 +99,7 @@ def _never_called(collector: ProcessCollector, tree: ModuleTree, evidence: Evide
             return []
         reason = "no module was ever called (perhaps its forward is called directly)"
         return [
-            NEVER_CALLED.finding(root.name, reason, [process.rank], tree.size(root), place=place_of(collector, root.id))
+            NEVER_CALLED.finding(root.name, reason, [process.rank], tree.size(root), place=root.place)
             for root in roots
             if root.id not in above_unseen
         ]
@@ -119,8 +119,7 @@ def _never_called(collector: ProcessCollector, tree: ModuleTree, evidence: Evide
             rule, reason = NEVER_CALLED, "never called"
             if module.id in trained:
                 rule, reason = UNCALLED, "its parameters were updated: another module uses them, or gives them"
-            place = place_of(collector, module.id)
-            found.append(rule.finding(module.name, reason, [process.rank], tree.size(module), place=place))
+            found.append(rule.finding(module.name, reason, [process.rank], tree.size(module), place=module.place))
     return found
 
 

@@ -10,7 +10,7 @@ from proxy_trace.module_tree import ModuleTree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy_trace.process_summary import ModuleSummary, ProcessCollector, ProcessSummary, TensorSummary
+    from proxy_trace.process_summary import ModuleSummary, ProcessEvidence, ProcessSummary, TensorSummary
     from proxy_trace.ranks import Comparison
     from proxy_trace.trace import DamagedFile
 
@@ -28,17 +28,11 @@ def is_sampled(module: ModuleSummary) -> bool:
     return module.every > 1
 
 
-def place_of(collector: ProcessCollector, module: int) -> str:
-    """Where a module was proxied, as "file:line"; "" if that is not known."""
-    found = collector.names.modules.get(module)
-    return collector.names.place(found.location) if found is not None and found.location else ""
-
-
 class Evidence:
     """A run, read to its end.
 
     Attributes:
-        collectors: what the processes recorded.
+        of_processes: what the processes recorded.
         damaged: the files from which nothing can be read.
         world_size: how many ranks the run says that it has.
         comparison: how the ranks compare; None if that is not known.
@@ -47,13 +41,13 @@ class Evidence:
 
     def __init__(
         self,
-        collectors: Sequence[ProcessCollector],
+        of_processes: Sequence[ProcessEvidence],
         damaged: Sequence[DamagedFile] = (),
         world_size: int = 1,
         comparison: Comparison | None = None,
         not_compared: str = "",
     ) -> None:
-        self.collectors = collectors
+        self.of_processes = of_processes
         self.damaged = damaged
         self.world_size = world_size
         self.comparison = comparison
@@ -62,12 +56,12 @@ class Evidence:
     @cached_property
     def processes(self) -> list[ProcessSummary]:
         """The sums of the processes."""
-        return [collector.process for collector in self.collectors]
+        return [of_process.process for of_process in self.of_processes]
 
     @cached_property
     def first_us(self) -> int:
         """When the first process started, in microseconds of Unix time."""
-        return min((collector.started_us for collector in self.collectors), default=0)
+        return min((of_process.started_us for of_process in self.of_processes), default=0)
 
     @cached_property
     def modules(self) -> list[ModuleSummary]:
@@ -86,7 +80,7 @@ class Evidence:
 
     @cached_property
     def trees(self) -> list[ModuleTree]:
-        """The tree of modules of each process, in the order of `collectors`."""
+        """The tree of modules of each process, in the order of `of_processes`."""
         return [ModuleTree(process.modules) for process in self.processes]
 
     @cached_property

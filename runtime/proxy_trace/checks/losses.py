@@ -15,7 +15,7 @@ def _look(evidence: Evidence) -> Sight:
     findings = find_non_finite(evidence, "loss")
     if not any(process.backward_passes for process in evidence.processes):
         return Sight(findings, evidence.level_words or ["no backward pass was traced"], has_looked=False)
-    if not any(collector.has_bits for collector in evidence.collectors):
+    if not any(of_process.has_bits for of_process in evidence.of_processes):
         return Sight(findings, ["older traces do not tell"], has_looked=False)
     return Sight(findings, evidence.sampling_words)
 

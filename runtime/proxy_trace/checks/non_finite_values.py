@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.findings import Finding
-    from proxy_trace.process_summary import ProcessCollector
+    from proxy_trace.process_summary import ProcessEvidence
 
 NON_FINITE: Final = Rule(
     "non-finite",
@@ -32,15 +32,15 @@ NON_FINITE: Final = Rule(
 def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
     """The first NaN or infinity of each output, loss, gradient, parameter or buffer; `places` says which of these."""
     found = []
-    for collector in evidence.collectors:
-        names, rank = collector.names, collector.process.rank
-        for event, trail in zip(collector.non_finite, collector.trails, strict=True):
+    for of_process in evidence.of_processes:
+        names, rank = of_process.names, of_process.process.rank
+        for event, trail in zip(of_process.non_finite, of_process.trails, strict=True):
             if event.where not in places:
                 continue
-            name, what = _subject(event, collector)
+            name, what = _subject(event, of_process)
             size = f" of {event.type}" if event.type else ""
             reason = f"{what}: {event.count:,} non-finite element{'' if event.count == 1 else 's'}{size}"
-            time_us = event.time_us + collector.started_us - evidence.first_us
+            time_us = event.time_us + of_process.started_us - evidence.first_us
             place = names.place(event.location)
             found.append(
                 NON_FINITE.finding(name, reason, [rank], step=event.step, time_us=time_us, place=place, trail=trail)
@@ -48,26 +48,26 @@ def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
     return found
 
 
-def _subject(event: events.NonFinite, collector: ProcessCollector) -> tuple[str, str]:
+def _subject(event: events.NonFinite, of_process: ProcessEvidence) -> tuple[str, str]:
     """What a value belongs to: a name, and what it is of that."""
     if event.where == "output":
-        module = collector.names.modules.get(event.module)
-        return collector.names.module_name(event.module), f"output{f' ({module.type})' if module else ''}"
+        module = of_process.names.modules.get(event.module)
+        return of_process.names.module_name(event.module), f"output{f' ({module.type})' if module else ''}"
     if event.where == "loss":
-        return collector.names.module_name(event.module) or "loss", "what a backward pass began with"
-    return collector.names.tensor_name(event.tensor), event.where
+        return of_process.names.module_name(event.module) or "loss", "what a backward pass began with"
+    return of_process.names.tensor_name(event.tensor), event.where
 
 
 def find_overflows(evidence: Evidence, *kinds: type[events.Event]) -> list[Finding]:
     """The first infinite norm of each tensor whose elements were all finite, in records of some kinds."""
     found = []
-    for collector in evidence.collectors:
-        names, rank = collector.names, collector.process.rank
-        for (kind, _), event in collector.overflows.items():
-            if kind not in kinds:
+    for of_process in evidence.of_processes:
+        names, rank = of_process.names, of_process.process.rank
+        for event in of_process.overflows:
+            if type(event) not in kinds:
                 continue
             what = "gradient" if isinstance(event, events.Gradient) else "values"
-            time_us = event.time_us + collector.started_us - evidence.first_us
+            time_us = event.time_us + of_process.started_us - evidence.first_us
             reason = f"{what}: the norm is infinite, though each element is finite"
             name, place = names.tensor_name(event.tensor), names.place(event.location)
             found.append(NON_FINITE.finding(name, reason, [rank], step=event.step, time_us=time_us, place=place))

@@ -11,7 +11,7 @@ from proxy_trace.findings import WARNING
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.findings import Finding
-    from proxy_trace.process_summary import ProcessCollector
+    from proxy_trace.process_summary import ProcessEvidence
 
 PROBLEM: Final = Rule(
     "tracing-problem",
@@ -25,13 +25,13 @@ PROBLEM: Final = Rule(
 
 
 def _look(evidence: Evidence) -> Sight:
-    return Sight([finding for collector in evidence.collectors for finding in _problems(collector)])
+    return Sight([finding for of_process in evidence.of_processes for finding in _problems(of_process)])
 
 
-def _problems(collector: ProcessCollector) -> list[Finding]:
-    names, process = collector.names, collector.process
+def _problems(of_process: ProcessEvidence) -> list[Finding]:
+    names, process = of_process.names, of_process.process
     found = []
-    for problem in collector.problems.values():
+    for problem in of_process.problems:
         times = f" ({problem.count:,} times)" if problem.count > 1 else ""
         event = problem.event
         finding = PROBLEM.finding(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of, place_of
+from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of
 from proxy_trace.checks.rule import Rule
 from proxy_trace.findings import ERROR, NOTE, fold_names
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.findings import Finding
     from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ModuleSummary, ProcessCollector, TensorSummary
+    from proxy_trace.process_summary import ModuleSummary, ProcessEvidence, TensorSummary
 
 _NO_OPTIMIZER: Final = "no optimizer has it"
 NEVER_UPDATED: Final = Rule(
@@ -88,10 +88,10 @@ _FROZEN: Final = _Reason(FROZEN, "frozen (requires_grad is False)")
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     unknown = 0
-    trained = [collector for collector in evidence.collectors if collector.has_trained]
-    for collector, tree in zip(evidence.collectors, evidence.trees, strict=True):
-        if collector.has_trained:
-            judge = _Judge(collector, tree)
+    trained = [of_process for of_process in evidence.of_processes if of_process.has_trained]
+    for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
+        if of_process.has_trained:
+            judge = _Judge(of_process, tree)
             findings += judge.findings()
             unknown += judge.unknown
     parameters = len(evidence.parameters)
@@ -112,14 +112,14 @@ class _Judge:
         unknown: of how many it is not known whether their values changed.
     """
 
-    def __init__(self, collector: ProcessCollector, tree: ModuleTree) -> None:
+    def __init__(self, of_process: ProcessEvidence, tree: ModuleTree) -> None:
         self.unknown = 0
-        self._collector = collector
+        self._of_process = of_process
         self._tree = tree
-        self._modules = {module.id: module for module in collector.process.modules}
-        self._has_optimizer = bool(collector.process.steps)
+        self._modules = {module.id: module for module in of_process.process.modules}
+        self._has_optimizer = bool(of_process.process.steps)
         # A part that was taken out of the model is missing nothing: a head that was replaced, a weight computed since.
-        tensors = collector.process.tensors
+        tensors = of_process.process.tensors
         self._parameters = [each for each in tensors if not (each.is_buffer or each.is_empty or each.removed)]
         self._roots = {tensor.id: tree.root_of(tensor.module) for tensor in self._parameters}
         self._stepped_roots = {self._roots[tensor.id] for tensor in self._parameters if tensor.is_stepped}
@@ -147,7 +147,7 @@ class _Judge:
             if reason is not None:
                 tensors_by_reason.setdefault(reason, []).append(tensor)
         all_names = [tensor.name for tensor in self._parameters]
-        rank = self._collector.process.rank
+        rank = self._of_process.process.rank
         return [
             reason.rule.finding(name, reason.words, [rank], count, place=self._place(name, tensors))
             for reason, tensors in tensors_by_reason.items()
@@ -158,7 +158,8 @@ class _Judge:
         """Where the model was proxied that has the parameters called `name`."""
         prefix = name.removesuffix("*")
         first = next(tensor for tensor in tensors if tensor.name == name or tensor.name.startswith(prefix))
-        return place_of(self._collector, self._roots[first.id])
+        root = self._modules.get(self._roots[first.id])
+        return "" if root is None else root.place
 
     def _reason(self, tensor: TensorSummary, module: ModuleSummary | None) -> _Reason | None:
         """Why a parameter has not changed; None if it has, or nothing can be said of it."""
@@ -209,10 +210,10 @@ class _Judge:
 
     def _only_evaluated(self) -> set[int]:
         """The roots that were called, but in no stage that trained anything: as a checkpoint is that is tried out."""
-        collector = self._collector
-        trained_stages = collector.trained_stages or collector.stages_with_gradients
+        of_process = self._of_process
+        trained_stages = of_process.trained_stages or of_process.stages_with_gradients
         stages: dict[int, set[str]] = {}
-        for module in collector.process.modules:
+        for module in of_process.process.modules:
             stages.setdefault(self._tree.root_of(module.id), set()).update(module.stages)
         return {
             root
