@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from proxy_wrapper.channel import Channel
+from proxy_wrapper.configurations import Configurations
 from proxy_wrapper.definitions import Definitions
 from proxy_wrapper.describe import Describer
 from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunEnd, StateTensor
@@ -85,6 +86,7 @@ class Tracer:
         self.locator = Locator(self._define_location, _MODULE_CALL)
         self.definitions = Definitions(self.registry, self.describer, self.now_us)
         self._tree = ProxiedTree(self.registry, self.definitions, self.channel)
+        self.configurations = Configurations(self.channels, self.now_us, lambda: (self.step, self.thread))
         self._reported: set[str] = set()
         self._parent_pid = 0
         self.ranks = RankFinder()
@@ -196,8 +198,9 @@ class Tracer:
         thread.enter_root()
         thread.mode = TRAIN if training else EVAL
         thread.stage = self.stage or thread.mode
-        if self.before_root_call is not None:
-            with self.lock:
+        with self.lock:
+            self.configurations.look(with_autocast=True)
+            if self.before_root_call is not None:
                 self.before_root_call()
 
     def note_use(self, entry: ModuleEntry) -> None:
@@ -302,6 +305,7 @@ class Tracer:
             if known is not None:
                 self.note_use(known)
             self._note_levels()
+            self.configurations.look(with_autocast=True)
             self.install_interceptors()
 
     def detach(self, module: nn.Module) -> None:
@@ -434,7 +438,11 @@ class Tracer:
             writer.abandon()
         self._parent_pid = getppid()
         for channel in self.channels.values():
-            channel.restart(lambda channel=channel: self.definitions.define_all(channel))  # type: ignore[misc]
+            channel.restart(lambda channel=channel: self._begin_again(channel))  # type: ignore[misc]
+
+    def _begin_again(self, channel: Channel) -> None:
+        self.definitions.define_all(channel)
+        self.configurations.begin_again(channel)
 
     def _may_begin(self) -> bool:
         """Whether this process is to be seen; one that loads data is not, and sees nothing any more."""

@@ -166,6 +166,7 @@ class Updates:
         if states and not recorded:
             return
         tracer = self._tracer
+        tracer.configurations.look(with_autocast=False)
         began = tracer.thread.optimizer_began_us = tracer.now_us()
         location = tracer.locator.locate(3)
         frame = _frame_of_step(sys._getframe(2))

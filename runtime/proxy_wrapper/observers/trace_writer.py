@@ -15,6 +15,7 @@ from proxy_wrapper.events import (
     Buffer,
     CallFunction,
     CallMethod,
+    Configuration,
     GetAttr,
     Gradient,
     Happening,
@@ -121,7 +122,7 @@ class TraceWriter:
             return
         self._queue.append(event)
         if self._thread is None:
-            if isinstance(event, Happening) and not isinstance(event, (Problem, RunEnd)):
+            if isinstance(event, Happening) and not isinstance(event, (Configuration, Problem, RunEnd)):
                 self._start()
         elif len(self._queue) >= QUEUE_LIMIT:
             self._make_room()
@@ -285,7 +286,7 @@ class TraceWriter:
             losses.reason = losses.reason or reason
             for _ in range(len(queue)):
                 event = queue.popleft()
-                if isinstance(event, Happening) and not isinstance(event, (NonFinite, Problem, RunEnd)):
+                if isinstance(event, Happening) and not isinstance(event, (Configuration, NonFinite, Problem, RunEnd)):
                     losses.add(event)
                 else:
                     kept.append(event)
