@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from proxy_wrapper import events
+from proxy_wrapper.announced_tensors import AnnouncedTensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +39,8 @@ class TextForm:
         self._locations: dict[int, events.Location] = {}
         self._class_by_state_name: dict[str, str] = {}
         self._class_by_module_name: dict[str, str] = {}
+        self._id_by_state_name: dict[str, int] = {}
+        self._announced = AnnouncedTensors()
         self._with_gradient: set[int] = set()
         self._method_lines: dict[str, list[str]] = {}
         self._function_lines: dict[str, str] = {}
@@ -101,11 +106,18 @@ class TextForm:
         class_name = "Parameter" if isinstance(event, events.Parameter) else "Tensor"
         self._tensors[event.id] = event
         self._class_by_state_name[event.name] = class_name
+        self._id_by_state_name[event.name] = event.id
         for alias in event.aliases:
             self._class_by_state_name[alias] = class_name
         if is_known:
             return [_known(class_name)]
-        return [_new(class_name), *self._values(event.type, event.statistics)]
+        met = _known if self._was_announced(event) else _new
+        return [met(class_name), *self._values(event.type, event.statistics)]
+
+    def _was_announced(self, event: events.StateTensor) -> bool:
+        """Whether a tensor has been mentioned before it is defined: as the result of the call that made it."""
+        holder = self._modules.get(event.module)
+        return isinstance(event, events.OptimizerState) and holder is not None and holder.level == "DEBUG"
 
     # What happens
 
@@ -115,7 +127,7 @@ class TextForm:
     def _return_module(self, event: events.ReturnModule) -> Sequence[str]:
         if event.raised:
             return [f"{_INFO}Object '{self._module_class(event.module)}' raised an exception in __call__"]
-        return self._results(event.outputs)
+        return self._results(event.outputs, event.output_ids, event.statistics)
 
     def _backward(self, event: events.Backward) -> list[str]:
         return [f"{_INFO}Go to __call__ for object '{event.function}'"]
@@ -140,8 +152,11 @@ class TextForm:
 
     def _update(self, event: events.Update) -> list[str]:
         tensor = self._tensors.get(event.tensor)
+        if tensor is not None and event.type:
+            tensor = self._tensors[event.tensor] = msgspec.structs.replace(tensor, type=event.type)
         if event.cause == "unchanged":
-            return [_known("Tensor" if isinstance(tensor, events.Buffer) else "Parameter")]
+            is_plain = isinstance(tensor, (events.Buffer, events.OptimizerState))
+            return [_known("Tensor" if is_plain else "Parameter")]
         return self._values(event.type or (tensor.type if tensor else ""), event.statistics)
 
     def _call_function(self, event: events.CallFunction) -> list[str]:
@@ -151,9 +166,7 @@ class TextForm:
             _make_room(self._function_lines)
             line = f"{_INFO}Go to __torch_function__ for function '{_last(target)}'"
             self._function_lines[target] = line
-        if event.in_place:
-            return [line, self._changed_in_place(event)]
-        return [line, *self._results(event.outputs)] if event.outputs else [line]
+        return [line, *self._given(event)] if event.outputs or event.changed else [line]
 
     def _call_method(self, event: events.CallMethod) -> list[str]:
         target = event.target
@@ -163,9 +176,7 @@ class TextForm:
             access = f"{_INFO}Accessing attribute '{_last(target)}'"
             self._method_lines[target] = [access, _METHOD_KNOWN, _METHOD_CALL]
             lines = [access, _METHOD_NEW, _METHOD_CALL]
-        if event.in_place:
-            return [*lines, self._changed_in_place(event)]
-        return [*lines, *self._results(event.outputs)]
+        return [*lines, *self._given(event)]
 
     def _read_value(self, event: events.ReadValue) -> list[str]:
         return [f"{_INFO}Go to __torch_function__ for function '{_last(event.target)}'"]
@@ -175,9 +186,9 @@ class TextForm:
         value = event.value
         class_name = self._class_by_state_name.get(value) or self._class_by_module_name.get(value)
         if class_name is not None:
-            return [line, _known(class_name)]
+            return [line, _known(class_name), *self._values(self._type(value), event.statistics)]
         if value.endswith("]"):
-            return [line, _TENSOR_KNOWN if event.known else _TENSOR_NEW]
+            return [line, self._met_attribute(event), *self._values(value, event.statistics)]
         if value in _CALLABLE_TYPES:
             return [line, _known(value)]
         return [line]
@@ -229,16 +240,57 @@ class TextForm:
             f"{_INFO}Maximum value: {statistics.maximum}",
         ]
 
-    def _results(self, outputs: Sequence[str]) -> Sequence[str]:
-        """What came back from a call: tensors of the model's state are known, all others new."""
-        if not outputs:
-            return outputs
-        known = self._class_by_state_name
-        return [_known(known[output]) if output in known else _TENSOR_NEW for output in outputs]
+    def _given(self, event: events.CallFunction) -> list[str]:
+        """What came back from a call, and what it changed besides."""
+        lines = self._results(event.outputs, event.output_ids, event.statistics, is_known=event.in_place)
+        positions = [position for position in event.changed if position < len(event.inputs)]
+        if positions:
+            numbers = _padded(event.input_ids, len(event.inputs))
+            names = [event.inputs[position] for position in positions]
+            lines += self._results(names, [numbers[position] for position in positions], event.changed_statistics)
+        return lines
 
-    def _changed_in_place(self, event: events.CallFunction) -> str:
-        name = event.outputs[0] if event.outputs else ""
-        return _known(self._class_by_state_name.get(name, "Tensor"))
+    def _results(
+        self,
+        outputs: Sequence[str],
+        numbers: Sequence[int],
+        statistics: Sequence[Statistics | None] | None,
+        *,
+        is_known: bool = False,
+    ) -> list[str]:
+        """Tensors that a call gave, each with its values if these are told.
+
+        Args:
+            outputs: their names or types.
+            numbers: those of the tensors; older traces have none.
+            statistics: theirs.
+            is_known: whether those without a number were there before the call.
+        """
+        known = self._class_by_state_name
+        lines: list[str] = []
+        for position, (output, number) in enumerate(zip(outputs, _padded(numbers, len(outputs)), strict=True)):
+            if output in known:
+                lines.append(_known(known[output]))
+            else:
+                is_new = self._announced.announce(number) if number else not is_known
+                lines.append(_TENSOR_NEW if is_new else _TENSOR_KNOWN)
+            if statistics is not None and position < len(statistics):
+                lines += self._values(self._type(output), statistics[position])
+        return lines
+
+    def _met_attribute(self, event: events.GetAttr) -> str:
+        """Whether the tensor that was read is a new one: a gradient, made anew in each step, is one all the time."""
+        is_new = not event.value_id or self._announced.announce(event.value_id)
+        owner = self._id_by_state_name.get(event.owner, 0) if event.target == "grad" else 0
+        if owner:
+            is_new = owner not in self._with_gradient
+            self._with_gradient.add(owner)
+        return _TENSOR_NEW if is_new and not event.known else _TENSOR_KNOWN
+
+    def _type(self, name: str) -> str:
+        """The type of a tensor of state; what has no name is called by its type."""
+        tensor = self._tensors.get(self._id_by_state_name.get(name, 0))
+        return name if tensor is None else tensor.type
 
     def _module_class(self, id_: int) -> str:
         module = self._modules.get(id_)
@@ -251,6 +303,11 @@ class TextForm:
     def _place(self, id_: int) -> str:
         location = self._locations.get(id_)
         return f", {location.file}:{location.line} in {location.function}" if location else ""
+
+
+def _padded(numbers: Sequence[int], count: int) -> Sequence[int]:
+    """The numbers of `count` tensors, 0 for those that a trace does not tell."""
+    return numbers if len(numbers) == count else (*numbers[:count], *[0] * (count - len(numbers)))
 
 
 def _make_room(lines: dict[str, Any]) -> None:
