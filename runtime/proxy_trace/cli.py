@@ -90,8 +90,8 @@ and * matches dots too.
 
 [bold]Kinds of events[/bold]
 
-  calls       call_module, return_module, backward, backward_end
-  steps       optimizer_step, optimizer_step_end, gradient, update
+  calls       call_module, return_module, loss, backward, backward_end
+  steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
   values      parameter, buffer, non_finite
               optimizer_state (at DEBUG)
   at DEBUG    call_function, call_method, read_value

@@ -9,6 +9,7 @@ import msgspec
 from proxy_trace.names import MOST_DEFINITIONS, without_cycles
 from proxy_trace.origins import Origins, new_numbers
 from proxy_trace.same_values import are_same_values, has_bits
+from proxy_trace.training_summary import TrainingCollector, TrainingSummary
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ class ProcessEvidence(NamedTuple):
             parameter, buffer and gradient, in order.
         problems: the distinct problems, in order; there is a limit to how many are kept.
         names: what the ids in these events stand for.
+        training: its optimizers, its losses, and the modes in which it trained.
     """
 
     process: ProcessSummary
@@ -238,6 +240,7 @@ class ProcessEvidence(NamedTuple):
     overflows: list[events.Gradient | events.Update]
     problems: list[ProblemSummary]
     names: Names
+    training: TrainingSummary
 
 
 class ProcessCollector:
@@ -268,6 +271,7 @@ class ProcessCollector:
         self._overflows: dict[tuple[type, int], events.Gradient | events.Update] = {}
         self._problems: dict[str, ProblemSummary] = {}
         self._names = reading.names
+        self._training = TrainingCollector(reading.names)
         self._reading = reading
         self._period = period
         self._latest_us = 0
@@ -290,8 +294,10 @@ class ProcessCollector:
             events.Buffer: self._tensor,
             events.CallModule: self._call_module,
             events.ReturnModule: self._return_module,
+            events.Loss: self._training.loss,
             events.Backward: self._backward,
             events.BackwardEnd: self._backward_end,
+            events.Optimizer: self._training.optimizer,
             events.OptimizerStep: self._step,
             events.OptimizerStepEnd: self._step_end,
             events.Gradient: self._gradient,
@@ -359,6 +365,7 @@ class ProcessCollector:
             overflows,
             problems,
             self._names.about(told_of),
+            self._training.summary(),
         )
 
     def _cut_circles(self) -> None:
@@ -466,6 +473,7 @@ class ProcessCollector:
             stage = _known_name(event.stage, module.stages)
             module.stages[stage] = module.stages.get(stage, 0) + 1
             if not self._open_backward_passes:  # in which activations are computed once more
+                self._training.call_root(event)
                 self._stage(event).outermost_calls += 1
                 self._process.was_looked_at |= self._process.backward_passes > 0
         stack.append(event)
@@ -514,7 +522,8 @@ class ProcessCollector:
                 trail += [name for name in self._origins.trail(number, _TRAIL) if name not in trail]
         self._trails.append(trail[:_TRAIL])
 
-    def _backward(self, _: events.Backward) -> None:
+    def _backward(self, event: events.Backward) -> None:
+        self._training.backward(event)
         self._has_begun = True
         self._process.backward_passes += 1
         self._open_backward_passes += 1
@@ -526,6 +535,7 @@ class ProcessCollector:
         self._unfinished = ""
 
     def _step(self, event: events.OptimizerStep) -> None:
+        self._training.step(event)
         self._has_begun = True
         self._open_backward_passes = 0  # One that a KeyboardInterrupt broke off never ends.
         self._unfinished = f"a step of {event.optimizer}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from proxy_trace.given_back import how_given_back
+from proxy_trace.loss_text import loss_text
 from proxy_trace.selection import kind_of, module_of
 from proxy_trace.units import format_count, format_duration, format_number
 from proxy_wrapper import events
@@ -194,7 +195,8 @@ def _return_module(event: events.ReturnModule, _: Names) -> str:
 
 
 def _backward(event: events.Backward, _: Names) -> str:
-    return f"{event.function} of {_tensors(event.inputs)}"
+    value = "" if event.loss_value is None else f" = {format_number(event.loss_value)}"
+    return f"{event.function} of {_tensors(event.inputs)}{value}"
 
 
 def _backward_end(event: events.BackwardEnd, _: Names) -> str:
@@ -202,8 +204,22 @@ def _backward_end(event: events.BackwardEnd, _: Names) -> str:
     return f"raised an exception after {duration}" if event.raised else f"in {duration}"
 
 
+def _loss(event: events.Loss, _: Names) -> str:
+    return f"#{event.id}: {loss_text(event.nodes)}"
+
+
+def _optimizer(event: events.Optimizer, _: Names) -> str:
+    words = []
+    for index, group in zip(event.indices, event.groups, strict=False):
+        settings = ", ".join(f"{name} = {value}" for name, value in group.settings.items())
+        count = len(group.tensors) + group.others
+        words.append(f"group {index}: {settings}{f' ({count:,} tensors)' if count else ''}")
+    return f"{event.optimizer} #{event.id}: {'; '.join(words)}"
+
+
 def _optimizer_step(event: events.OptimizerStep, _: Names) -> str:
-    return f"{event.optimizer}, {format_count(event.tensors, 'tensor')}"
+    carried = "; the last step's gradients were not cleared" if event.carried else ""
+    return f"{event.optimizer}, {format_count(event.tensors, 'tensor')}{carried}"
 
 
 def _optimizer_step_end(event: events.OptimizerStepEnd, _: Names) -> str:
@@ -278,8 +294,10 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.OptimizerState: _state_tensor,
     events.CallModule: _call_module,
     events.ReturnModule: _return_module,
+    events.Loss: _loss,
     events.Backward: _backward,
     events.BackwardEnd: _backward_end,
+    events.Optimizer: _optimizer,
     events.OptimizerStep: _optimizer_step,
     events.OptimizerStepEnd: _optimizer_step_end,
     events.Gradient: _gradient,

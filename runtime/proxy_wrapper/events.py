@@ -262,11 +262,18 @@ class ReturnModule(Happening, frozen=True, gc=False):
 
 
 class Backward(Happening, frozen=True, gc=False):
-    """A backward pass begins: `function` is "backward" or "grad", of `torch.autograd`."""
+    """A backward pass begins: `function` is "backward" or "grad", of `torch.autograd`.
+
+    Of a pass that is not within another one, and leaves gradients, `loss_value` is the value of its only input, if that
+    has one element and could be read without waiting for a device, and `loss` the id of how that was computed (0 where
+    this is not known).
+    """
 
     function: str = "backward"
     inputs: Sequence[str] = ()
     input_ids: Sequence[Count] = ()
+    loss_value: Number | None = None
+    loss: Count = 0
 
 
 class BackwardEnd(Happening, frozen=True, gc=False):
@@ -276,11 +283,67 @@ class BackwardEnd(Happening, frozen=True, gc=False):
     raised: bool = False
 
 
+class LossNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A node of the autograd graph: its name ("MseLossBackward0") and the shape of what the call gave.
+
+    `parent` is the position of the node that took that, among those of the loss; -1 for the first. `inside` if a root
+    module computed it, and not what came after.
+    """
+
+    name: str
+    shape: Sequence[Count] = ()
+    parent: Whole = -1
+    inside: bool = False
+
+
+class Loss(Happening, frozen=True, gc=False):
+    """Tells for the first time of a way that a loss is computed: the autograd graph back to the model's outputs.
+
+    The nodes come breadth first, with a few of those inside the model; of more than 24, the first ones. Another shape
+    makes another way.
+    """
+
+    id: Count = 0
+    nodes: Sequence[LossNode] = ()
+
+
+class ParameterGroup(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A group of an optimizer's parameters.
+
+    `settings` are the numbers, truth values and short texts among its hyperparameters (learning rate, weight decay,
+    momentum). `tensors` are the ids of the parameters in it that a proxied module has, `others` counts the rest.
+    """
+
+    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+    tensors: Sequence[Count] = ()
+    others: Count = 0
+
+
+class Optimizer(Happening, frozen=True, gc=False):
+    """An optimizer steps for the first time, or with other settings or parameters than at its last step.
+
+    `groups` are all groups the first time; later those at `indices` alone, which have changed. Of these, `settings` has
+    those that have changed, and `tensors` and `others` are there only if they have.
+    """
+
+    id: Count = 0
+    optimizer: str = ""
+    groups: Sequence[ParameterGroup] = ()
+    indices: Sequence[Count] = ()
+
+
 class OptimizerStep(Happening, frozen=True, gc=False):
-    """An optimizer's `step` begins. `optimizer` is its class name; `tensors` how many it updates."""
+    """An optimizer's `step` begins. `optimizer` is its class name; `tensors` how many it updates.
+
+    `optimizer_id` is the id that its `Optimizer` record has. `carried` says that the gradients of its last step had not
+    been cleared when any of the backward passes for this one began, so that these have added to them. That is decided
+    by the values of one of its parameters; it is False where they could not be read without waiting for a device.
+    """
 
     optimizer: str = ""
     tensors: Count = 0
+    optimizer_id: Count = 0
+    carried: bool = False
 
 
 class OptimizerStepEnd(Happening, frozen=True, gc=False):
@@ -447,7 +510,8 @@ class RunEnd(Happening, frozen=True, gc=False):
 
 AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
-    CallModule, ReturnModule, Backward, BackwardEnd, OptimizerStep, OptimizerStepEnd, Gradient, Update, NonFinite,
+    CallModule, ReturnModule, Loss, Backward, BackwardEnd, Optimizer, OptimizerStep, OptimizerStepEnd, Gradient, Update,
+    NonFinite,
     CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Configuration, Problem, RunEnd,
 ]  # fmt: skip
 """Every class that a trace may hold."""

@@ -138,6 +138,7 @@ class ThreadState:
         "has_called",
         "has_compared_all",
         "inside",
+        "last_node_of_model",
         "looks",
         "mode",
         "number",
@@ -177,6 +178,7 @@ class ThreadState:
         self.optimizer: weakref.ref[torch.optim.Optimizer] | None = None
         self.optimizer_size = (0, 0)
         self.torch_calls = 0
+        self.last_node_of_model = -1  # The number that autograd gave the last node of what a root module put out last.
         self.backward_passes: list[BackwardPass] = []  # That it is in, the innermost last.
         self.suspended_calls = 0  # Torch calls around the backward pass that it is in.
         self.aside: list[weakref.ref[nn.Module]] = []  # Modules on the blacklist that it is calling.

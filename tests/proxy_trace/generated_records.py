@@ -7,10 +7,10 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from proxy_trace.trace import KINDS
-from proxy_wrapper import events
 
 _FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 _NUMBERS = st.one_of(_FLOATS, st.sampled_from(["nan", "inf", "-inf"]))
@@ -34,8 +34,8 @@ def _strategy(annotation: Any) -> st.SearchStrategy[Any]:
         plain = [each for each in some if each not in (float, types.NoneType, *texts)]
         none = [st.none()] if types.NoneType in some else []
         return st.one_of(*none, *numbers, *map(_strategy, plain))
-    if annotation is events.Statistics:
-        return instances(events.Statistics)
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return instances(annotation)
     if typing.get_origin(annotation) is typing.Annotated:
         return _constrained(*typing.get_args(annotation))
     if typing.get_origin(annotation) is Sequence and annotation not in _BY_TYPE:

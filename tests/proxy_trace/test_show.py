@@ -41,7 +41,39 @@ DETAILS: list[tuple[events.Event, str]] = [
     ),
     (events.ReturnModule(1, module=2, raised=True, duration_us=3), "raised an exception after 3 us"),
     (events.Backward(1, inputs=["float32[]"]), "backward of float32[]"),
+    (events.Backward(1, inputs=["float32[]"], loss_value=0.25, loss=1), "backward of float32[] = 0.25"),
+    (
+        events.Loss(
+            1,
+            id=2,
+            nodes=[
+                events.LossNode("NllLossBackward0"),
+                events.LossNode("LogSoftmaxBackward0", [2, 3], 0),
+                events.LossNode("AddmmBackward0", [2, 3], 1, inside=True),
+                events.LossNode("TBackward0", [3, 3], 2, inside=True),
+            ],
+        ),
+        "#2: NllLoss of LogSoftmax of Addmm of the model",
+    ),
     (events.BackwardEnd(1, duration_us=2), "in 2 us"),
+    (
+        events.Optimizer(
+            1,
+            id=1,
+            optimizer="SGD",
+            groups=[events.ParameterGroup({"lr": 0.1, "nesterov": False}, [1, 2], 1)],
+            indices=[0],
+        ),
+        "SGD #1: group 0: lr = 0.1, nesterov = False (3 tensors)",
+    ),
+    (
+        events.Optimizer(1, id=1, optimizer="SGD", groups=[events.ParameterGroup({"lr": 0.01})], indices=[1]),
+        "SGD #1: group 1: lr = 0.01",
+    ),
+    (
+        events.OptimizerStep(1, optimizer="SGD", tensors=2, optimizer_id=1, carried=True),
+        "SGD, 2 tensors; the last step's gradients were not cleared",
+    ),
     (events.BackwardEnd(1, duration_us=2, raised=True), "raised an exception after 2 us"),
     (events.OptimizerStep(1, optimizer="SGD", tensors=2), "SGD, 2 tensors"),
     (events.OptimizerStepEnd(1, optimizer="SGD", duration_us=2), "SGD, in 2 us"),

@@ -20,6 +20,7 @@ import torch
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Backward, BackwardEnd
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.losses import Losses, value_of
 from proxy_wrapper.intercept.outputs import Outputs
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.thread_state import BackwardPass
@@ -47,6 +48,7 @@ class BackwardPasses:
         self._torch_calls = torch_calls
         self._updates = updates
         self._outputs = Outputs(tracer)
+        self._losses = Losses(tracer)
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
     def install(self) -> None:
@@ -106,10 +108,15 @@ class BackwardPasses:
                 tensors = find_tensors((roots,))
                 words = tuple(map(tracer.describer.describe, tensors))
                 numbers = tuple(map(tracer.registry.meet, tensors))
-                event = Backward(now, tracer.step, 0, location, thread.number, thread.stage, function, words, numbers)
+                is_training = function == "backward" and _is_whole(running)
+                loss = self._losses.define(tensors, location, now) if is_training else 0
+                value = value_of(tensors) if is_training else None
+                event = Backward(
+                    now, tracer.step, 0, location, thread.number, thread.stage, function, words, numbers, value, loss
+                )
                 tracer.broadcast(event, location, level=INFO)
                 marks = None
-                if function == "backward" and _is_whole(running):
+                if is_training:
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
                         marks = self._updates.before_backward()

@@ -21,6 +21,7 @@ from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.kept_statistics import STATE
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.loss_graph import last_node_of
 from proxy_wrapper.statistics import is_certainly_finite
 from proxy_wrapper.thread_state import UNKNOWN, ActiveCall
 from proxy_wrapper.value_marks import version_of
@@ -228,20 +229,19 @@ class ModuleCalls:
             numbers: Sequence[int] = (self._meet(output),)
             words: tuple[str, ...] = (self._describe(output),)
         else:
-            error = sys.exc_info()[1] if len(rest) == 1 else None
-            raised = error is not None and id(error) != call.exception_id
-            if error is not None and raised and self.is_alone():
-                show_as_unhooked(module, error)
+            raised = len(rest) == 1 and self._has_raised(module, call)
             outputs = [] if raised else find_tensors((output,))
             numbers = tuple(map(self._meet, outputs))
             words = tuple(map(self._describe, outputs))
         statistics: Sequence[PendingOr] | None = None
+        if not stack:
+            with torch._C.DisableTorchFunction():
+                thread.last_node_of_model = last_node_of(outputs)
         if entry.level <= INFO:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
                 keywords, keyword_ids = self._describe_keywords(rest[0])
-            if outputs and entry.watch.statistics != STATE:
-                statistics = statistics_of(outputs)
+            statistics = statistics_of(outputs) if outputs and entry.watch.statistics != STATE else None
             now = (perf_counter_ns() - self._began_ns) // 1000
             entry.channel.emit(
                 ReturnModule(
@@ -267,6 +267,15 @@ class ModuleCalls:
                 self._check(entry, output, number, thread, known)
         if not raised and _sum_of_versions(args) != call.input_versions:
             self._check_inputs(entry, args, thread)
+
+    def _has_raised(self, module: nn.Module, call: ActiveCall) -> bool:
+        """Whether a call has ended by an exception, whose traceback is made to look as without us."""
+        error = sys.exc_info()[1]
+        if error is None or id(error) == call.exception_id:
+            return False
+        if self.is_alone():
+            show_as_unhooked(module, error)
+        return True
 
     def _check_inputs(self, entry: ModuleEntry, args: Any, thread: ThreadState) -> None:
         """Look at the arguments of a module that has written into some."""

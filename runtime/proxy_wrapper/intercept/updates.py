@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
+from proxy_wrapper.intercept.carried_gradients import CarriedGradients
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.hand_training import HandTraining
 from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
+from proxy_wrapper.intercept.optimizer_settings import OptimizerSettings
 from proxy_wrapper.intercept.state_changes import StateChanges
 from proxy_wrapper.intercept.state_records import StateRecords, is_watched
 from proxy_wrapper.levels import INFO
@@ -49,6 +51,8 @@ class Updates:
         self._known = KnownOptimizers()
         self._by_hand = HandTraining(tracer, self._records, self._known)
         self.after_backward = self._by_hand.after_backward
+        self._settings = OptimizerSettings(tracer)
+        self._carried = CarriedGradients(tracer)
         self._iterations = IterationCount()
         # How many of its parameters belong to no proxied module, as of the last look for new modules.
         self._unknown: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
@@ -82,6 +86,7 @@ class Updates:
         changed = self._changes.confirm()
         if changed:
             self._end_step_by_hand(changed)
+        self._carried.before_backward()
         return self._by_hand.marks_of_gradients()
 
     def _end_step_by_hand(self, changed: Sequence[StateEntry]) -> None:
@@ -174,10 +179,13 @@ class Updates:
         if frame and has_closure:
             tracer.thread.stepping = SteppingWithClosure(frame, frozenset(states.entries))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
-        self._emit(OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states)), recorded)
+        number, carried = self._settings.look(optimizer, states, location, began), self._carried.are_carried(optimizer)
+        self._emit(
+            OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states), number, carried), recorded
+        )
         self._by_hand.note_changed(self._changes.look())
         if not has_closure:
-            self._send_gradients(recorded, location)
+            self._send_gradients(optimizer, recorded, location)
         self._optimizer_states.before_step(optimizer, recorded, location)
 
     def _end(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
@@ -202,7 +210,7 @@ class Updates:
         location = tracer.thread.optimizer_location
         tracer.thread.leave_optimizer()
         if has_closure:  # Only now: it is the closure that made the gradients.
-            self._send_gradients(recorded, location)
+            self._send_gradients(optimizer, recorded, location)
         for state in recorded.entries:
             state.unrecorded_step = -1
         changes = Changes(recorded.where(is_watched), "step")
@@ -213,9 +221,11 @@ class Updates:
         duration = now - tracer.thread.optimizer_began_us
         self._emit(OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration), recorded)
 
-    def _send_gradients(self, recorded: StateTensors, location: int) -> None:
+    def _send_gradients(self, optimizer: torch.optim.Optimizer, recorded: StateTensors, location: int) -> None:
         """Record the gradients that a step has found."""
-        self._records.send_gradients(self._by_hand.judged(self._records.gradients(recorded, location)))
+        gradients = self._by_hand.judged(self._records.gradients(recorded, location))
+        self._records.send_gradients(gradients)
+        self._carried.after_step(optimizer, recorded, gradients)
 
     def _emit(self, event: OptimizerStep | OptimizerStepEnd, recorded: StateTensors) -> None:
         """Send what concerns the modules of `recorded`; if there are none, everybody."""

@@ -1,0 +1,58 @@
+"""Gradients were cleared between the steps of an optimizer.
+
+Without `optimizer.zero_grad()` each backward pass adds to the gradients that the last step took, and the steps follow
+the sum of all gradients so far: the loss falls for a while, slowly or unevenly, and nothing is raised.
+
+The trace tells of each step whether the gradient of one of its parameters was neither missing nor zero when any of the
+backward passes for it began. Clearing after a step, before the next backward pass, or only every few steps with
+several backward passes in between are all seen as such. Where gradients are not on the CPU, and are not set to None,
+their values are not read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import ERROR
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+
+NOT_CLEARED: Final = Rule(
+    "grad-not-cleared",
+    ERROR,
+    "Gradients not cleared between steps",
+    "In at least two steps of an optimizer, and in more than half of those it could be said of, the gradients that the "
+    "step before had taken were still there when the backward passes began, and were added to. Once may be on purpose.",
+    "Call `optimizer.zero_grad()` once for each step, before the backward pass or after the step.",
+    "show {run} --kind optimizer_step,gradient",
+    sources=(
+        "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",
+        "https://docs.pytorch.org/tutorials/recipes/recipes/zeroing_out_gradients.html",
+    ),
+)
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings = []
+    judged = 0
+    for of_process in evidence.of_processes:
+        for optimizer in of_process.training.optimizers.values():
+            followed = optimizer.steps - 1  # Nothing comes before the first.
+            judged += max(0, followed)
+            if optimizer.carried >= 2 and optimizer.carried * 2 > followed:
+                reason = "the gradients of the step before were still there, and were added to"
+                numbers = f"in {optimizer.carried:,} of {followed:,} steps"
+                rank, first = of_process.process.rank, optimizer.first_carried
+                place = optimizer.place
+                findings.append(
+                    NOT_CLEARED.finding(optimizer.name, reason, [rank], step=first, place=place, evidence=[numbers])
+                )
+    if not judged:
+        return Sight((), evidence.unseen_training("optimizer with several steps"), has_looked=False)
+    return Sight(findings, evidence.sampling_words)
+
+
+CHECK: Final = Check("clearing", "gradients were cleared between steps", _look, (NOT_CLEARED,))

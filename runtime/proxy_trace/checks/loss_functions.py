@@ -1,0 +1,196 @@
+"""Losses were computed from what they are meant for.
+
+`F.cross_entropy` of probabilities, and `F.mse_loss` of a column and a row, give a number that falls and a model that
+learns little: nothing is raised. The trace has the autograd graph from each loss back to what the model put out, and
+the shapes in it.
+
+| what the graph has | code |
+| --- | --- |
+| `log_softmax` (of `cross_entropy`) of a `softmax` or a `sigmoid` | softmax-before-cross-entropy |
+| `binary_cross_entropy_with_logits` of a `sigmoid` or a `softmax` | sigmoid-before-logits |
+| `nll_loss` of a `softmax`, or of a linear layer or a convolution | nll-of-no-logarithm |
+| a loss or a difference of shape (n, n), of an output (n, 1) or (n,) | loss-broadcasts |
+
+Views in between are seen through. A loss that is computed in compiled code, or by a function of its own in C++, has
+none of these nodes, and nothing is said of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import WARNING
+from proxy_trace.loss_text import call_of, loss_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
+    from proxy_wrapper.events import LossNode
+
+SOFTMAX_BEFORE: Final = Rule(
+    "softmax-before-cross-entropy",
+    WARNING,
+    "Cross entropy of probabilities",
+    "`F.cross_entropy` and `nn.CrossEntropyLoss` take logits: they apply a log-softmax themselves. Here they were "
+    "given what a softmax or a sigmoid gave, in the autograd graph of the loss. Gradients are then small, and no "
+    "probability can come near to 1.",
+    "Give the loss what comes before the softmax; apply a softmax only where probabilities are shown.",
+    "show {run} --kind loss",
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html",
+        "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",
+    ),
+)
+SIGMOID_BEFORE: Final = Rule(
+    "sigmoid-before-logits",
+    WARNING,
+    "Binary cross entropy with logits of probabilities",
+    "`F.binary_cross_entropy_with_logits` and `nn.BCEWithLogitsLoss` apply a sigmoid themselves. Here they were "
+    "given what a sigmoid or a softmax gave, in the autograd graph of the loss.",
+    "Give the loss what comes before the sigmoid, or use `F.binary_cross_entropy`.",
+    "show {run} --kind loss",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.BCEWithLogitsLoss.html",),
+)
+NO_LOGARITHM: Final = Rule(
+    "nll-of-no-logarithm",
+    WARNING,
+    "Negative log likelihood of what is no logarithm",
+    "`F.nll_loss` and `nn.NLLLoss` take logarithms of probabilities. Here they were given what a softmax, a linear "
+    "layer or a convolution gave. The loss can then fall below 0 without end, or not far.",
+    "Apply `log_softmax` to the output, or use `F.cross_entropy`.",
+    "show {run} --kind loss",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.NLLLoss.html",),
+)
+BROADCASTS: Final = Rule(
+    "loss-broadcasts",
+    WARNING,
+    "Losses of all pairs",
+    "An output of shape (n, 1) or (n,) was compared with a target of another number of dimensions, so that both "
+    "were broadcast to (n, n): each prediction is compared with the targets of all samples, and the model learns "
+    "their mean. That is said where the output itself goes into such a loss or difference, with no view in between "
+    "that would make it look meant.",
+    "Give both the same shape: `output.squeeze(1)`, or `target.unsqueeze(1)`.",
+    "show {run} --kind loss",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html",),
+)
+
+_VIEWS: Final = frozenset(
+    {
+        "View", "UnsafeView", "ReshapeAlias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze", "Select", "Slice",
+        "Index", "ToCopy", "Clone", "Alias", "AsStrided", "Contiguous", "Expand",
+    }
+)  # fmt: skip
+"""Calls that give what they were given, in another shape or dtype."""
+
+_PROBABILITIES: Final = frozenset({"Softmax", "Sigmoid"})
+_LINEAR: Final = frozenset({"Addmm", "Mm", "Convolution", "MkldnnConvolution", "Bmm", "Baddbmm", "Linear", "Addbmm"})
+_NEGATIVE_LOG_LIKELIHOODS: Final = frozenset({"NllLoss", "NllLoss2D", "NllLossNd"})
+_WITH_LOGITS: Final = frozenset({"BinaryCrossEntropyWithLogits"})
+_DIFFERENCES: Final = frozenset(
+    {"Sub", "Rsub", "MseLoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy", *_WITH_LOGITS}
+)
+"""Calls that compare an output with a target, element by element."""
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings = []
+    is_any_told = False
+    for of_process in evidence.of_processes:
+        for loss in of_process.training.losses.values():
+            is_any_told |= loss.passes > 0
+            for rule, words in _judge(loss.nodes) if loss.passes else ():
+                numbers = [f"{loss_text(loss.nodes)}, in {loss.passes:,} backward passes"]
+                rank = of_process.process.rank
+                findings.append(
+                    rule.finding("loss", words, [rank], step=loss.first_step, place=loss.place, evidence=numbers)
+                )
+    if not is_any_told:
+        return Sight((), evidence.unseen_training("backward pass of a loss"), has_looked=False)
+    return Sight(_one_of_each_place(findings), [*evidence.sampling_words, *evidence.compiled_words])
+
+
+def _one_of_each_place(findings: list[Finding]) -> list[Finding]:
+    """The same of several shapes, such as that of the last batch, as one: the first."""
+    found: dict[tuple[str, str, str], Finding] = {}
+    for finding in findings:
+        found.setdefault((finding.code, finding.reason, finding.place), finding)
+    return list(found.values())
+
+
+def _judge(nodes: Sequence[LossNode]) -> list[tuple[Rule, str]]:
+    """The rules that a loss breaks, with what is said."""
+    found: list[tuple[Rule, str]] = []
+    for number, node in enumerate(nodes):
+        call = call_of(node)
+        of = _what_gave(nodes, number)
+        if call == "LogSoftmax" and of in _PROBABILITIES and _is_of_loss(nodes, number):
+            found.append((SOFTMAX_BEFORE, f"cross entropy of what a {of.lower()} gave"))
+        elif call in _WITH_LOGITS and of in _PROBABILITIES:
+            found.append((SIGMOID_BEFORE, f"of what a {of.lower()} gave"))
+        elif call in _NEGATIVE_LOG_LIKELIHOODS and of in (_LINEAR | _PROBABILITIES):
+            what = f"a {of.lower()}" if of in _PROBABILITIES else "a layer without log-softmax"
+            found.append((NO_LOGARITHM, f"of what {what} gave"))
+        shapes = _broadcast(nodes, number) if call in _DIFFERENCES and not node.inside else None
+        if shapes is not None:
+            found.append((BROADCASTS, shapes))
+    return found
+
+
+def _what_gave(nodes: Sequence[LossNode], number: int) -> str:
+    """The call that gave what a node took, views aside; "" if that is not known, or there are several."""
+    while True:
+        children = [index for index, node in enumerate(nodes) if node.parent == number]
+        if len(children) != 1:
+            calls = {call_of(nodes[index]) for index in children}
+            # Of a linear layer all nodes below are its own: the input's, the weight's and the bias's.
+            return calls.pop() if len(calls) == 1 else ""
+        (number,) = children
+        call = call_of(nodes[number])
+        if call not in _VIEWS:
+            return call
+
+
+def _is_of_loss(nodes: Sequence[LossNode], number: int) -> bool:
+    """Whether what a node gave went into a negative log likelihood, views aside."""
+    parent = nodes[number].parent
+    while 0 <= parent < number:
+        call = call_of(nodes[parent])
+        if call in _NEGATIVE_LOG_LIKELIHOODS:
+            return True
+        if call not in _VIEWS:
+            return False
+        number, parent = parent, nodes[parent].parent
+    return False
+
+
+def _broadcast(nodes: Sequence[LossNode], number: int) -> str | None:
+    """The shapes in words, if a node compares an output (n, 1) or (n,) with something by which it becomes (n, n)."""
+    children = [node for node in nodes if node.parent == number]
+    if len(children) != 1:
+        return None
+    (child,) = children
+    shape = list(nodes[number].shape)
+    if call_of(child) == "Expand" and not child.inside:  # As the losses of `torch.nn.functional` broadcast.
+        shape = list(child.shape)
+        below = [node for node in nodes if node.parent == nodes.index(child)]
+        if len(below) != 1:
+            return None
+        (child,) = below
+    if not child.inside or len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
+        return None
+    size = shape[0]
+    if list(child.shape) not in ([size, 1], [size]):
+        return None
+    return f"an output of shape {tuple(child.shape)} became {tuple(shape)}"
+
+
+CHECK: Final = Check(
+    "loss functions",
+    "losses were computed from what they are meant for",
+    _look,
+    (SOFTMAX_BEFORE, SIGMOID_BEFORE, NO_LOGARITHM, BROADCASTS),
+)

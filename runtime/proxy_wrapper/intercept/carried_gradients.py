@@ -1,0 +1,107 @@
+"""Sees gradients that a step has taken and that nobody has cleared since: the next ones are added to them.
+
+Of each optimizer one parameter is looked at, the smallest with a gradient that is not zero. If that gradient was
+neither missing nor zero when any of the backward passes since began, they have added to what the last step took.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.events import Statistics
+from proxy_wrapper.intercept.state_records import gradient_of
+from proxy_wrapper.pending import is_nothing
+from proxy_wrapper.statistics import is_hosted, summarize, unobserved
+from proxy_wrapper.torch_functions import numel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from proxy_wrapper.events import Gradient
+    from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.state_tensors import StateTensors
+    from proxy_wrapper.tracer import Tracer
+
+_SMALL: Final = 1 << 12
+"""A gradient of so many elements is small enough: no smaller one is looked for."""
+
+
+class _Watched:
+    """The parameter of an optimizer that is looked at.
+
+    Attributes:
+        state: the parameter.
+        gradient: the `id` of its gradient as the last backward pass found it.
+        passes: how many backward passes have begun since the last step.
+        is_cleared: whether one of them found the gradient missing or zero, or it cannot be told.
+    """
+
+    __slots__ = ("gradient", "is_cleared", "passes", "state")
+
+    def __init__(self, state: StateEntry) -> None:
+        self.state = state
+        self.gradient = 0
+        self.passes = 0
+        self.is_cleared = False
+
+
+class CarriedGradients:
+    """Tells of each step whether the gradients of the last one were still there when the backward passes began."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._watched: weakref.WeakKeyDictionary[torch.optim.Optimizer, _Watched] = weakref.WeakKeyDictionary()
+
+    def before_backward(self) -> None:
+        """A backward pass begins that leaves gradients."""
+        tracer = self._tracer
+        for watched in list(self._watched.values()):
+            if watched.is_cleared or tracer.is_used_elsewhere(watched.state.holder, tracer.thread):
+                continue
+            watched.passes += 1
+            tensor = watched.state.tensor()
+            gradient = None if tensor is None else gradient_of(tensor)
+            if gradient is None or _is_zero(gradient):
+                watched.is_cleared = True
+            else:
+                watched.gradient = id(gradient)
+
+    def are_carried(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the step that `optimizer` begins finds gradients that were added to those of its last step."""
+        watched = self._watched.get(optimizer)
+        if watched is None or watched.is_cleared or not watched.passes:
+            return False
+        tensor = watched.state.tensor()
+        gradient = None if tensor is None else gradient_of(tensor)
+        return gradient is not None and id(gradient) == watched.gradient
+
+    def after_step(
+        self, optimizer: torch.optim.Optimizer, recorded: StateTensors, gradients: Sequence[Gradient]
+    ) -> None:
+        """Choose what to look at until the next step, by the gradients that this one found."""
+        self._watched.pop(optimizer, None)
+        by_id = {state.id: (state, tensor) for state, tensor in recorded}
+        chosen: StateEntry | None = None
+        fewest = 0
+        for each in gradients:
+            if type(each.statistics) is Statistics and not is_nothing(each.statistics) and each.tensor in by_id:
+                state, tensor = by_id[each.tensor]
+                count = numel(tensor)
+                if chosen is None or count < fewest:
+                    chosen, fewest = state, count
+                if fewest <= _SMALL:
+                    break
+        if chosen is not None:
+            self._watched[optimizer] = _Watched(chosen)
+
+
+def _is_zero(gradient: torch.Tensor) -> bool:
+    """Whether a gradient is zero, or nobody can tell without waiting for a device."""
+    if not is_hosted(gradient):
+        return True
+    with unobserved() as readable:
+        (found,) = summarize([gradient]) if readable else (None,)
+    return type(found) is not Statistics or is_nothing(found)

@@ -1,0 +1,64 @@
+"""Sees how the loss of each backward pass was computed, and its value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.events import Loss, as_number
+from proxy_wrapper.levels import INFO
+from proxy_wrapper.loss_graph import loss_nodes
+from proxy_wrapper.statistics import has_values, is_hosted, unobserved
+from proxy_wrapper.torch_functions import is_complex, item, numel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from proxy_wrapper.events import LossNode, Number
+    from proxy_wrapper.tracer import Tracer
+
+_MOST: Final = 1000
+"""How many ways to compute a loss are told apart: there are several where batches have several sizes."""
+
+
+class Losses:
+    """Makes `Loss` events."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._ids: dict[tuple[LossNode, ...], int] = {}
+        self._channels: tuple[str, ...] = ()
+        self._made = 0
+
+    def define(self, roots: Sequence[torch.Tensor], location: int, now_us: int) -> int:
+        """The id of how the only one of `roots` was computed, which is recorded if it is new; 0 if it is not known."""
+        if len(roots) != 1:
+            return 0
+        tracer = self._tracer
+        nodes = loss_nodes(roots[0], tracer.thread.last_node_of_model)
+        if not nodes:
+            return 0
+        channels = tuple(tracer.channels)
+        if channels != self._channels:  # A new one knows of none.
+            self._channels = channels
+            self._ids.clear()
+        number = self._ids.get(nodes, 0)
+        if not number and len(self._ids) < _MOST:
+            self._made += 1
+            number = self._ids[nodes] = self._made
+            thread = tracer.thread
+            event = Loss(now_us, tracer.step, 0, location, thread.number, thread.stage, number, nodes)
+            tracer.broadcast(event, location, level=INFO)
+        return number
+
+
+def value_of(roots: Sequence[torch.Tensor]) -> Number | None:
+    """The value of the only one of `roots`, if it has one element, and lies where that can be read without waiting."""
+    if len(roots) != 1:
+        return None
+    (root,) = roots
+    if not has_values(root) or not is_hosted(root) or numel(root) != 1 or is_complex(root):
+        return None
+    with unobserved() as readable:
+        return as_number(float(item(root))) if readable else None
