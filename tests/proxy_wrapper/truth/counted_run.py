@@ -206,7 +206,6 @@ class CountedRun(Run):
         with self._lock:
             self._owners.update((name.partition(".")[0], threading.get_ident()) for name in self._names_of(tensors))
             self._stepped.add(optimizer)
-            self._unmarked.clear()
             self._look(is_sure=True)
             step = self.truth.account.steps
             before = {name: look for name, look in self._last.items() if id(look.tensor) in tensors}
@@ -354,6 +353,7 @@ class CountedRun(Run):
                     changes = self.truth.changes[name]
                     changes.unmarked += 1
                     changes.unmarked_early += is_early
+            self._unmarked.discard(name)  # Not before: other models' steps overlay nothing of it.
             self._note_values(name, look)
             self._last[name] = self._last_sure[name] = look
 
