@@ -230,10 +230,10 @@ class SiteIndex:
         if made in self._captured or made in self.facts.contents.reach(returned) or made in self._changed_outside():
             return False
         words = self._words.get(site.key, set())
-        return all(
-            self.hierarchy.registers_nothing(cls)
+        return all(  # In this order: most classes keep modules, and the text of those need not be read.
+            all(map(self._keeps_no_module, self.hierarchy.ancestors(cls)))
             and all(self.hierarchy.method(cls, word) is not None for word in words)
-            and all(map(self._keeps_no_module, self.hierarchy.ancestors(cls)))
+            and self.hierarchy.registers_nothing(cls)
             for cls in classes
         )
 

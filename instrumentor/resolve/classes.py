@@ -208,19 +208,35 @@ class Hierarchy:
             everything = [each for unit in units for each in unit.class_of.values()]
             found: dict[Class, list[Class]] = defaultdict(list)
             mixed: dict[Class, list[Class]] = defaultdict(list)
+            lengths: dict[str, int] = {}
             for each in everything:
-                below = each
-                related = iter(self.ancestors(each)[1:])
+                related = self.ancestors(each)[1:]
                 for above in related:
-                    if self._sole_bases.get(below.key) is not above:
-                        for other in (above, *related):
-                            found[other].append(each)
-                            mixed[other].append(each)
-                        break
                     found[above].append(each)
-                    below = above
+                for above in related[self._sole_ancestors(each, lengths) :]:
+                    mixed[above].append(each)
             self._below, self._mixed_below = found, mixed
         return self._below.get(cls, [])
+
+    def _sole_ancestors(self, cls: Class, lengths: dict[str, int]) -> int:
+        """How many of those above a class come one behind the other, each the only base of the one before.
+
+        Args:
+            cls: the class, whose ancestors are known.
+            lengths: the answers so far, by the keys of classes.
+        """
+        chain: list[str] = []
+        base: Class | None = cls
+        while base is not None and base.key not in lengths:
+            lengths[base.key] = 0
+            chain.append(base.key)
+            base = self._sole_bases.get(base.key)
+        # The last has no base of that kind, or goes on with one whose answer is known.
+        length = -1 if base is None else lengths[base.key]
+        for key in reversed(chain):
+            length += 1
+            lengths[key] = length
+        return lengths[cls.key]
 
     def mixed_descendants(self, cls: Class) -> list[Class]:
         """Those among the classes below a class that may have other classes behind it than those above it."""
