@@ -92,6 +92,7 @@ class TensorSummary(msgspec.Struct):
         undecided: how often it was written to, and nothing tells whether that changed its values.
         watched: whether its changes are recorded at all.
         removed: whether the model has it no more.
+        freed: whether its model was freed before it could be seen whether its only gradient changed it.
         is_stepped: whether it was in an optimizer's step.
         gradients: how many it had: in an optimizer's step, or, where no optimizer has it, after a backward pass.
         missing_gradients: how many steps found none.
@@ -116,6 +117,7 @@ class TensorSummary(msgspec.Struct):
     undecided: int = 0
     watched: bool = True
     removed: bool = False
+    freed: bool = False
     is_stepped: bool = False
     gradients: int = 0
     missing_gradients: int = 0
@@ -132,8 +134,8 @@ class TensorSummary(msgspec.Struct):
 
     @property
     def is_compared(self) -> bool:
-        """Whether it is known of every update whether it changed the values."""
-        return has_bits(self.first) and not self.undecided
+        """Whether it is known of every update whether it changed the values, and no last one may have been missed."""
+        return has_bits(self.first) and not (self.undecided or self.freed)
 
     @property
     def is_empty(self) -> bool:
@@ -434,6 +436,7 @@ class ProcessCollector:
         tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
+        tensor.freed = event.freed
         if event.id not in self._current:  # Later ones are about its name, or whether it is frozen.
             tensor.first = tensor.last = event.statistics
             self._exchange(event.id, event.statistics)

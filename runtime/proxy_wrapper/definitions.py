@@ -91,7 +91,13 @@ class Definitions:
         state.device = str(tensor.device)
         self._send_tensor(state)
 
-    def _send_tensor(self, state: StateEntry) -> None:
+    def define_freed(self, states: Iterable[StateEntry]) -> None:
+        """Define parameters again whose model was freed before it was seen whether their gradient changed them."""
+        for state in states:
+            if state.id not in self._registry.state:  # Else another model has taken the place of theirs.
+                self._send_tensor(state, freed=True)
+
+    def _send_tensor(self, state: StateEntry, *, freed: bool = False) -> None:
         state.holder.channel.emit(
             _kind(state)(
                 id=state.id,
@@ -106,6 +112,7 @@ class Definitions:
                 watched=state.watched,
                 placements=state.placements,
                 removed=state.removed,
+                freed=freed,
             )
         )
 

@@ -175,7 +175,8 @@ class StateTensor(Event, frozen=True, gc=False):
     `watched` says whether its updates and gradients are recorded (`include` and `exclude` choose). `placements`
     says how a `DTensor` lies over the ranks: "Replicate()", or "Shard(0)[1/4]" in the rank that has the second of four
     parts along dimension 0. Its statistics are those of this rank's part. `removed` if the model has no tensor by that
-    name any more, when the trace was written out last.
+    name any more, when the trace was written out last. `freed` if the model was freed before anybody could see whether
+    the only gradient of a parameter that no optimizer has changed it.
     """
 
     id: Id
@@ -190,6 +191,7 @@ class StateTensor(Event, frozen=True, gc=False):
     watched: bool = True
     placements: str = ""
     removed: bool = False
+    freed: bool = False
 
 
 class Parameter(StateTensor, frozen=True, gc=False):

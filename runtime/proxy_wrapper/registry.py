@@ -238,6 +238,8 @@ class Registry:
         self.by_identity: dict[int, StateEntry] = {}
         # Modules that were freed while their model was not; one for each number.
         self.departed: dict[int, ModuleEntry] = {}
+        # Parameters of models that were freed, which no optimizer had; whoever looks at values takes them.
+        self.freed: list[StateEntry] = []
         self._strangers: dict[int, weakref.ref[nn.Module]] = {}
         self._names: set[str] = set()
         # The modules that had a name last: of each type (the key begins with it), and of all (it begins with "").
@@ -377,6 +379,8 @@ class Registry:
                     self._forget_state(state)
                 if entry.is_submodule and entry.top.module() is not None:
                     self.departed[entry.id] = entry
+                else:
+                    self.freed += [state for state in entry.state if not (state.is_buffer or state.has_optimizer)]
 
     def _forget_state(self, state: StateEntry) -> None:
         if self.state.get(state.id) is state:

@@ -100,7 +100,7 @@ class TextForm:
         return ["found the root object", proxying]
 
     def _state_tensor(self, event: events.StateTensor) -> list[str]:
-        if event.removed:
+        if event.removed or event.freed:
             return []
         is_known = event.id in self._tensors
         class_name = "Parameter" if isinstance(event, events.Parameter) else "Tensor"

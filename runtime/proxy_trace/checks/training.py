@@ -35,7 +35,7 @@ def _look(evidence: Evidence) -> Sight:
     unknown = sum(not (tensor.is_compared and tensor.watched) for tensor in parameters)
     if unknown:
         words = [f"the values of {of(unknown, len(parameters), 'parameter')} were not compared"]
-        return Sight((), words, has_looked=False)
+        return Sight((), words, has_looked=False, is_doubtful=any(tensor.freed for tensor in parameters))
     if not all(map(is_recorded, evidence.modules)):
         return Sight((), evidence.level_words, has_looked=False)
     if not any(process.was_looked_at for process in evidence.processes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -62,6 +63,8 @@ class HandTraining:
         self._optimizers = optimizers
         self._waiting: dict[int, Waiting] = {}
         self._has_looked_for: set[int] = set()
+        # How many gradients each parameter has had that no optimizer took at once.
+        self._gradients: Counter[int] = Counter()
         # Those trained by hand, or by nobody; those whose last step found no gradient.
         self._settled: set[int] = set()
         self._bereft: dict[int, StateEntry] = {}
@@ -175,6 +178,10 @@ class HandTraining:
         training.is_step_due = not (has_changed or is_paused)
         return has_changed or is_paused
 
+    def may_have_changed(self, state: StateEntry) -> bool:
+        """Whether a parameter had its only gradient behind the last look at it: it may have been changed by that."""
+        return self._gradients.pop(state.id, 0) == 1
+
     def settle_all(self) -> None:
         """Record all gradients that no optimizer has taken until now."""
         self._settle_where(lambda _: True)
@@ -240,6 +247,7 @@ class HandTraining:
         is_by_hand = self.is_by_hand
         for gradient in gradients:
             number = gradient.tensor
+            self._gradients[number] += 1
             if is_by_hand or number in self._settled:
                 known.append(gradient)
                 continue

@@ -76,10 +76,18 @@ class Updates:
     def before_root_call(self) -> None:
         """Record what has changed since the last call of a module, if no step of an optimizer came between."""
         by_hand = self._by_hand
+        self._define_freed()
         changed = self._changes.glance(
             trains_by_hand=by_hand.is_by_hand, has_trained=by_hand.has_trained, left_out=self._being_stepped()
         )
         self._end_step_by_hand(changed)
+
+    def _define_freed(self) -> None:
+        """Tell of which parameters the last change is not known, since their model is gone."""
+        registry = self._tracer.registry
+        if registry.freed:
+            freed, registry.freed = registry.freed, []
+            self._tracer.definitions.define_freed(filter(self._by_hand.may_have_changed, freed))
 
     def before_backward(self) -> GradientMarks:
         """Record what was put into the model before the last call and still is there; gives the marks of gradients."""

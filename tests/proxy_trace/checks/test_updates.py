@@ -125,6 +125,11 @@ UPDATED: dict[str, list[events.Event]] = {
 
 NOT_KNOWN: dict[str, list[events.Event]] = {
     "its statistics could not be read": [events.Update(2, tensor=1, cause="step"), STEP],
+    "its model was freed after its last gradient": [
+        STEP,
+        events.Gradient(3, tensor=1, statistics=VALUES, has_optimizer=False),
+        events.Parameter(1, "net.weight", 1, "float32[2]", statistics=VALUES, freed=True),
+    ],
     "the trace has no fingerprints": [
         events.Update(2, tensor=1, statistics=Statistics(-1.0, 1.0, 2.0), cause="step"),
         STEP,

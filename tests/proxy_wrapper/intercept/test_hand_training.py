@@ -227,3 +227,19 @@ def test_an_optimizer_that_steps_late_takes_its_gradients_all_the_same(logdir: s
         train(second, optimizers[1], steps=1)
     Proxy.flush()
     assert [event.has_optimizer for event in gradients_of(seen, "second.first.weight")] == [True] * 3
+
+
+def test_of_a_model_that_is_freed_after_a_change_by_hand_the_trace_says_that_it_was(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    def train_and_forget() -> None:
+        train_by_hand(Proxy.Proxy(Plain(), recurse=True, name="by_hand", logdir=logdir), subtract, steps=1)
+        train(Proxy.Proxy(Plain(), recurse=True, name="by_optimizer", logdir=logdir), steps=1)
+        Proxy.Proxy(Plain(), recurse=True, name="called", logdir=logdir)(images())
+
+    kept = Proxy.Proxy(Plain(), recurse=True, name="kept", logdir=logdir)
+    train_by_hand(kept, subtract, steps=1)
+    train_and_forget()
+    Proxy.flush()
+    freed = {event.name for event in seen.events if isinstance(event, Parameter) and event.freed}
+    assert freed == {f"by_hand.{name}" for name, _ in kept.named_parameters()}
