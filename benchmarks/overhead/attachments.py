@@ -42,13 +42,14 @@ class Traced(Attachment):
     """The proxy of this project, at one level."""
 
     level = "INFO"
+    statistics = "state"
 
     def __init__(self, task: Task, folder: Path) -> None:
         super().__init__(task, folder)
         import proxy_wrapper.proxy as Proxy
 
         self._flush = Proxy.flush
-        Proxy.Proxy(task.model, recurse=True, name="model", logdir=str(folder), log_level=self.level)
+        Proxy.Proxy(task.model, True, str(folder), self.level, "model", statistics=self.statistics)
 
     def end(self) -> None:
         """Wait until the writer has nothing left."""
@@ -59,6 +60,18 @@ class TracedAtDebug(Traced):
     """The proxy of this project at its closest level."""
 
     level = "DEBUG"
+
+
+class TracedWithOutputs(Traced):
+    """The proxy of this project, with statistics of what modules put out."""
+
+    statistics = "outputs"
+
+
+class TracedWithAll(TracedAtDebug):
+    """The proxy of this project, with statistics of everything."""
+
+    statistics = "all"
 
 
 class TracedWithoutBits(Traced):
@@ -164,6 +177,8 @@ ATTACHMENTS: dict[str, type[Attachment]] = {
     "control": Attachment,
     "INFO": Traced,
     "DEBUG": TracedAtDebug,
+    "INFO-outputs": TracedWithOutputs,
+    "DEBUG-all": TracedWithAll,
     "empty-module-hooks": EmptyModuleHooks,
     "empty-optimizer-hooks": EmptyOptimizerHooks,
     "norms": Norms,

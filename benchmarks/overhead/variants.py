@@ -22,6 +22,8 @@ OURS = {
     "control": Variant("nothing, once more: what it is off 1 is noise"),
     "INFO": Variant("module calls, gradients, updates, backward, steps"),
     "DEBUG": Variant("and every torch call, attribute and read of a value, with its place in the code"),
+    "INFO-outputs": Variant('INFO with statistics="outputs": also of what modules put out'),
+    "DEBUG-all": Variant('DEBUG with statistics="all": also of what torch calls put out, and optimizer state'),
 }
 
 PEERS = {

@@ -10,7 +10,7 @@ from proxy_wrapper.torch_functions import numel
 from proxy_wrapper.value_marks import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     import torch
 
@@ -39,13 +39,16 @@ def statistics_of(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
     Never raises: whatever kinds of tensors torch has, and will have, one that cannot be summed up has none.
     """
     with unobserved() as readable:
-        if not readable:
-            return (None,) * len(tensors)
-        try:
-            return tuple(summarize(tensors))
-        except Exception as error:  # noqa: BLE001  Each kind of tensor lacks functions of its own.
-            _raise_signal(error)
-        return tuple(map(_statistics_of_one, tensors))
+        return statistics_of_readable(tensors) if readable else (None,) * len(tensors)
+
+
+def statistics_of_readable(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
+    """What `statistics_of` gives. To be called inside `unobserved`, where values may be read."""
+    try:
+        return tuple(summarize(tensors))
+    except Exception as error:  # noqa: BLE001  Each kind of tensor lacks functions of its own.
+        _raise_signal(error)
+    return tuple(map(_statistics_of_one, tensors))
 
 
 def _statistics_of_one(tensor: torch.Tensor) -> PendingOr:
@@ -65,21 +68,23 @@ def _raise_signal(error: Exception) -> None:
 class CallMarks:
     """What tells, after a call, which of the tensors that it was given it has changed in place."""
 
-    __slots__ = ("_buffers", "_find_state", "_tensors", "_versions")
+    __slots__ = ("_buffers", "_tensors", "_versions")
 
-    def __init__(
-        self, tensors: Sequence[torch.Tensor], find_state: Callable[[torch.Tensor], StateEntry | None]
-    ) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor], states: Mapping[int, StateEntry]) -> None:
         """Look at tensors right before a call is given them; they are held until this is gone.
 
         Args:
             tensors: those among its arguments.
-            find_state: gives the entry of a parameter or buffer of a proxied module.
+            states: the entries of parameters and buffers by the `id` that their tensors had last.
         """
         self._tensors = tensors
-        self._find_state = find_state
         self._versions = list(map(version_of, tensors))
-        buffers = [position for position, tensor in enumerate(tensors) if self._is_small_buffer(tensor)]
+        found = [states.get(id(tensor)) for tensor in tensors]
+        buffers = [
+            position
+            for position, (state, tensor) in enumerate(zip(found, tensors, strict=True))
+            if state is not None and state.is_buffer and numel(tensor) <= _SMALL_BUFFER
+        ]
         self._buffers = dict(zip(buffers, self._bits(buffers), strict=True)) if buffers else {}
 
     def changed(self, given_back: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
@@ -96,10 +101,6 @@ class CallMarks:
             known.add(id(tensor))
             found[position] = tensor
         return found
-
-    def _is_small_buffer(self, tensor: torch.Tensor) -> bool:
-        state = self._find_state(tensor)
-        return state is not None and state.is_buffer and numel(tensor) <= _SMALL_BUFFER
 
     def _bits(self, positions: Sequence[int]) -> list[str | None]:
         with unobserved() as readable:

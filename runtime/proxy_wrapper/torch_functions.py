@@ -36,6 +36,7 @@ vector_norm: Final = torch._C._linalg.linalg_vector_norm  # type: ignore[attr-de
 zeros: Final = _functions.zeros
 flatten: Final = torch._C._nn.flatten_dense_tensors
 
+clone: Final = _methods.clone
 add_: Final = _methods.add_
 contiguous: Final = _methods.contiguous
 convert: Final = _methods.to

@@ -17,6 +17,7 @@ from torch import nn
 
 from proxy_wrapper.channel import Channel
 from proxy_wrapper.configurations import Configurations
+from proxy_wrapper.copied_values import CopiedValues
 from proxy_wrapper.definitions import Definitions
 from proxy_wrapper.describe import Describer
 from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunEnd, StateTensor
@@ -94,6 +95,7 @@ class Tracer:
         self._is_debugging = False
         # Whether statistics of what torch calls give are wanted: by any module, and of calls outside of all modules.
         self.wants_all = self.root_wants_all = False
+        self.statistics_of = CopiedValues().statistics_of
         # Whether the tensors that optimizers keep have names.
         self.follows_optimizers = False
         self._hidden: Counter[Interceptor] = Counter()

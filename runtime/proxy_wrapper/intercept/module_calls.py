@@ -15,7 +15,6 @@ from torch import nn
 
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, ReturnModule
-from proxy_wrapper.given_values import statistics_of
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
+    from proxy_wrapper.copied_values import CopiedStatistics
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.thread_state import ThreadState
@@ -70,6 +70,7 @@ class ModuleCalls:
         self._describe = tracer.describer.describe
         self._began_ns = tracer.began_ns
         self._locate_inside = tracer.locator.locate_inside
+        self._statistics_of = tracer.statistics_of
         self._mode = on_enter
         self._outputs = Outputs(tracer)
         self._hooks = GlobalHooks(
@@ -233,7 +234,7 @@ class ModuleCalls:
             outputs = [] if raised else find_tensors((output,))
             numbers = tuple(map(self._meet, outputs))
             words = tuple(map(self._describe, outputs))
-        statistics: Sequence[PendingOr] | None = None
+        statistics: Sequence[PendingOr | CopiedStatistics] | None = None
         if not stack:
             with torch._C.DisableTorchFunction():
                 thread.last_node_of_model = last_node_of(outputs)
@@ -241,7 +242,7 @@ class ModuleCalls:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
                 keywords, keyword_ids = self._describe_keywords(rest[0])
-            statistics = statistics_of(outputs) if outputs and entry.watch.statistics != STATE else None
+            statistics = self._statistics_of(outputs) if outputs and entry.watch.statistics != STATE else None
             now = (perf_counter_ns() - self._began_ns) // 1000
             entry.channel.emit(
                 ReturnModule(
@@ -283,7 +284,12 @@ class ModuleCalls:
             self._check(entry, tensor, self._meet(tensor), thread, None)
 
     def _check(
-        self, entry: ModuleEntry, tensor: torch.Tensor, number: int, thread: ThreadState, known: PendingOr
+        self,
+        entry: ModuleEntry,
+        tensor: torch.Tensor,
+        number: int,
+        thread: ThreadState,
+        known: PendingOr | CopiedStatistics,
     ) -> None:
         """Look at the values of a tensor of that number, unless they are those that another module has left.
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from proxy_wrapper.copied_values import CopiedStatistics
     from proxy_wrapper.pending import Pending, PendingCount
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.statistics import PendingOr
@@ -30,7 +31,11 @@ class Outputs:
         self._has_loss_been_nonfinite = False
 
     def check(
-        self, entry: ModuleEntry, output: torch.Tensor, thread: ThreadState, statistics: PendingOr = None
+        self,
+        entry: ModuleEntry,
+        output: torch.Tensor,
+        thread: ThreadState,
+        statistics: PendingOr | CopiedStatistics = None,
     ) -> None:
         """Look at one tensor that the module of `entry` has put out, and report it if it is the first of this module.
 
@@ -46,7 +51,7 @@ class Outputs:
         if isinstance(statistics, PendingStatistics):
             count = PendingNonFinite(statistics)
         else:
-            count = _count(output) if statistics is None else statistics.nonfinite
+            count = statistics.nonfinite if isinstance(statistics, Statistics) else _count(output)
         if count:
             entry.has_been_nonfinite = isinstance(count, int)
             location = self._tracer.locator.locate(4)
@@ -88,7 +93,7 @@ class Outputs:
         )
 
 
-def is_known_finite(statistics: PendingOr) -> bool:
+def is_known_finite(statistics: PendingOr | CopiedStatistics) -> bool:
     """Whether statistics are at hand, and say that there is neither a NaN nor an infinity."""
     return type(statistics) is Statistics and not statistics.nonfinite
 

@@ -28,7 +28,7 @@ from proxy_wrapper.events import (
     SetAttr,
     as_number,
 )
-from proxy_wrapper.given_values import CallMarks, leaves_uninitialized, statistics_of
+from proxy_wrapper.given_values import CallMarks, leaves_uninitialized
 from proxy_wrapper.intercept.call_sites import DISPATCHER, CallSites, hide_frames, uncounted
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.intercept.replaced_functions import called, is_foreign
@@ -83,6 +83,7 @@ class TorchCallMode(TorchFunctionMode):
         super().__init__()
         self._tracer = tracer
         self._adopt = optimizer_states.adopt
+        self._statistics_of = tracer.statistics_of
         self._find_state = tracer.registry.state_entry
         self._states = tracer.registry.by_identity
         self._describe = tracer.describer.describe
@@ -143,7 +144,7 @@ class TorchCallMode(TorchFunctionMode):
         try:
             if target.kind not in _CALLS or _tracing_state() is not None or not self._wants_all(thread):
                 return None
-            return CallMarks(_find(args, kwargs), self._find_state)
+            return CallMarks(_find(args, kwargs), self._states)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
             return None
@@ -215,10 +216,10 @@ class TorchCallMode(TorchFunctionMode):
         changed: Sequence[int] = ()
         if marks is not None:
             if given_back and not leaves_uninitialized(target.name):
-                statistics = statistics_of(given_back)
+                statistics = self._statistics_of(given_back)
             changed_tensors = marks.changed(given_back)
             changed = tuple(changed_tensors)
-            changed_statistics = statistics_of(list(changed_tensors.values())) if changed else None
+            changed_statistics = self._statistics_of(list(changed_tensors.values())) if changed else None
         step = self._tracer.step
         return (CallMethod if target.kind == "call_method" else CallFunction)(
             (perf_counter_ns() - self._began_ns) // 1000,
@@ -265,7 +266,7 @@ class TorchCallMode(TorchFunctionMode):
                 now, step, module, location, number, stage, name, owner, value, known, owner_id, value_id, ordinal
             )
             if self._tracer.wants_all and self._wants_all(thread):
-                return replace(event, statistics=statistics_of((result,))[0])
+                return replace(event, statistics=self._statistics_of((result,))[0])
             return event
         if kind == "set_attr":
             if name == "data":
