@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent
     from tests.conformance.cases import Case, Trial
 
-LEVELS: Final = ("INFO", "DEBUG")
+_STATISTICS: Final = {"INFO": ("state",), "DEBUG": ("state", "all")}
+"""The levels, and of what there are statistics at each."""
+
 _MORE_RUNS: Final = 100
 _TORCH_CALLS: Final = (CallFunction, ReadValue, GetAttr, SetAttr, DelAttr)
 
@@ -89,8 +91,9 @@ def compare(case: Case, folder: Path) -> Findings:
         same.append(difference(one[:3], other[:3]) is None)
         if not same[-1]:
             findings.nondeterministic.append(trial.label)
-    for level in LEVELS:
-        _compare_level(case, level, folder, second, same, findings)
+    for level, choices in _STATISTICS.items():
+        for statistics in choices:
+            _compare_level(case, level, statistics, folder, second, same, findings)
     if findings.differences:
         _doubt(case, second, findings)
     return findings
@@ -119,21 +122,29 @@ def _doubt(case: Case, plain: list[Outcome], findings: Findings) -> None:
 
 
 def _compare_level(
-    case: Case, level: str, folder: Path, plain: list[Outcome], same: list[bool], findings: Findings
+    case: Case,
+    level: str,
+    statistics: str,
+    folder: Path,
+    plain: list[Outcome],
+    same: list[bool],
+    findings: Findings,
 ) -> None:
     observer = MemoryObserver()
     Proxy.observe(observer)
     try:
         trials = _trials(case)
         for trial in trials:
-            Proxy.Proxy(trial.model, recurse=True, logdir=folder / level, log_level=level)
+            Proxy.Proxy(
+                trial.model, recurse=True, logdir=folder / level / statistics, log_level=level, statistics=statistics
+            )
         roots = _roots(trials)
         for number, trial in enumerate(trials):
             observer.events.clear()
             traced = _outcome(case, number, trial)
             found = difference(plain[number], traced)
             if found is not None and same[number]:
-                findings.differences.append(f"{trial.label} at {level}: {found}")
+                findings.differences.append(f"{trial.label} at {level} with {statistics}: {found}")
             findings.unseen += _unseen(trial, level, observer.events, roots[id(trial.model)], traced.raised())
             if level == "DEBUG" and not traced.raised() and trial.model not in Blacklist():
                 findings.without_torch_calls += not any(

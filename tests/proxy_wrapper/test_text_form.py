@@ -66,6 +66,69 @@ INFO:root:Maximum value: 0.0027863564901053905""".splitlines()
     )
 
 
+def test_a_tensor_is_announced_once() -> None:
+    call = events.CallFunction(1, target="torch._C._nn.linear", outputs=["float32[2]"], output_ids=[7])
+    inner = events.ReturnModule(2, module=2, outputs=["float32[2]"], output_ids=[7])
+    outer = events.ReturnModule(2, module=1, outputs=["float32[2]"], output_ids=[7])
+    other = events.ReturnModule(2, module=1, outputs=["float32[2]", "float32[2]"], output_ids=[7, 6])
+    assert render(call, inner, outer, other, after=(MODEL, CONV)) == [
+        "INFO:root:Go to __torch_function__ for function 'linear'",
+        "INFO:root:Go to __init__ for object 'Tensor'",
+        "INFO:root:Object 'Tensor' is already proxied",
+        "INFO:root:Object 'Tensor' is already proxied",
+        "INFO:root:Object 'Tensor' is already proxied",
+        "INFO:root:Go to __init__ for object 'Tensor'",
+    ]
+
+
+def test_a_gradient_is_announced_once_however_often_it_is_read_and_made_anew() -> None:
+    gradient = events.Gradient(1, tensor=2, statistics=VALUES)
+    first = events.GetAttr(1, target="grad", owner="model.conv1.bias", value="float32[10]", value_id=3)
+    later = events.GetAttr(1, target="grad", owner="model.conv1.bias", value="float32[10]", value_id=9, known=True)
+    met = [line for line in render(gradient, first, later, gradient, after=(WEIGHT, BIAS)) if "object" in line.lower()]
+    assert met == [
+        "INFO:root:Go to __init__ for object 'Tensor'",
+        *["INFO:root:Object 'Tensor' is already proxied"] * 3,
+    ]
+
+
+def test_values_stand_behind_what_was_given_and_what_was_changed() -> None:
+    average = events.OptimizerState(9, "model.conv1.weight.exp_avg", 2, "float32[32, 1, 3, 3]", parameter=1)
+    call = events.CallMethod(
+        1,
+        target="mul_",
+        inputs=["model.conv1.weight.exp_avg"],
+        outputs=["model.conv1.weight.exp_avg"],
+        in_place=True,
+        statistics=[VALUES],
+    )
+    changing = events.CallMethod(
+        1, target="__setitem__", inputs=["int64[]", "float32[10]"], changed=[1], changed_statistics=[VALUES]
+    )
+    values = [
+        "INFO:root:Minimum value: -0.09099041670560837",
+        "INFO:root:Maximum value: 0.07728726416826248",
+    ]
+    lines = render(call, changing, after=(MODEL, CONV, WEIGHT, average, events.CallMethod(1, target="mul_")))
+    assert lines[2:7] == [
+        "INFO:root:Go to __call__ for object 'builtin_function_or_method'",
+        "INFO:root:Object 'Tensor' is already proxied",
+        "INFO:root:Setting attribute '_obj' to an updated tensor with shape'torch.Size([32, 1, 3, 3])'",
+        *values,
+    ]
+    assert lines[-3:] == [
+        "INFO:root:Setting attribute '_obj' to an updated tensor with shape'torch.Size([10])'",
+        *values,
+    ]
+
+
+def test_settings_that_change_are_a_line_each() -> None:
+    assert render(events.Configuration(1, settings={"threads": 2, "autocast": None})) == [
+        "INFO:root:Setting configuration 'threads' to '2'",
+        "INFO:root:Setting configuration 'autocast' to 'None'",
+    ]
+
+
 def test_the_tree_of_modules_is_announced_from_the_root() -> None:
     assert render(MODEL, CONV) == [
         "found the root object",

@@ -20,11 +20,11 @@ PROGRAMS = [
 ]
 
 
-def outcome(program: Program, level: str | None, logdir: str) -> Any:
+def outcome(program: Program, level: str | None, logdir: str, **settings: Any) -> Any:
     torch.manual_seed(0)
     model = program.build()
     if level is not None:
-        assert Proxy.Proxy(model, recurse=True, name="model", logdir=logdir, log_level=level) is model
+        assert Proxy.Proxy(model, recurse=True, name="model", logdir=logdir, log_level=level, **settings) is model
     torch.manual_seed(1)
     return frozen([program.run(model), torch.get_rng_state()])
 
@@ -42,6 +42,17 @@ def test_a_traced_program_gives_the_same_bits(
     plain = plain_outcome(program)
     traced = outcome(program, level, logdir)
     assert len(tree_leaves(plain)) > 1
+    assert difference(plain, traced) is None
+    assert "proxy_wrapper" not in capfd.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_with_statistics_of_everything_the_bits_are_the_same(
+    program: Program, logdir: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plain = plain_outcome(program)
+    traced = outcome(program, "DEBUG", logdir, statistics="all")
     assert difference(plain, traced) is None
     assert "proxy_wrapper" not in capfd.readouterr().err
 

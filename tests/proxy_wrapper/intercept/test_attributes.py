@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from torch import nn
 
@@ -34,6 +36,40 @@ def test_writes_and_deletions_are_seen(logdir: str, seen: MemoryObserver) -> Non
     assert writes[0] == ("net", "scale", "3")
     assert ("net.rest.0", "training", "False") in writes
     assert [(event.owner, event.target) for event in seen.events if isinstance(event, DelAttr)] == [("net", "first")]
+
+
+class Colour(enum.IntEnum):
+    """A number whose `__str__` is the program's own."""
+
+    RED = 3
+
+    def __str__(self) -> str:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        pytest.param(0.7, "0.7", id="float"),
+        pytest.param(float("nan"), "nan", id="NaN"),
+        pytest.param(np.float64(0.25), "0.25", id="float of numpy"),
+        pytest.param(-3, "-3", id="integer"),
+        pytest.param(Colour.RED, "3", id="enumeration"),
+        pytest.param(1 + 2j, "(1+2j)", id="complex"),
+        pytest.param(True, "True", id="truth value"),
+        pytest.param(None, "None", id="None"),
+        pytest.param("password", "str", id="text"),
+        pytest.param(b"password", "bytes", id="bytes"),
+        pytest.param([1, 2], "list", id="list"),
+    ],
+)
+def test_numbers_are_said_as_they_are_and_texts_by_type_only(
+    value: Any, said: str, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=logdir, log_level="DEBUG")
+    model.temperature = value
+    writes = [(event.target, event.value) for event in seen.events if isinstance(event, SetAttr)]
+    assert writes == [("temperature", said)]
 
 
 def test_a_missing_attribute_is_the_same_error(logdir: str) -> None:
