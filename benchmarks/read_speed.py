@@ -7,12 +7,20 @@ of 0.
 
     python benchmarks/read_speed.py
     python benchmarks/read_speed.py --records 200000 --rounds 2
+
+With `--ranks`, a run of many ranks instead: `summary` and `ranks` of all of it, beside the sum of what reading each rank
+by itself takes. For `ranks` that is one rank beside itself, halved, as there is no comparing one alone. Memory is that of
+the largest process.
+
+    python benchmarks/read_speed.py --ranks 64
+    python benchmarks/read_speed.py --ranks 1024 --jobs 2
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -20,21 +28,36 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from proxy_trace.export.parquet import export_parquet
 from proxy_trace.open_trace import open_trace
+from proxy_trace.ranks import compare_ranks
+from proxy_trace.summary import summarize as sum_up
 from proxy_trace.table import format_table
+from proxy_trace.trace import Trace
+from proxy_trace.workers import Workers
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 COLUMNS: Final = ("task", "ratio", "CPU", "records/s", "peak memory", "bytes more per record")
+COLUMNS_OF_RANKS: Final = ("task", "ratio", "a rank alone", "CPU", "elapsed", "peak memory")
 _SHORT: Final = 4
 """The short trace, for the slope of memory, is the long one's length divided by this."""
+
+RECORDS_OF_A_RANK: Final = 20_000
+
+
+class Spent(NamedTuple):
+    """What a task took: CPU seconds, the peak of memory in bytes, and seconds on the wall."""
+
+    seconds: float
+    peak: int
+    elapsed: float
 
 
 def run_of_a_model(layers: int) -> list[events.AnyEvent]:
@@ -45,7 +68,7 @@ def run_of_a_model(layers: int) -> list[events.AnyEvent]:
         module, weight = layer + 2, layer + 1
         made.append(events.Location(layer + 2, "net.py", 10 + layer, "Net.forward"))
         made.append(events.Module(module, f"model.{layer}", "Linear", 1, 1))
-        made.append(events.Parameter(weight, f"model.{layer}.weight", module, "float32[64, 64]", statistics=numbers))
+        made.append(events.Parameter(weight, f"model.{layer}.weight", module, "float32[64, 64]", "cuda:0", statistics=numbers))
     words = ["float32[16, 64]"]
     made.append(events.CallModule(1, module=1, location=1, inputs=words, training=True, input_ids=[1]))
     for layer in range(layers):
@@ -70,13 +93,14 @@ def run_of_a_model(layers: int) -> list[events.AnyEvent]:
     return made
 
 
-def write_trace(path: Path, records: int) -> int:
+def write_trace(path: Path, records: int, world_size: int = 1) -> int:
     """Write a trace of about `records` records; how many it has."""
     model = run_of_a_model(layers=24)
     definitions = [event for event in model if not isinstance(event, events.Happening)]
     happenings = [event for event in model if isinstance(event, events.Happening)]
     encode_lines = msgspec.json.Encoder().encode_lines
     header = events.Run(events.FORMAT, "r", "2026-11-21T08:00:00+00:00", 1, "train.py", [], "3.11", "2.13", "0.1.0")
+    header = msgspec.structs.replace(header, world_size=world_size)
     count = 1 + len(definitions)
     with path.open("wb") as file:
         file.write(encode_lines([header, *definitions]))
@@ -95,8 +119,9 @@ def later(event: events.Happening, step: int) -> events.Happening:
         ids = getattr(event, name, None)
         if ids:
             changes[name] = [number and number + 100 * step for number in ids]
-    if isinstance(event, events.Update):
-        changes["statistics"] = events.Statistics(-0.1 - step * 1e-6, 0.2 + step * 1e-6, 3.0 + step * 1e-5)
+    if isinstance(event, events.Update | events.Gradient):
+        bits = f"{1_000_003 * step + event.tensor:016x}"
+        changes["statistics"] = events.Statistics(-0.1 - step * 1e-6, 0.2 + step * 1e-6, 3.0 + step * 1e-5, bits=bits)
     return msgspec.structs.replace(event, **changes)
 
 
@@ -136,41 +161,115 @@ TASKS: Final[dict[str, Callable[[Path], None]]] = {
 }
 
 
-def in_a_process_of_its_own(task: str, path: Path) -> tuple[float, int]:
-    """CPU seconds of a task, and the peak of its memory in bytes."""
-    command = [sys.executable, __file__, "--task", task, "--path", str(path)]
-    seconds, peak = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return float(seconds), int(peak)
+def summarize_ranks(path: Path, workers: Workers) -> None:
+    sum_up(Trace.open(path), workers)
 
 
-def do(task: str, path: Path) -> None:
-    began = time.process_time()
-    TASKS[task](path)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    print(json.dumps([time.process_time() - began, peak]))
+def compare_all_ranks(path: Path, workers: Workers) -> None:
+    assert compare_ranks(Trace.open(path), workers=workers).agrees
+
+
+TASKS_OF_RANKS: Final[dict[str, Callable[[Path, Workers], None]]] = {
+    "summary": summarize_ranks,
+    "ranks": compare_all_ranks,
+}
+
+
+def in_a_process_of_its_own(task: str, path: Path, jobs: int = 1) -> Spent:
+    """What a task takes, with `jobs` processes to help it if that is more than one."""
+    command = [sys.executable, __file__, "--task", task, "--path", str(path), "--jobs", str(jobs)]
+    return Spent(*json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
+
+
+def do(task: str, path: Path, jobs: int) -> None:
+    began, began_at = cpu_seconds(), time.perf_counter()
+    if task in TASKS_OF_RANKS:
+        with Workers(jobs) as workers:
+            TASKS_OF_RANKS[task](path, workers)
+    else:
+        TASKS[task](path)
+    own, of_children = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    peak = max(own, of_children) * (1 if sys.platform == "darwin" else 1024)
+    print(json.dumps([cpu_seconds() - began, peak, time.perf_counter() - began_at]))
+
+
+def cpu_seconds() -> float:
+    """That of this process, and of those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def write_ranks(folder: Path, ranks: int, records: int) -> int:
+    """Write a run of data parallelism, whose ranks record the same from other devices; how many records each has."""
+    first = folder / "rank0-1000.jsonl"
+    count = write_trace(first, records, world_size=ranks)
+    header, rest = first.read_bytes().split(b"\n", 1)
+    for rank in range(1, ranks):
+        of_rank = msgspec.structs.replace(msgspec.json.decode(header, type=events.Run), rank=rank, pid=1000 + rank)
+        of_device = rest.replace(b'"cuda:0"', f'"cuda:{rank}"'.encode())
+        path = folder / f"rank{rank}-{1000 + rank}.jsonl"
+        path.write_bytes(msgspec.json.encode(of_rank) + b"\n" + of_device)
+    return count
+
+
+def measure_ranks(ranks: int, records: int, rounds: int, jobs: int) -> None:
+    """Print the table of a run of many ranks."""
+    rows = []
+    with tempfile.TemporaryDirectory() as together, tempfile.TemporaryDirectory() as two:
+        count = write_ranks(Path(together), ranks, records)
+        write_ranks(Path(two), 2, records)
+        for task in TASKS_OF_RANKS:
+            alone, ratios, spent = [], [], []
+            for _ in range(rounds):
+                # What starts the process is no part of a rank.
+                of_two = in_a_process_of_its_own(task, Path(two)).seconds
+                of_rank = of_two / 2 if task == "ranks" else in_a_process_of_its_own(task, path_of_rank(two)).seconds
+                spent.append(in_a_process_of_its_own(task, Path(together), jobs))
+                alone.append(of_rank)
+                ratios.append(spent[-1].seconds / (ranks * of_rank))
+            cells = [f"{statistics.median(ratios):.2f}", f"{statistics.median(alone):.3f} s"]
+            cells += [f"{statistics.median(each.seconds for each in spent):.2f} s"]
+            cells += [f"{statistics.median(each.elapsed for each in spent):.2f} s"]
+            rows.append([task, *cells, f"{max(each.peak for each in spent) / 1e6:.0f} MB"])
+    print(f"{ranks:,} ranks of {count:,} records each, {jobs} jobs, medians of {rounds} rounds\n")
+    print("\n".join(format_table(COLUMNS_OF_RANKS, rows, "lrrrrr")))
+
+
+def path_of_rank(folder: str) -> Path:
+    return next(Path(folder).glob("rank0-*"))
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="how fast traces are read, as ratios to decoding alone")
-    parser.add_argument("--records", type=int, default=1_000_000, help="length of the trace (default: %(default)s)")
+    parser.add_argument("--records", type=int, help="length of the trace (default: 1,000,000; of a rank 20,000)")
     parser.add_argument("--rounds", type=int, default=3, help="times that all tasks take their turn (default: 3)")
-    parser.add_argument("--task", choices=TASKS, help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", type=int, help="measure a run of so many ranks")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that read the ranks (default: 1)")
+    parser.add_argument("--task", choices={**TASKS, **TASKS_OF_RANKS}, help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.task:
-        do(args.task, args.path)
-        return
+        do(args.task, args.path, args.jobs)
+    elif args.ranks:
+        measure_ranks(args.ranks, args.records or RECORDS_OF_A_RANK, args.rounds, args.jobs)
+    else:
+        measure_one_trace(args.records or 1_000_000, args.rounds)
+
+
+def measure_one_trace(length: int, rounds: int) -> None:
+    """Print the table of one trace."""
     with tempfile.TemporaryDirectory() as folder:
         long, short = Path(folder, "long.jsonl"), Path(folder, "short.jsonl")
-        records, few = write_trace(long, args.records), write_trace(short, args.records // _SHORT)
+        records, few = write_trace(long, length), write_trace(short, length // _SHORT)
         seconds: dict[str, list[float]] = {task: [] for task in TASKS}
         peaks: dict[str, int] = {}
-        for _ in range(args.rounds):
+        for _ in range(rounds):
             for task in TASKS:
-                spent, peaks[task] = in_a_process_of_its_own(task, long)
-                seconds[task].append(spent)
-        small = {task: in_a_process_of_its_own(task, short)[1] for task in TASKS}
+                spent = in_a_process_of_its_own(task, long)
+                peaks[task] = spent.peak
+                seconds[task].append(spent.seconds)
+        small = {task: in_a_process_of_its_own(task, short).peak for task in TASKS}
     rows = []
     for task, of_task in seconds.items():
         ratio = statistics.median(one / base for one, base in zip(of_task, seconds["decode"], strict=True))
@@ -178,7 +277,7 @@ def main() -> None:
         slope = (peaks[task] - small[task]) / (records - few)
         cells = [f"{ratio:.2f}", f"{cpu:.2f} s", f"{records / cpu:,.0f}", f"{peaks[task] / 1e6:.0f} MB", f"{slope:.1f}"]
         rows.append([task, *cells])
-    print(f"{records:,} records, medians of {args.rounds} rounds\n")
+    print(f"{records:,} records, medians of {rounds} rounds\n")
     print("\n".join(format_table(COLUMNS, rows, "lrrrrr")))
 
 

@@ -219,7 +219,7 @@ class _PairReader:
         if self._pair.steps is not None:
             return []
         read = self._read
-        return [name for name in read.last_held if len(read.start(name)) == 2 and read.is_shared(name)]
+        return sorted(name for name in read.last_held if len(read.start(name)) == 2 and read.is_shared(name))
 
     def _at_start(self, name: str) -> RunDifference | None:
         of_runs = self._read.start(name)

@@ -21,10 +21,10 @@ class _Apart(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A state: like one of those that are kept whole, but for this."""
+    """A state: like one of those that are kept whole, but for this; None for a table in which they are the same."""
 
     whole: int
-    tables: tuple[_Apart, ...]
+    tables: tuple[_Apart | None, ...]
 
 
 class SharedStates:
@@ -39,14 +39,14 @@ class SharedStates:
         nearest, least = _Kept(0, ()), -1
         for number, whole in enumerate(self._whole):
             tables = tuple(_apart(one, other) for one, other in zip(_tables(whole), _tables(state), strict=True))
-            size = sum(len(table.entries) + len(table.absent) for table in tables)
+            size = sum(len(table.entries) + len(table.absent) for table in tables if table is not None)
             if least < 0 or size < least:
                 nearest, least = _Kept(number, tables), size
             if not least:
                 break
         size = sum(map(len, _tables(state)))
         if least < 0 or (least * _MOST_APART > size and len(self._whole) < _MOST_WHOLE):
-            nearest = _Kept(len(self._whole), tuple(_Apart({}, ()) for _ in _tables(state)))
+            nearest = _Kept(len(self._whole), (None,) * len(state))
             self._whole.append(state)
         self._kept.append(nearest)
 
@@ -61,15 +61,17 @@ def _tables(state: State) -> tuple[dict[Any, Any], ...]:
     return tuple(state)
 
 
-def _apart(whole: dict[Any, Any], table: dict[Any, Any]) -> _Apart:
+def _apart(whole: dict[Any, Any], table: dict[Any, Any]) -> _Apart | None:
     if table == whole:
-        return _Apart({}, ())
+        return None
     none = object()
     entries = {key: value for key, value in table.items() if whole.get(key, none) != value}
     return _Apart(entries, tuple(key for key in whole if key not in table))
 
 
-def _joined(whole: dict[Any, Any], apart: _Apart) -> dict[Any, Any]:
+def _joined(whole: dict[Any, Any], apart: _Apart | None) -> dict[Any, Any]:
+    if apart is None:
+        return dict(whole)
     table = {**whole, **apart.entries}
     for key in apart.absent:
         del table[key]

@@ -154,7 +154,7 @@ class SideBySide:
                 of_name[key] = of_name.get(key, 0) | members
         steps = sorted({step for of_some in window.steps for step in of_some} - {NO_STEP})
         if not steps:
-            if not self._has_steps and window.steps.keys() == {(NO_STEP,)}:
+            if not self._has_steps and window.steps.keys() == {(NO_STEP,)} and self._is_step_wanted(NO_STEP):
                 self._compare(window, [NO_STEP], list(self._present(window, [NO_STEP])))
             return
         self._has_steps = True
@@ -203,7 +203,7 @@ class SideBySide:
         self._is_first = False
         wanted = set(steps)
         for name, histories in window.held.items():
-            changed = {held.step for history in histories for held in history} & wanted
+            changed = {held.step for history in histories for held in history if held.part is not None} & wanted
             for step in sorted(changed | first):
                 self._compare_parts(name, step, list(_held_after(histories, step, present)), "")
         for name, gradients in window.gradients.items():

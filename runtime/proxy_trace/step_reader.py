@@ -76,7 +76,7 @@ class Part(NamedTuple):
 class Held(NamedTuple):
     """What a process held under a name from the end of `step` on; nothing any more, if there is no `part`.
 
-    It was given these values in the step `since`.
+    It was given these values in the step `since`, or, where that is not told, behind the last step before it.
     """
 
     step: int
@@ -104,8 +104,7 @@ class State(NamedTuple):
         held: by name, as of the last step that ended.
         start: the statistics of each parameter and buffer when training began, or went on after it was made.
         not_started: the names of those that training has not begun with.
-        pending: what has changed since the last step, by name; its `step` is not known yet, nor is `since` if it has
-            other values.
+        pending: what has changed since the last step, by name; its `step` is not known yet.
         gradients: those found since the last step, by name; None for a parameter that had none.
         unvalued: tensors of optimizer state of whose values there has been no record so far, by name.
     """
@@ -179,13 +178,6 @@ class StepReader:
         self._position, self._definition_bytes = standing.position, standing.definition_bytes
         self._step, self._ahead = standing.step, standing.ahead
         self._last_complete, self._has_ended, self._end = standing.last_complete, standing.has_ended, standing.end
-        self._takers: dict[type, Callable[[Any], None]] = {
-            events.Update: self._update,
-            events.Gradient: self._gradient,
-            events.Backward: self._note_start,
-            events.OptimizerStep: self._note_start,
-            events.RunEnd: self._run_end,
-        }
 
     @property
     def standing(self) -> Standing:
@@ -201,6 +193,10 @@ class StepReader:
             self._has_ended,
             self._end,
         )
+
+    def held_now(self) -> dict[str, Held]:
+        """What each name stands for, also since the last step."""
+        return {**self.state.held, **self.state.pending}
 
     def read(self, until: int, most: int, report: Report) -> bool:
         """Go on to the end of the last step before `until`, or of the trace.
@@ -236,7 +232,15 @@ class StepReader:
     def _read_lines(self, lines: BoundedLines, until: int, most: int, report: Report) -> bool:
         decode, passed_over = self._kinds.decode, self._kinds.passed_over
         letters = slice(len(_BEGINNING), len(_BEGINNING) + _LETTERS)
-        takers, beginning = self._takers, _BEGINNING
+        beginning = _BEGINNING
+        # Kept here alone: the reader, and all that it has found, would else wait for the garbage collector.
+        takers: dict[type, Callable[[Any], None]] = {
+            events.Update: self._update,
+            events.Gradient: self._gradient,
+            events.Backward: self._note_start,
+            events.OptimizerStep: self._note_start,
+            events.RunEnd: self._run_end,
+        }
         began, reported = self._position, 0
         for block in lines.blocks():
             for place, line in enumerate(block, 1):
@@ -284,7 +288,7 @@ class StepReader:
             if history is None:
                 before = held.get(name)
                 history = self.histories[name] = [] if before is None else [before]
-            now = Held(step, step if since == NO_STEP else since, part, statistics)
+            now = Held(step, since, part, statistics)
             history.append(now)
             if part is None:
                 held.pop(name, None)
@@ -306,14 +310,6 @@ class StepReader:
         self._has_ended = True
         if self._step == NO_STEP:
             self._commit(NO_STEP)
-            return
-        held = self.state.held
-        for name, now in self.state.pending.items():
-            if now.part is None:
-                held.pop(name, None)
-            else:
-                held[name] = now if now.since != NO_STEP else now._replace(since=self._step + 1)
-        self.state.pending.clear()
 
     def _current(self, name: str) -> Held | None:
         """What a name holds now."""
@@ -325,7 +321,7 @@ class StepReader:
         current = self._current(name)
         part = self.state.unvalued.pop(name, None) if current is None else current.part
         if part is not None:
-            self.state.pending[name] = Held(NO_STEP, NO_STEP, part, event.statistics)
+            self.state.pending[name] = Held(NO_STEP, event.step, part, event.statistics)
 
     def _gradient(self, event: events.Gradient) -> None:
         name = self.state.names.get(event.tensor)
@@ -356,7 +352,7 @@ class StepReader:
             state.names[event.id] = name
             return
         if before is not None and before != name:  # A module found to be part of a larger one.
-            known = self._current(before) or _GONE
+            known = self._current(before) or Held(NO_STEP, self._step + 1, None, None)
             state.pending[before] = _GONE
             if before in state.start:
                 state.start[name] = state.start.pop(before)
@@ -364,7 +360,7 @@ class StepReader:
                 del state.not_started[before]
                 state.not_started[name] = None
         else:
-            known = self._current(name) or Held(NO_STEP, NO_STEP, None, event.statistics)
+            known = self._current(name) or Held(NO_STEP, self._step + 1, None, event.statistics)
         state.pending[name] = Held(NO_STEP, known.since, part, known.statistics)
         if before is None and is_of_model:
             state.not_started[name] = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from proxy_trace.same_values import has_bits
 from proxy_trace.shared_states import SharedStates
 from proxy_trace.step_reader import NO_STEP, Held, Part, StepReader
 
@@ -157,11 +158,11 @@ class _WindowMaker:
             self._note(window.gradients, name, tuple(found), member)
         if has_ended:
             start = reader.state.start
-            for name, now in reader.state.held.items():
-                if now.part is not None:
-                    has_bits = now.statistics is not None and now.statistics.bits is not None
-                    began = (start[name],) if name in start else ()
-                    self._note(window.last_held, name, LastHeld(now.part, now.since, has_bits, began), member)
+            for name, (_, since, part, statistics) in reader.held_now().items():
+                if part is None:
+                    continue
+                began = (start[name],) if name in start else ()
+                self._note(window.last_held, name, LastHeld(part, since, has_bits(statistics), began), member)
 
     def _note(self, table: Mapping[str, Members[Any]], name: str, key: Any, member: int) -> None:
         if self._is_chosen is None or self._is_chosen(name):
