@@ -8,9 +8,9 @@ of 0.
     python benchmarks/read_speed.py
     python benchmarks/read_speed.py --records 200000 --rounds 2
 
-With `--ranks`, a run of many ranks instead: `summary` and `ranks` of all of it, beside the sum of what reading each rank
-by itself takes. For `ranks` that is one rank beside itself, halved, as there is no comparing one alone. Memory is that of
-the largest process.
+With `--ranks`, a run of many ranks instead: CPU time of `summary` and `ranks` of all of it, as a ratio to what one rank
+by itself takes, times their number. For `ranks`, which compares no rank alone, that is half of what two take. Memory
+is that of the largest process.
 
     python benchmarks/read_speed.py --ranks 64
     python benchmarks/read_speed.py --ranks 1024 --jobs 2
@@ -68,7 +68,9 @@ def run_of_a_model(layers: int) -> list[events.AnyEvent]:
         module, weight = layer + 2, layer + 1
         made.append(events.Location(layer + 2, "net.py", 10 + layer, "Net.forward"))
         made.append(events.Module(module, f"model.{layer}", "Linear", 1, 1))
-        made.append(events.Parameter(weight, f"model.{layer}.weight", module, "float32[64, 64]", "cuda:0", statistics=numbers))
+        made.append(
+            events.Parameter(weight, f"model.{layer}.weight", module, "float32[64, 64]", "cuda:0", statistics=numbers)
+        )
     words = ["float32[16, 64]"]
     made.append(events.CallModule(1, module=1, location=1, inputs=words, training=True, input_ids=[1]))
     for layer in range(layers):

@@ -156,6 +156,25 @@ class OutputExistsError(TraceError):
         super().__init__(f"{path}: exists. Give --force to replace it, or another name with --output.")
 
 
+class NotOurOutputError(TraceError):
+    """Something that no export made lies where one writes before it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: is in the way of this export, and no export has made it. Move it elsewhere, or give another "
+            "place with --output."
+        )
+
+
+class ExportRunningError(TraceError):
+    """Two exports of one run into one dataset at a time."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: another export is writing it. Wait for its end, or give another place with --output."
+        )
+
+
 class OutputIsFolderError(TraceError):
     """An export that is one file would replace a folder."""
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from proxy_trace.options import RankOption, RunArgument, open_run, print_lines, print_note
+from proxy_trace.options import JobsOption, RankOption, RunArgument, open_run, print_lines, print_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from proxy_trace.export.result import Exported
+    from proxy_trace.trace import Trace
+    from proxy_trace.workers import Workers
 
 EXPORT_HELP: Final = """
 Write a run in the format of another tool.
@@ -27,7 +27,8 @@ Write a run in the format of another tool.
 Parquet needs the extra: pip install 'instrumentor\\[export]'. Several runs can \
 be exported into one dataset. docs/trace_format.md describes the columns.
 
-An export appears when it is whole; nothing is replaced without --force.
+An export appears when it is whole; nothing is replaced without --force. An export to Parquet that broke off is gone \
+on with: what had been written of files that have not changed since is not written again.
 
 [bold]Examples[/bold]
 
@@ -78,18 +79,23 @@ def export(
     ] = None,
     force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an export that is there.")] = False,
     rank: RankOption = None,
+    jobs: JobsOption = None,
 ) -> None:
     """Write a run in another format; the text of `--help` is `EXPORT_HELP`."""
     from proxy_trace.progress import progress_bar
     from proxy_trace.units import format_count, format_size
+    from proxy_trace.workers import Workers, count_jobs
 
     chosen = output_format or _format_of(output)
     trace = open_run(run, rank)
     target = output or _default_output(chosen, trace.files[0].run.run)
-    with progress_bar(sum(file.size_bytes() for file in trace.files), "exporting") as on_progress:
-        done = _exporter(chosen)(trace, target, force=force, on_progress=on_progress)
+    size = sum(file.size_bytes() for file in trace.files)
+    with progress_bar(size, "exporting") as on_progress, Workers(count_jobs(jobs, size), on_progress) as workers:
+        done = _write(chosen, trace, target, workers, force=force)
     each = f", {done.size_bytes / done.records:.1f} bytes each" if done.records else ""
     print_lines([f"{done.path}: {format_count(done.records, 'record')}, {format_size(done.size_bytes)}{each}"])
+    if done.files_before:
+        print_note(f"went on with an export that broke off: {format_count(done.files_before, 'file')} had been written")
     for damaged in trace.damaged:
         print_note(f"{damaged.path} is left out: {damaged.reason}")
     if done.left_out:
@@ -129,16 +135,16 @@ def _default_output(chosen: ExportFormat, run: str) -> Path:
     return Path(f"{run}.json.gz" if chosen is ExportFormat.CHROME else f"{run}.csv")
 
 
-def _exporter(chosen: ExportFormat) -> Callable[..., Exported]:
-    """The function that writes the format; what it imports is loaded only when it is asked for."""
+def _write(chosen: ExportFormat, trace: Trace, target: Path, workers: Workers, *, force: bool) -> Exported:
+    """Export; what it takes is loaded only when it is asked for. What becomes a single file one process writes."""
     if chosen is ExportFormat.PARQUET:
         from proxy_trace.export.parquet import export_parquet
 
-        return export_parquet
+        return export_parquet(trace, target, force=force, workers=workers)
     if chosen is ExportFormat.CHROME:
         from proxy_trace.export.chrome import export_chrome
 
-        return export_chrome
+        return export_chrome(trace, target, force=force, report=workers.report)
     from proxy_trace.export.csv_file import export_csv
 
-    return export_csv
+    return export_csv(trace, target, force=force, report=workers.report)

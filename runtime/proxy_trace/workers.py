@@ -42,6 +42,7 @@ class Workers:
 
     Attributes:
         jobs: how many calls are made at a time.
+        report: what a call in this process is given to tell how much it has read.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Workers:
         """
         self.jobs = jobs
         self._on_progress = on_progress
-        self._report = report or self._note
+        self.report = report or self._note
         self._bytes_read = 0
         self._pool: WorkerPool | None = None
 
@@ -81,7 +82,7 @@ class Workers:
         """
         if self.jobs == 1 or len(inputs) < 2:
             for each in inputs:
-                yield function(each, self._report)
+                yield function(each, self.report)
             return
         if self._pool is None:
             from proxy_trace.worker_pool import WorkerPool  # Loading what it takes is a good part of a short command.

@@ -76,13 +76,12 @@ def one_rank(draw: st.DrawFn) -> list[events.Event]:
 @st.composite
 def some_ranks(draw: st.DrawFn) -> list[list[events.Event]]:
     """A few ranks, of which most are the same but for a record or two."""
-    first = draw(one_rank())
-    ranks = [first]
+    ranks: list[list[events.Event]] = [draw(one_rank())]
     for _ in range(draw(st.integers(1, 4))):
         other = list(ranks[draw(st.integers(0, len(ranks) - 1))]) if draw(st.integers(0, 3)) else draw(one_rank())
-        changeable: list[int] = [place for place, each in enumerate(other) if isinstance(each, events.Update)]
-        if changeable and draw(st.booleans()):
-            place = draw(st.sampled_from(changeable))
+        changeable = [place for place, each in enumerate(other) if isinstance(each, events.Update)]
+        if len(changeable) > 0 and draw(st.booleans()):
+            place = changeable[draw(st.integers(0, len(changeable) - 1))]
             other[place] = msgspec.structs.replace(other[place], statistics=draw(values))
         ranks.append(other)
     return ranks

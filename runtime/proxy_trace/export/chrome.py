@@ -20,11 +20,12 @@ from proxy_trace.export.result import ExportCounter, Exported
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from proxy_trace.names import Names
     from proxy_trace.trace import Trace
+    from proxy_trace.workers import Report
     from proxy_wrapper.events import AnyEvent
 
 _BATCH: Final = 1 << 13
@@ -36,16 +37,14 @@ _STEPS_TRACK: Final = 1 << 30
 """Tracks are numbered as threads are; the training steps have a number that no operating system gives."""
 
 
-def export_chrome(
-    trace: Trace, target: Path, *, force: bool = False, on_progress: Callable[[int], None] | None = None
-) -> Exported:
+def export_chrome(trace: Trace, target: Path, *, force: bool = False, report: Report | None = None) -> Exported:
     """Write `trace` to the file `target`, compressed if its name ends in `.gz`. Memory does not grow with its size.
 
     Args:
         trace: the run.
         target: the file.
         force: replace it, if there is one.
-        on_progress: called now and then with the number of bytes read so far, over all files.
+        report: called now and then with the number of bytes read since the last time.
 
     Raises:
         OutputExistsError: if there is such a file, unless `force`.
@@ -53,7 +52,7 @@ def export_chrome(
         UnwritableFileError: if the file system refuses to write.
         UnreadableFileError: if it refuses to read.
     """
-    counter = ExportCounter(on_progress)
+    counter = ExportCounter(report)
     first_us = min(file.started_us() for file in trace.files)
     run = trace.files[0].run
     about = {"run": run.run, "script": run.script, "started": run.started, "torch": run.torch, "python": run.python}

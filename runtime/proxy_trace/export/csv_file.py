@@ -13,10 +13,10 @@ from proxy_trace.export.result import ExportCounter, Exported
 from proxy_wrapper.events import as_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from proxy_trace.trace import Trace
+    from proxy_trace.workers import Report
     from proxy_wrapper.events import Number
 
 _BATCH: Final = 1 << 13
@@ -24,9 +24,7 @@ _OF_THE_FILE: Final = ("run", "rank", "process")
 _AS_JSON: Final = frozenset({Type.TEXTS, Type.INTS, Type.NUMBERS, Type.TEXT_MAP, Type.INT_MAP})
 
 
-def export_csv(
-    trace: Trace, target: Path, *, force: bool = False, on_progress: Callable[[int], None] | None = None
-) -> Exported:
+def export_csv(trace: Trace, target: Path, *, force: bool = False, report: Report | None = None) -> Exported:
     """Write all files of `trace` to the file `target`, one after another. Memory does not grow with their size.
 
     Lists and maps stand as JSON, booleans as `true` and `false`, NaN and the infinities as `nan`, `inf`, `-inf`; what
@@ -36,7 +34,7 @@ def export_csv(
         trace: the run.
         target: the file.
         force: replace it, if there is one.
-        on_progress: called now and then with the number of bytes read so far, over all files.
+        report: called now and then with the number of bytes read since the last time.
 
     Raises:
         OutputExistsError: if there is such a file, unless `force`.
@@ -44,7 +42,7 @@ def export_csv(
         UnwritableFileError: if the file system refuses to write.
         UnreadableFileError: if it refuses to read.
     """
-    counter = ExportCounter(on_progress)
+    counter = ExportCounter(report)
     columns = all_columns()
     as_json = {column.name for column in columns if column.type in _AS_JSON}
     numbers = {column.name for column in columns if column.type is Type.NUMBERS}

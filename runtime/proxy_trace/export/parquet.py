@@ -6,44 +6,62 @@ their bytes split (float32 values in float64 columns have zeros to spare), all o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy_trace.errors import MissingExtraError
+from proxy_trace.errors import MissingExtraError, UnreadableFileError
 from proxy_trace.export.columns import TableMaker, Type, all_columns
-from proxy_trace.export.output import whole_or_nothing
 from proxy_trace.export.result import ExportCounter, Exported
+from proxy_trace.export.resumable_folder import part_of_folder, resumable_folder
+from proxy_trace.workers import Workers
+from proxy_wrapper import __version__
 from proxy_wrapper.events import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from proxy_trace.export.columns import Column
     from proxy_trace.trace import Trace, TraceFile
+    from proxy_trace.workers import Report
     from proxy_wrapper.events import AnyEvent
 
 ROW_GROUP: Final = 1 << 16
 """Records in a row group; what an export holds in memory at once."""
 
-_COMPRESSION_LEVEL: Final = 3
+_SOURCE: Final = "proxy_trace.source"
+_LEFT_OUT: Final = "proxy_trace.left_out"
 
 
-def export_parquet(
-    trace: Trace, target: Path, *, force: bool = False, on_progress: Callable[[int], None] | None = None
-) -> Exported:
+class _Task(NamedTuple):
+    """A file of a run, and where its table goes."""
+
+    file: TraceFile
+    path: Path
+
+
+class _Written(NamedTuple):
+    """What the table of a file has; `was_there` if an export that broke off had written it."""
+
+    records: int
+    left_out: int
+    was_there: bool
+
+
+def export_parquet(trace: Trace, target: Path, *, force: bool = False, workers: Workers | None = None) -> Exported:
     """Write `trace` to `<target>/run=<run id>/rank=<rank>/<name of the trace file>.parquet`.
 
-    A dataset that is there already gets the run added. Memory does not grow with the number of records.
+    A dataset that is there already gets the run added. Where an export of this run broke off, this one goes on: what
+    had been written of files that have not changed since is not written again. Memory does not grow with the records.
 
     Args:
         trace: the run.
         target: the folder of the dataset.
         force: replace this run, if the dataset has it.
-        on_progress: called now and then with the number of bytes read so far, over all files.
+        workers: who writes the tables, one for each file; this process alone if it is None.
 
     Raises:
         MissingExtraError: if pyarrow is not installed.
         OutputExistsError: if the dataset has this run, unless `force`.
+        NotOurOutputError: if something that no export made is where the tables are written at first.
+        ExportRunningError: if another export of this run is under way.
         UnwritableFileError: if the file system refuses to write.
         UnreadableFileError: if it refuses to read.
     """
@@ -51,25 +69,42 @@ def export_parquet(
         import pyarrow  # noqa: F401, ICN001  Asked for first, so that the message below names the extra.
     except ImportError as error:
         raise MissingExtraError("Parquet", "pyarrow", "export") from error
-    counter = ExportCounter(on_progress)
+    workers = workers or Workers()
     folder = target / f"run={trace.files[0].run.run}"
-    with whole_or_nothing(folder, force=force, makes_folder=True) as aside:
-        for file in trace.files:
-            path = aside / f"rank={file.run.rank}" / f"{file.path.stem}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_file(file, path, counter)
-        size_bytes = sum(path.stat().st_size for path in aside.rglob("*.parquet"))
-    return counter.exported(folder, size_bytes)
+    parts = [Path(f"rank={file.run.rank}", f"{file.path.stem}.parquet") for file in trace.files]
+    with resumable_folder(folder, parts, lambda path: _source_in(path) is not None, force=force) as places:
+        tasks = [_Task(file, place) for file, place in zip(trace.files, places, strict=True)]
+        written = list(workers.map(_write_file, tasks))
+        size_bytes = sum(place.stat().st_size for place in places)
+    return Exported(
+        folder,
+        sum(of_file.records for of_file in written),
+        size_bytes,
+        sum(of_file.left_out for of_file in written),
+        sum(of_file.was_there for of_file in written),
+    )
 
 
-def _write_file(file: TraceFile, path: Path, counter: ExportCounter) -> None:
+def _write_file(task: _Task, report: Report) -> _Written:
+    source = _source_of(task.file)
+    there = _source_in(task.path) if task.path.exists() else None
+    if there is not None and there.source == source:
+        report(task.file.size_bytes())
+        return _Written(there.records, there.left_out, was_there=True)
+    counter = ExportCounter(report)
+    with part_of_folder(task.path) as aside:
+        _write_table(task.file, aside, counter, source)
+    return _Written(counter.records, counter.left_out, was_there=False)
+
+
+def _write_table(file: TraceFile, path: Path, counter: ExportCounter, source: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns = all_columns()
     schema = pa.schema(
         [pa.field(column.name, _arrow_type(column.type)) for column in columns],
-        metadata={"proxy_trace.format": str(FORMAT), "proxy_trace.version": file.run.version},
+        metadata={"proxy_trace.format": str(FORMAT), "proxy_trace.version": file.run.version, _SOURCE: source},
     )
     maker = TableMaker(file.names())
 
@@ -82,6 +117,38 @@ def _write_file(file: TraceFile, path: Path, counter: ExportCounter) -> None:
     with path.open("wb") as stream, pq.ParquetWriter(stream, schema, **_encodings(columns)) as writer:
         for events in counter.batches(file, ROW_GROUP):
             write(events)
+        writer.add_key_value_metadata({_LEFT_OUT: str(counter.left_out)})
+
+
+class _There(NamedTuple):
+    """What the table of a file says that it was made from, and what it has."""
+
+    source: str
+    records: int
+    left_out: int
+
+
+def _source_of(file: TraceFile) -> str:
+    """The state of a file, and which version of this package makes a table of it: if one changes, the table may."""
+    try:
+        now = file.path.stat()
+    except OSError as error:
+        raise UnreadableFileError(file.path, error) from error
+    return f"{now.st_size} {now.st_mtime_ns} {now.st_ctime_ns} {__version__}"
+
+
+def _source_in(path: Path) -> _There | None:
+    """What a table was made from; None for what is no table that an export has made."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with path.open("rb") as stream:
+            footer = pq.read_metadata(stream)
+        metadata = {key.decode(): value.decode() for key, value in (footer.metadata or {}).items()}
+        return _There(metadata[_SOURCE], footer.num_rows, int(metadata[_LEFT_OUT]))
+    except (OSError, pa.ArrowException, KeyError, ValueError):
+        return None
 
 
 def _items(values: list[Any], type_: Any) -> list[Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from proxy_trace.trace import TraceFile
+    from proxy_trace.workers import Report
     from proxy_wrapper.events import AnyEvent
 
 
@@ -17,22 +18,40 @@ _BATCH_BYTES: Final = 1 << 26
 
 
 class Exported(NamedTuple):
-    """What was written: `left_out` are lines of the trace that could not be read."""
+    """What was written.
+
+    Attributes:
+        path: where.
+        records: how many records.
+        size_bytes: in how many bytes.
+        left_out: how many lines of the trace could not be read.
+        files_before: of how many files an earlier export, which broke off, had written the records.
+    """
 
     path: Path
     records: int
     size_bytes: int
     left_out: int
+    files_before: int = 0
 
 
 class ExportCounter:
-    """Gives out the records of a run's files in batches, and counts them."""
+    """Gives out the records of a run's files in batches, and counts them.
 
-    def __init__(self, on_progress: Callable[[int], None] | None = None) -> None:
-        self._on_progress = on_progress
-        self._bytes_done = 0
-        self._records = 0
-        self._left_out = 0
+    Attributes:
+        records: how many have been given out.
+        left_out: how many lines could not be read, in the files that are done.
+    """
+
+    def __init__(self, report: Report | None = None) -> None:
+        """Count nothing yet.
+
+        Args:
+            report: called now and then with the number of bytes read since the last time.
+        """
+        self.records = 0
+        self.left_out = 0
+        self._report = report
 
     def batches(self, file: TraceFile, size: int) -> Iterator[list[AnyEvent]]:
         """Yield all records of `file`, at most `size` at a time.
@@ -47,20 +66,19 @@ class ExportCounter:
             batch.append(event)
             if len(batch) == size or reading.bytes_read - began > _BATCH_BYTES:
                 yield batch
+                self._count(batch, reading.bytes_read - began)
                 began = reading.bytes_read
-                self._count(batch, began)
                 batch = []
         if batch:
             yield batch
-        self._count(batch, reading.bytes_read)
-        self._bytes_done += reading.bytes_read
-        self._left_out += reading.left_out
+        self._count(batch, reading.bytes_read - began)
+        self.left_out += reading.left_out
 
     def exported(self, path: Path, size_bytes: int) -> Exported:
         """The result, once everything is written."""
-        return Exported(path, self._records, size_bytes, self._left_out)
+        return Exported(path, self.records, size_bytes, self.left_out)
 
     def _count(self, batch: list[AnyEvent], bytes_read: int) -> None:
-        self._records += len(batch)
-        if self._on_progress is not None:
-            self._on_progress(self._bytes_done + bytes_read)
+        self.records += len(batch)
+        if self._report is not None:
+            self._report(bytes_read)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy_trace.errors import OutputExistsError, OutputIsFolderError, UnwritableFileError
+from proxy_trace.errors import OutputExistsError, OutputIsFolderError
 from proxy_trace.export.output import whole_or_nothing
 
 if TYPE_CHECKING:
@@ -51,25 +51,6 @@ def test_a_file_never_replaces_a_folder_with_all_that_is_in_it(force: bool, tmp_
     with pytest.raises(OutputIsFolderError, match="results: is a folder"), whole_or_nothing(target, force=force):
         pytest.fail("the block must not run")
     assert (target / "thesis.txt").read_text() == "years of work"
-
-
-def test_a_folder_replaces_a_folder_by_force(tmp_path: Path) -> None:
-    target = tmp_path / "run=1"
-    target.mkdir()
-    (target / "old").touch()
-    with whole_or_nothing(target, force=True, makes_folder=True) as aside:
-        aside.mkdir()
-        (aside / "new").touch()
-    assert listed(tmp_path) == ["run=1", "run=1/new"]
-
-
-def test_a_folder_does_not_replace_a_file(tmp_path: Path) -> None:
-    target = tmp_path / "run=1"
-    target.write_text("before")
-    with pytest.raises(UnwritableFileError), whole_or_nothing(target, force=True, makes_folder=True) as aside:
-        aside.mkdir()
-    assert target.read_text() == "before"
-    assert listed(tmp_path) == ["run=1"]
 
 
 def test_what_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:

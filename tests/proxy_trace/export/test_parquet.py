@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy_trace.errors import MissingExtraError, OutputExistsError, UnwritableFileError
+from proxy_trace.errors import MissingExtraError, NotOurOutputError, OutputExistsError, UnwritableFileError
 from proxy_trace.export import parquet
 from proxy_trace.export.columns import all_columns
 from proxy_trace.export.parquet import export_parquet
 from proxy_trace.trace import KINDS, Trace
+from proxy_trace.workers import Workers
 from proxy_wrapper import events
 from tests.proxy_trace.generated_records import records
 
@@ -157,6 +158,87 @@ def test_there_is_never_half_a_run(small_trace: Path, tmp_path: Path, monkeypatc
     with pytest.raises(UnwritableFileError, match="No space left"):
         export_parquet(trace, dataset, force=True)
     assert {path: path.read_bytes() for path in dataset.rglob("*") if path.is_file()} == written
+
+
+@pytest.fixture
+def many_files(tmp_path: Path, write_trace: WriteTrace, small_run: list[Any]) -> Trace:
+    """A run of four ranks."""
+    for rank in range(4):
+        path = tmp_path / "r" / f"rank{rank}-{100 + rank}.jsonl"
+        write_trace(path, *small_run, run="r", rank=rank, pid=100 + rank, tail=b"{}\n" * rank)
+    return Trace.open(tmp_path / "r")
+
+
+def test_any_number_of_jobs_writes_the_same(many_files: Trace, tmp_path: Path) -> None:
+    alone = export_parquet(many_files, tmp_path / "alone")
+    with Workers(2) as workers:
+        together = export_parquet(many_files, tmp_path / "together", workers=workers)
+    assert together == alone._replace(path=together.path)
+    assert (alone.records, alone.left_out, alone.files_before) == (4 * 34, 6, 0)
+    written = [
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (alone.path, together.path)
+    ]
+    assert len(written[0]) == 4
+    assert written[0] == written[1]
+
+
+def break_off(trace: Trace, dataset: Path, after: int) -> None:
+    """Export until so many files are written."""
+    files: list[int] = []
+
+    def stop(_: int) -> None:
+        files.append(1)
+        if len(files) > after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export_parquet(trace, dataset, workers=Workers(on_progress=stop))
+
+
+def test_an_export_that_broke_off_goes_on_where_it_was(many_files: Trace, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    break_off(many_files, dataset, after=2)
+    assert list(dataset.glob("**/*.parquet")) == []  # Nothing that a query would find.
+    before = {path: path.stat().st_mtime_ns for path in dataset.rglob("*.whole")}
+    assert len(before) == 2
+    read: list[int] = []
+    done = export_parquet(many_files, dataset, workers=Workers(on_progress=read.append))
+    assert (done.files_before, done.records, done.left_out) == (2, 4 * 34, 6)
+    assert read[-1] == sum(file.size_bytes() for file in many_files.files)
+    after = {path.stem: path.stat().st_mtime_ns for path in dataset.rglob("*.parquet")}
+    assert {path.name.partition(".")[0]: time for path, time in before.items()}.items() <= after.items()
+    assert export_parquet(many_files, tmp_path / "other")._replace(path=done.path, files_before=2) == done
+
+
+def test_a_file_that_has_changed_since_is_exported_anew(
+    many_files: Trace, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    dataset = tmp_path / "dataset"
+    break_off(many_files, dataset, after=3)
+    grown = many_files.files[1].path
+    with grown.open("ab") as file:
+        file.write(msgspec.json.encode(events.RunEnd(9)) + b"\n")
+    done = export_parquet(Trace.open(tmp_path / "r"), dataset)
+    assert (done.files_before, done.records) == (2, 4 * 34 + 1)
+
+
+def test_what_an_export_of_other_ranks_left_is_no_part_of_this_one(many_files: Trace, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    break_off(many_files, dataset, after=3)
+    done = export_parquet(many_files.of_rank(1), dataset)
+    assert done.files_before == 1
+    assert [path.name for path in dataset.rglob("*.parquet")] == ["rank1-101.parquet"]
+
+
+def test_a_table_that_no_export_made_is_left_alone(many_files: Trace, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    break_off(many_files, dataset, after=2)
+    theirs = next(dataset.rglob("*.whole"))
+    pl.DataFrame({"a": [1]}).write_parquet(theirs)
+    with pytest.raises(NotOurOutputError, match="no export has made it"):
+        export_parquet(many_files, dataset)
+    assert pl.read_parquet(theirs.read_bytes()).to_dicts() == [{"a": 1}]
 
 
 def test_without_pyarrow_the_extra_is_named(small_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
