@@ -177,7 +177,7 @@ def test_parameters_that_never_change(case: tuple[Trace, Path, Engine]) -> None:
 
 def test_the_first_non_finite_value(case: tuple[Trace, Path, Engine]) -> None:
     trace, dataset, ask = case
-    findings = [finding for finding in summarize(trace).findings if finding.kind == "non_finite"]
+    findings = [finding for finding in summarize(trace).findings if finding.code == "non-finite"]
     assert findings
     first = findings[0]
     where = "gradient" if first.name == "net.b" else "output"

@@ -194,7 +194,7 @@ def test_memory_grows_neither_with_ranks_nor_with_steps(tmp_path: Path, monkeypa
     monkeypatch.setattr(side_by_side, "MOST_ENTRIES", 512)
 
     def peak(count: int, steps: int) -> int:
-        trace = write(tmp_path / f"{count}-{steps}", [training(rank, steps, 20) for rank in range(count)])
+        trace = write(tmp_path / f"{count}-{steps}", [training(rank, steps, 120) for rank in range(count)])
         tracemalloc.start()
         try:
             found = compare_ranks(trace)
@@ -203,8 +203,8 @@ def test_memory_grows_neither_with_ranks_nor_with_steps(tmp_path: Path, monkeypa
             tracemalloc.stop()
             assert [(each.name, each.first_step) for each in found.drifted] == [("net.1.weight", 3)]
 
-    peak(2, 20)
-    small, many, long = peak(4, 40), peak(48, 40), peak(4, 300)
+    peak(2, 8)
+    small, many, long = peak(4, 8), peak(40, 8), peak(4, 60)
     assert many < 1.25 * small
     assert long < 1.25 * small
 
