@@ -10,13 +10,13 @@ from proxy_trace.differences import GroupedDifference  # noqa: TC001  msgspec lo
 from proxy_trace.errors import NothingToCompareError, OneRankError
 from proxy_trace.same_values import are_same_values
 from proxy_trace.side_by_side import SideBySide
-from proxy_trace.step_reader import NO_STEP
+from proxy_trace.state_reader import NO_STEP
 from proxy_trace.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy_trace.differences import DifferenceCollector
+    from proxy_trace.member_differences import MemberDifferences
     from proxy_trace.selection import StepRange
     from proxy_trace.trace import Trace, TraceFile
 
@@ -144,7 +144,7 @@ def _had_same_start(difference: GroupedDifference, ranks: Sequence[int], read: S
 
 
 def _gradients_told_with_parameters(
-    found: DifferenceCollector,
+    found: MemberDifferences,
 ) -> tuple[list[GroupedDifference], list[GroupedDifference]]:
     """The parameters that differ, each with the step at which its gradient first did; and all other gradients."""
     parameters = found.differences("parameter")

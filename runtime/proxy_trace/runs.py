@@ -12,7 +12,7 @@ from proxy_trace.differences import Difference, is_same
 from proxy_trace.errors import NothingInCommonError, SameRunError
 from proxy_trace.ranks import file_of_each_rank
 from proxy_trace.side_by_side import SideBySide
-from proxy_trace.step_reader import NO_STEP, OPTIMIZER_STATE
+from proxy_trace.state_reader import NO_STEP, OPTIMIZER_STATE
 from proxy_trace.workers import Workers
 
 if TYPE_CHECKING:

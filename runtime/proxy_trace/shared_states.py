@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from proxy_trace.step_reader import State
+from proxy_trace.state_reader import State
 
 _MOST_WHOLE: Final = 16
 """How many states are kept whole; of the others, what sets them apart from one of these."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy_trace.differences import DifferenceCollector
+from proxy_trace.member_differences import MemberDifferences
 from proxy_trace.shared_states import SharedStates
-from proxy_trace.step_reader import NO_STEP, Standing, State
+from proxy_trace.state_reader import NO_STEP, Standing, State
 from proxy_trace.step_window import Group, Window, WindowTask, read_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from proxy_trace.step_reader import Found, Held, Part
+    from proxy_trace.state_reader import Found, Held, Part
     from proxy_trace.step_window import LastHeld, Members
     from proxy_trace.trace import TraceFile
     from proxy_trace.workers import Workers
@@ -72,7 +72,7 @@ class SideBySide:
             is_chosen: which names to compare; None for all.
             with_gradients: whether to compare gradients too.
         """
-        self.found = DifferenceCollector(numbers)
+        self.found = MemberDifferences(numbers)
         self.steps = 0
         self.missing = [0] * len(files)
         self.standings = [Standing(file.path, index) for index, file in enumerate(files)]

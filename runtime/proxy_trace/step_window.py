@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from proxy_trace.same_values import has_bits
 from proxy_trace.shared_states import SharedStates
-from proxy_trace.step_reader import NO_STEP, Held, Part, StepReader
+from proxy_trace.state_reader import NO_STEP, Held, Part, StateReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
     from typing import TypeAlias
 
-    from proxy_trace.step_reader import Found, Standing
+    from proxy_trace.state_reader import Found, Standing
     from proxy_trace.workers import Report
     from proxy_wrapper.events import Statistics
 
@@ -123,7 +123,7 @@ def read_window(task: WindowTask, report: Report) -> WindowRead:
     made = _WindowMaker(task)
     entries = 0
     for place, standing in enumerate(group.standings):
-        reader = StepReader(standing, group.states.state(place), with_gradients=task.with_gradients)
+        reader = StateReader(standing, group.states.state(place), with_gradients=task.with_gradients)
         if not reader.read(task.until, task.most, report):
             return WindowRead(None, group, [], reader.entries, reader.steps[-1])
         entries = max(entries, reader.entries)
@@ -144,7 +144,7 @@ class _WindowMaker:
         self.window = Window({}, {}, {}, {})
         self._is_chosen = task.is_chosen
 
-    def add(self, reader: StepReader, member: int, *, has_ended: bool) -> None:
+    def add(self, reader: StateReader, member: int, *, has_ended: bool) -> None:
         """Add what a reader has read, of the process that is `member`."""
         window, histories = self.window, reader.histories
         steps = tuple(reader.steps)

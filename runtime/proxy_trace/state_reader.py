@@ -149,7 +149,7 @@ class Standing(NamedTuple):
     end: str = ""
 
 
-class StepReader:
+class StateReader:
     """Goes on from where a process stands in its trace.
 
     Attributes:
