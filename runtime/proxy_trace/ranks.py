@@ -14,7 +14,7 @@ from proxy_trace.state_reader import NO_STEP
 from proxy_trace.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from proxy_trace.member_differences import MemberDifferences
     from proxy_trace.selection import StepRange
@@ -77,6 +77,7 @@ def compare_ranks(
     workers: Workers | None = None,
     *,
     with_gradients: bool = True,
+    digests: Mapping[str, bytes] | None = None,
 ) -> Comparison:
     """Read all ranks of `trace` side by side, once, and compare what they should have in common.
 
@@ -88,6 +89,8 @@ def compare_ranks(
         is_chosen: which names to compare; None for all.
         workers: who reads the files; this process alone if it is None.
         with_gradients: whether to compare gradients as well.
+        digests: the `StateDigest` of each file by its path, if these are known: of files that say the same only one is
+            read. Then there can be no gradients.
 
     Raises:
         OneRankError: if there is only one rank.
@@ -102,7 +105,8 @@ def compare_ranks(
     def is_wanted(step: int) -> bool:
         return steps is None or step == NO_STEP or steps.has(step)
 
-    read = SideBySide(files, ranks, is_wanted, is_chosen, with_gradients=with_gradients)
+    known = None if digests is None else [digests[str(file.path)] for file in files]
+    read = SideBySide(files, ranks, is_wanted, is_chosen, with_gradients=with_gradients, digests=known)
     read.read(workers or Workers())
     own_parts = _count_own_parts(read)
     if not (read.found.has_compared_any or own_parts):

@@ -62,6 +62,7 @@ class SideBySide:
         is_chosen: Callable[[str], bool] | None = None,
         *,
         with_gradients: bool = True,
+        digests: Sequence[bytes] | None = None,
     ) -> None:
         """Begin.
 
@@ -71,11 +72,17 @@ class SideBySide:
             is_step_wanted: after which steps to compare; `NO_STEP` is asked for if there is none in any trace.
             is_chosen: which names to compare; None for all.
             with_gradients: whether to compare gradients too.
+            digests: the `StateDigest` of each trace, if that is known. Of those that have the same one is read; so
+                there are no gradients to compare.
         """
         self.found = MemberDifferences(numbers)
         self.steps = 0
         self.missing = [0] * len(files)
-        self.standings = [Standing(file.path, index) for index, file in enumerate(files)]
+        alike: dict[object, int] = {}
+        for index, digest in enumerate(digests or range(len(files))):
+            alike[digest] = alike.get(digest, 0) | 1 << index
+        self._begin = [Standing(files[next(_indices(members))].path, members) for members in alike.values()]
+        self.standings = [Standing(file.path, 1 << index) for index, file in enumerate(files)]
         self.last_held: dict[str, Members[LastHeld]] = {}
         self._is_step_wanted = is_step_wanted
         self._is_chosen = is_chosen
@@ -93,7 +100,7 @@ class SideBySide:
             UnreadableFileError: if the file system refuses.
             WorkerDiedError: if a process that read died.
         """
-        groups = _split(self.standings, workers.jobs)
+        groups = _split(self._begin, workers.jobs)
         begin, span = 0, 1
         while groups:
             tasks = [
@@ -107,7 +114,8 @@ class SideBySide:
             window = Window.merged(each.window for each in read if each.window is not None)
             self._take(window)
             for standing in (standing for each in read for standing in each.ended):
-                self.standings[standing.process] = standing
+                for index in _indices(standing.members):
+                    self.standings[index] = standing
             groups = [each.group for each in read if each.group.standings]
             ahead = [standing.ahead for group in groups for standing in group.standings]
             begin = begin + span if NO_STEP in ahead else min(ahead, default=begin)

@@ -128,7 +128,7 @@ class Standing(NamedTuple):
 
     Attributes:
         path: the trace.
-        process: its number among those that are read together.
+        members: which of the processes that are read together say what is in this trace.
         position: how many bytes of the file have been read.
         definition_bytes: how long the definitions among them are.
         step: the step that ended last.
@@ -139,7 +139,7 @@ class Standing(NamedTuple):
     """
 
     path: Path
-    process: int
+    members: int
     position: int = 0
     definition_bytes: int = 0
     step: int = NO_STEP
@@ -174,7 +174,7 @@ class StateReader:
         self.histories: dict[str, list[Held]] = {}
         self.gradients: dict[str, list[Found]] = {}
         self.entries = 0
-        self._path, self._process = standing.path, standing.process
+        self._path, self._members = standing.path, standing.members
         self._position, self._definition_bytes = standing.position, standing.definition_bytes
         self._step, self._ahead = standing.step, standing.ahead
         self._last_complete, self._has_ended, self._end = standing.last_complete, standing.has_ended, standing.end
@@ -184,7 +184,7 @@ class StateReader:
         """Where the reader stands now."""
         return Standing(
             self._path,
-            self._process,
+            self._members,
             self._position,
             self._definition_bytes,
             self._step,

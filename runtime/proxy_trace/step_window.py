@@ -128,7 +128,7 @@ def read_window(task: WindowTask, report: Report) -> WindowRead:
             return WindowRead(None, group, [], reader.entries, reader.steps[-1])
         entries = max(entries, reader.entries)
         now = reader.standing
-        made.add(reader, 1 << now.process, has_ended=now.has_ended)
+        made.add(reader, now.members, has_ended=now.has_ended)
         if now.has_ended:
             ended.append(now)
         else:
@@ -144,27 +144,27 @@ class _WindowMaker:
         self.window = Window({}, {}, {}, {})
         self._is_chosen = task.is_chosen
 
-    def add(self, reader: StateReader, member: int, *, has_ended: bool) -> None:
-        """Add what a reader has read, of the process that is `member`."""
+    def add(self, reader: StateReader, which: int, *, has_ended: bool) -> None:
+        """Add what a reader has read, of the processes that say so."""
         window, histories = self.window, reader.histories
         steps = tuple(reader.steps)
-        window.steps[steps] = window.steps.get(steps, 0) | member
+        window.steps[steps] = window.steps.get(steps, 0) | which
         for name, now in reader.state.held.items():
             if name not in histories:
-                self._note(window.held, name, (now,), member)
+                self._note(window.held, name, (now,), which)
         for name, history in histories.items():
-            self._note(window.held, name, tuple(history), member)
+            self._note(window.held, name, tuple(history), which)
         for name, found in reader.gradients.items():
-            self._note(window.gradients, name, tuple(found), member)
+            self._note(window.gradients, name, tuple(found), which)
         if has_ended:
             start = reader.state.start
             for name, (_, since, part, statistics) in reader.held_now().items():
                 if part is None:
                     continue
                 began = (start[name],) if name in start else ()
-                self._note(window.last_held, name, LastHeld(part, since, has_bits(statistics), began), member)
+                self._note(window.last_held, name, LastHeld(part, since, has_bits(statistics), began), which)
 
-    def _note(self, table: Mapping[str, Members[Any]], name: str, key: Any, member: int) -> None:
+    def _note(self, table: Mapping[str, Members[Any]], name: str, key: Any, which: int) -> None:
         if self._is_chosen is None or self._is_chosen(name):
             members = table.setdefault(name, {})  # type: ignore[attr-defined]
-            members[key] = members.get(key, 0) | member
+            members[key] = members.get(key, 0) | which

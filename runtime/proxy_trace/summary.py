@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -14,10 +15,11 @@ from proxy_trace.errors import NothingToCompareError
 from proxy_trace.findings import Finding  # noqa: TC001
 from proxy_trace.process_summary import ProcessCollector, ProcessSummary
 from proxy_trace.ranks import compare_ranks
+from proxy_trace.state_digest import StateDigest
 from proxy_trace.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from proxy_trace.checks.check import Check
     from proxy_trace.checks.choice import Choice
@@ -76,9 +78,12 @@ def summarize(
         TraceError: if the file system refuses.
     """
     workers = workers or Workers()
-    of_processes = list(workers.map(_sum_up, [_Task(file, period) for file in trace.files]))
+    has_ranks = len(trace.ranks()) > 1
+    summed = list(workers.map(_sum_up, [_Task(file, period, has_ranks) for file in trace.files]))
+    of_processes = [each.evidence for each in summed]
     processes = [each.process for each in of_processes]
-    comparison, not_compared = _compare(trace, workers, period)
+    digests = {each.evidence.process.file: each.digest for each in summed}
+    comparison, not_compared = _compare(trace, workers, period, digests) if has_ranks else (None, "")
     run = trace.files[0].run
     evidence = Evidence(of_processes, trace.damaged, run.world_size, comparison, not_compared)
     findings, results = run_checks(evidence, all_checks() if checks is None else checks, choice)
@@ -104,38 +109,51 @@ def summarize(
 
 
 class _Task(NamedTuple):
-    """A file, and what of it is to be summed up."""
+    """A file, what of it is to be summed up, and whether it will be compared with others."""
 
     file: TraceFile
     period: Period | None
+    is_compared: bool
 
 
-def _sum_up(task: _Task, report: Report) -> ProcessEvidence:
+class _Summed(NamedTuple):
+    """What a file says; `digest` is its `StateDigest`, if that is wanted."""
+
+    evidence: ProcessEvidence
+    digest: bytes
+
+
+def _sum_up(task: _Task, report: Report) -> _Summed:
     reading = task.file.read()
     collector = ProcessCollector(task.file, reading, task.period)
+    digest = StateDigest()
     reported = 0
     for count, event in enumerate(reading, 1):
         collector.take(event)
+        if task.is_compared:
+            digest.note(event)
         if not count % REPORT_INTERVAL:
             report(reading.bytes_read - reported)
             reported = reading.bytes_read
     report(reading.bytes_read - reported)
-    return collector.finish()
+    # Where definitions are left out, those are not told which another reader would leave out.
+    is_known = not reading.surplus
+    return _Summed(collector.finish(), digest.digest() if is_known else os.fsencode(task.file.path))
 
 
-def _compare(trace: Trace, workers: Workers, period: Period | None) -> tuple[Comparison | None, str]:
-    """How the ranks compare, if there are several that can be; else why they were not compared.
+def _compare(
+    trace: Trace, workers: Workers, period: Period | None, digests: Mapping[str, bytes]
+) -> tuple[Comparison | None, str]:
+    """How the ranks compare, if they can be; else why they were not compared.
 
-    What changes parameters and buffers, and nothing else, is read a second time for that: to sum up all ranks side by
-    side would take memory for each of them.
+    What changes parameters and buffers, and nothing else, is read a second time for that, of ranks that say the same in
+    one of them: to sum up all ranks side by side would take memory for each.
     """
-    if len(trace.ranks()) < 2:
-        return None, ""
     if period is not None and period.stages:
         return None, "of a stage alone"
     steps = period.steps if period is not None else None
     try:
-        return compare_ranks(trace, steps, workers=workers, with_gradients=False), ""
+        return compare_ranks(trace, steps, workers=workers, with_gradients=False, digests=digests), ""
     except NothingToCompareError:
         return None, "they have no parameter in common"
 

@@ -18,6 +18,7 @@ from proxy_trace.errors import TraceError
 from proxy_trace.ranks import compare_ranks
 from proxy_trace.runs import compare_runs
 from proxy_trace.selection import StepRange
+from proxy_trace.state_digest import StateDigest
 from proxy_trace.summary import summarize
 from proxy_trace.trace import Trace
 from proxy_trace.workers import Workers
@@ -27,6 +28,8 @@ from tests.proxy_trace.conftest import make_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from proxy_trace.trace import TraceFile
 
 WINDOWS = (1, 3, 7, side_by_side.MOST_ENTRIES)
 
@@ -121,6 +124,48 @@ def test_neither_groups_nor_windows_change_what_is_found(
 
         found = [find(most, workers) for most in WINDOWS for workers in (Workers(), Elsewhere(2))]
     assert all(each == found[0] for each in found)
+
+
+@given(some_ranks(), st.sampled_from([None, StepRange(1, 3)]))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+def test_of_ranks_that_say_the_same_one_tells_of_all(ranks: list[list[events.Event]], steps: StepRange | None) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trace = write(Path(folder, "run"), ranks)
+        digests = {str(file.path): digest_of(file) for file in trace.files}
+        told = outcome(lambda: compare_ranks(trace, steps, with_gradients=False, digests=digests))
+        assert told == outcome(lambda: compare_ranks(trace, steps, with_gradients=False))
+    for rank, made in enumerate(ranks):
+        assert digests[str(trace.files[rank].path)] == digests[str(trace.files[ranks.index(made)].path)]
+
+
+def digest_of(file: TraceFile) -> bytes:
+    digest = StateDigest()
+    for event in file.read():
+        digest.note(event)
+    return digest.digest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda made: [*made, events.Update(9, 3, tensor=1)], id="an update"),
+        pytest.param(lambda made: made[:-1], id="no end"),
+        pytest.param(lambda made: made[:-2], id="a step that did not end"),
+        pytest.param(lambda made: [msgspec.structs.replace(made[0], name="net.x"), *made[1:]], id="a name"),
+        pytest.param(
+            lambda made: [msgspec.structs.replace(made[0], placements="Shard(0)[0/2]"), *made[1:]], id="a part"
+        ),
+        pytest.param(lambda made: [made[1], made[0], *made[2:]], id="another order"),
+    ],
+)
+def test_a_digest_tells_what_matters_apart(
+    change: Callable[[list[events.Event]], list[events.Event]], tmp_path: Path
+) -> None:
+    made = [*training(0, 2, 2), events.RunEnd(9)]
+    elsewhere = [msgspec.structs.replace(made[0], device="cuda:7", time_us=5), *made[1:]]
+    trace = write(tmp_path / "run", [made, elsewhere, change(made)])
+    one, same, other = map(digest_of, trace.files)
+    assert one == same != other
 
 
 plain = st.integers(0, 2).map(lambda bits: Statistics(-1.0, 1.0, 2.0, bits=f"{bits:016x}"))
