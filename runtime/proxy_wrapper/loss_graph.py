@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.describe import PLAIN
 from proxy_wrapper.events import LossNode
 from proxy_wrapper.value_marks import version_of
 
@@ -33,7 +34,7 @@ def last_node_of(outputs: Iterable[torch.Tensor]) -> int:
     """
     found = -1
     for output in outputs:
-        if output.requires_grad and version_of(output) == 0:
+        if type(output) in PLAIN and output.requires_grad and (version_of(output) == 0 or output._base is None):
             node = output.grad_fn
             if node is not None:
                 found = max(found, _sequence_number(node))

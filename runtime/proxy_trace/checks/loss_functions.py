@@ -143,7 +143,7 @@ def _judge(nodes: Sequence[LossNode]) -> list[tuple[Rule, str]]:
 def _what_gave(nodes: Sequence[LossNode], number: int) -> str:
     """The call that gave what a node took, views aside; "" if that is not known, or there are several."""
     while True:
-        children = [index for index, node in enumerate(nodes) if node.parent == number]
+        children = _children(nodes, number)
         if len(children) != 1:
             calls = {call_of(nodes[index]) for index in children}
             # Of a linear layer all nodes below are its own: the input's, the weight's and the bias's.
@@ -152,6 +152,11 @@ def _what_gave(nodes: Sequence[LossNode], number: int) -> str:
         call = call_of(nodes[number])
         if call not in _VIEWS:
             return call
+
+
+def _children(nodes: Sequence[LossNode], number: int) -> list[int]:
+    """The nodes right below one. They come breadth first, so those are behind it, whatever else a trace may say."""
+    return [index for index in range(number + 1, len(nodes)) if nodes[index].parent == number]
 
 
 def _is_of_loss(nodes: Sequence[LossNode], number: int) -> bool:
@@ -169,17 +174,15 @@ def _is_of_loss(nodes: Sequence[LossNode], number: int) -> bool:
 
 def _broadcast(nodes: Sequence[LossNode], number: int) -> str | None:
     """The shapes in words, if a node compares an output (n, 1) or (n,) with something by which it becomes (n, n)."""
-    children = [node for node in nodes if node.parent == number]
+    children = _children(nodes, number)
     if len(children) != 1:
         return None
-    (child,) = children
-    shape = list(nodes[number].shape)
+    child, shape = nodes[children[0]], list(nodes[number].shape)
     if call_of(child) == "Expand" and not child.inside:  # As the losses of `torch.nn.functional` broadcast.
-        shape = list(child.shape)
-        below = [node for node in nodes if node.parent == nodes.index(child)]
+        below = _children(nodes, children[0])
         if len(below) != 1:
             return None
-        (child,) = below
+        child, shape = nodes[below[0]], list(child.shape)
     if not child.inside or len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
         return None
     size = shape[0]

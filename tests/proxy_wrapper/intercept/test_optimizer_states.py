@@ -194,11 +194,11 @@ def test_weights_and_state_are_those_of_a_plain_run(make: Callable[[Any], torch.
         optimizer = make(each.parameters())
         for _ in range(3):
 
-            def closure(each: nn.Module = each, optimizer: torch.optim.Optimizer = optimizer) -> torch.Tensor:
+            def closure(each: nn.Module = each, optimizer: torch.optim.Optimizer = optimizer) -> float:
                 optimizer.zero_grad()
                 loss: torch.Tensor = each(images()).square().sum()
                 loss.backward()
-                return loss
+                return loss.item()
 
             optimizer.step(closure)
         states.append(list(optimizer.state.values()))

@@ -1,0 +1,130 @@
+"""Losses of what they are not meant for are told by their graphs: those that torch makes, and made ones."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from proxy_wrapper import events
+from proxy_wrapper.loss_graph import last_node_of, loss_nodes
+from tests.proxy_trace.checks.judged import NET, find, said, weight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+CLASSES = torch.tensor([0, 2, 1, 1])
+VALUES = torch.tensor([0.1, 0.7, -0.3, 0.2])
+LABELS = (VALUES > 0).float()
+Function: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
+
+WRONG: dict[str, tuple[str, int, Function, Function]] = {
+    "cross entropy of a softmax": (
+        "softmax-before-cross-entropy", 3, lambda x: x.softmax(1), lambda out: F.cross_entropy(out, CLASSES),
+    ),
+    "of one outside the model": (
+        "softmax-before-cross-entropy", 3, lambda x: x, lambda out: F.cross_entropy(F.softmax(out, 1), CLASSES),
+    ),
+    "of a sigmoid, seen through a view": (
+        "softmax-before-cross-entropy", 3, lambda x: x.sigmoid().view(4, 3), lambda out: F.cross_entropy(out, CLASSES),
+    ),
+    "with weights and smoothing": (
+        "softmax-before-cross-entropy", 3, lambda x: x.softmax(1),
+        lambda out: F.cross_entropy(out, CLASSES, weight=torch.ones(3), label_smoothing=0.1),
+    ),
+    "binary with logits of a sigmoid": (
+        "sigmoid-before-logits", 1, lambda x: x.sigmoid().squeeze(1),
+        lambda out: F.binary_cross_entropy_with_logits(out, LABELS),
+    ),
+    "nll of a softmax": (
+        "nll-of-no-logarithm", 3, lambda x: x.softmax(1), lambda out: F.nll_loss(out, CLASSES),
+    ),
+    "nll of a linear layer": ("nll-of-no-logarithm", 3, lambda x: x, lambda out: F.nll_loss(out, CLASSES)),
+    "mse of a column and a row": ("loss-broadcasts", 1, lambda x: x, lambda out: F.mse_loss(out, VALUES)),
+    "l1 of a row and a column": (
+        "loss-broadcasts", 1, lambda x: x.squeeze(1), lambda out: F.l1_loss(out, VALUES[:, None]),
+    ),
+    "smooth l1": ("loss-broadcasts", 1, lambda x: x, lambda out: F.smooth_l1_loss(out, VALUES)),
+    "a difference written out": ("loss-broadcasts", 1, lambda x: x, lambda out: ((out - VALUES) ** 2).mean()),
+    "the other way round": ("loss-broadcasts", 1, lambda x: x, lambda out: (VALUES - out).abs().mean()),
+}  # fmt: skip
+
+RIGHT: dict[str, tuple[int, Function, Function]] = {
+    "cross entropy of logits": (3, lambda x: x, lambda out: F.cross_entropy(out, CLASSES)),
+    "nll of a log softmax": (3, lambda x: x.log_softmax(1), lambda out: F.nll_loss(out, CLASSES)),
+    "nll of the log of a softmax": (3, lambda x: x.softmax(1).log(), lambda out: F.nll_loss(out, CLASSES)),
+    "entropy of the output": (3, lambda x: x.softmax(1), lambda out: -(out.log_softmax(1) * out).sum()),
+    "distillation": (
+        3, lambda x: x, lambda out: F.kl_div(out.log_softmax(1), torch.full((4, 3), 1 / 3), reduction="batchmean"),
+    ),
+    "an attention in the model": (
+        3, lambda x: x.softmax(1) @ torch.ones(3, 3), lambda out: F.cross_entropy(out, CLASSES),
+    ),
+    "binary of a sigmoid": (
+        1, lambda x: x.sigmoid().squeeze(1), lambda out: F.binary_cross_entropy(out, LABELS),
+    ),
+    "binary with logits": (
+        1, lambda x: x.squeeze(1), lambda out: F.binary_cross_entropy_with_logits(out, LABELS),
+    ),
+    "mse of two columns": (1, lambda x: x, lambda out: F.mse_loss(out, VALUES[:, None])),
+    "mse of a square output": (4, lambda x: x, lambda out: F.mse_loss(out, torch.zeros(4, 4))),
+    "a penalty that is broadcast": (3, lambda x: x, lambda out: (out - VALUES[:, None]).square().mean()),
+    "distances of all pairs": (1, lambda x: x, lambda out: (out - out.t()).abs().mean()),
+    "pairs that are asked for": (
+        1, lambda x: x.squeeze(1), lambda out: (out.unsqueeze(1) - VALUES.unsqueeze(0)).abs().mean(),
+    ),
+    "a batch of one": (1, lambda x: x[:1], lambda out: F.mse_loss(out, VALUES[:1])),
+}  # fmt: skip
+
+
+def graph(width: int, model: Function, loss: Function) -> tuple[events.LossNode, ...]:
+    """The nodes of a loss of what a linear layer and `model` put out for four samples."""
+    torch.manual_seed(0)
+    out = model(torch.nn.Linear(5, width)(torch.randn(4, 5)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Torch itself warns of some sizes.
+        return loss_nodes(loss(out), last_node_of([out]))
+
+
+def judged(path: Path, write_trace: WriteTrace, nodes: Sequence[events.LossNode]) -> list[str]:
+    """The codes of what is found in a run with such a loss."""
+    place = events.Location(3, "train.py", 20, "main")
+    loss = events.Loss(3, location=3, id=1, nodes=nodes)
+    passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5)] * 2
+    path = write_trace(path, place, NET, weight(), loss, *passes)
+    rules = ("softmax-before-cross-entropy", "sigmoid-before-logits", "nll-of-no-logarithm", "loss-broadcasts")
+    found = [each for each in find(path) if each.code in rules]
+    assert said(path, "loss functions")[0] == ("finding" if found else "passed")
+    assert all(each.place == "train.py:20" and "in 2 backward passes" in each.evidence[0] for each in found)
+    return [each.code for each in found]
+
+
+@pytest.mark.parametrize(("code", "width", "model", "loss"), WRONG.values(), ids=WRONG.keys())
+def test_a_loss_of_what_it_is_not_meant_for_is_told(
+    tmp_path: Path, write_trace: WriteTrace, code: str, width: int, model: Function, loss: Function
+) -> None:
+    assert judged(tmp_path / "a.jsonl", write_trace, graph(width, model, loss)) == [code]
+
+
+@pytest.mark.parametrize(("width", "model", "loss"), RIGHT.values(), ids=RIGHT.keys())
+def test_a_loss_of_what_it_is_meant_for_is_not(
+    tmp_path: Path, write_trace: WriteTrace, width: int, model: Function, loss: Function
+) -> None:
+    assert judged(tmp_path / "a.jsonl", write_trace, graph(width, model, loss)) == []
+
+
+def test_a_loss_that_no_record_tells_was_not_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), events.Backward(4), events.BackwardEnd(5))
+    assert said(path, "loss functions") == ("not checked", ["no backward pass of a loss was traced"])
+
+
+def test_nodes_that_are_each_others_parents_end_the_search(tmp_path: Path, write_trace: WriteTrace) -> None:
+    names = ("NllLossBackward0", "ViewBackward0", "ViewBackward0", "LogSoftmaxBackward0", "MseLossBackward0")
+    nodes = [events.LossNode(name, [4, 4], parent) for name, parent in zip(names, (2, 2, 1, 3, 99), strict=True)]
+    assert judged(tmp_path / "a.jsonl", write_trace, nodes) == []

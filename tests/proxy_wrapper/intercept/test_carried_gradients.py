@@ -1,0 +1,118 @@
+"""A step tells whether the gradients of the last one were still there when its backward passes began."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import OptimizerStep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.observers.memory import MemoryObserver
+
+
+def carried(seen: MemoryObserver) -> list[bool]:
+    return [event.carried for event in seen.events if isinstance(event, OptimizerStep)]
+
+
+def by_data(optimizer: torch.optim.Optimizer) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                parameter.grad.data.zero_()
+
+
+CLEAR: dict[str, Callable[[torch.optim.Optimizer], None]] = {
+    "set to None": lambda optimizer: optimizer.zero_grad(),
+    "set to zero": lambda optimizer: optimizer.zero_grad(set_to_none=False),
+    "zeroed by data": by_data,
+}
+
+
+@pytest.mark.parametrize("clear", CLEAR.values(), ids=CLEAR.keys())
+@pytest.mark.parametrize("when", ["before the backward pass", "after the step"])
+def test_gradients_that_are_cleared_are_not_carried(
+    clear: Callable[[torch.optim.Optimizer], None], when: str, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        if when != "after the step":
+            clear(optimizer)
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        if when == "after the step":
+            clear(optimizer)
+
+    assert carried(seen) == [False] * 4
+
+
+def test_gradients_that_nobody_clears_are_carried(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+
+    assert carried(seen) == [False, True, True, True]
+
+
+def test_accumulation_over_several_passes_is_none(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(8):
+        model(torch.randn(2, 4)).sum().backward()
+        if number % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    assert carried(seen) == [False, False]
+
+
+def test_what_another_loss_adds_before_the_clearing_is_none(logdir: str, seen: MemoryObserver) -> None:
+    """As with a discriminator, which the generator's loss goes through."""
+    generator = Proxy.Proxy(nn.Linear(4, 4), recurse=True, logdir=logdir)
+    judge = Proxy.Proxy(nn.Linear(4, 1), recurse=True, logdir=logdir)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (judge, generator)]
+    for _ in range(4):
+        for optimizer, inputs in zip(optimizers, (torch.randn(2, 4), None), strict=True):
+            optimizer.zero_grad()
+            judge(generator(torch.randn(2, 4)) if inputs is None else inputs).sum().backward()
+            optimizer.step()
+
+    assert carried(seen) == [False] * 8
+
+
+def test_gradients_that_are_put_in_the_place_of_others_are_none(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model(torch.randn(2, 4)).sum().backward()
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+
+    assert carried(seen) == [False] * 3
+
+
+def test_a_closure_clears_in_the_step_itself(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    inputs = torch.randn(2, 4)
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        loss: torch.Tensor = model(inputs).square().sum()
+        loss.backward()
+        return loss.item()
+
+    for _ in range(3):
+        optimizer.step(closure)
+
+    assert carried(seen) == [False] * 3

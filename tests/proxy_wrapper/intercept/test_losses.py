@@ -1,0 +1,144 @@
+"""How the loss of a backward pass was computed, and its value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import Backward, Loss
+from proxy_wrapper.loss_graph import MOST_NODES
+from tests.proxy_wrapper.programs import Plain, images, labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.observers.memory import MemoryObserver
+
+
+def calls(loss: Loss) -> list[tuple[str, bool]]:
+    """The nodes of a loss by name, and whether each lies inside the model."""
+    return [(node.name.removesuffix("Backward0"), node.inside) for node in loss.nodes]
+
+
+def losses(seen: MemoryObserver) -> list[Loss]:
+    return [event for event in seen.events if isinstance(event, Loss)]
+
+
+def passes(seen: MemoryObserver) -> list[Backward]:
+    return [event for event in seen.events if isinstance(event, Backward)]
+
+
+def test_a_loss_is_told_back_to_what_the_model_put_out(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Sequential(nn.Linear(4, 3), nn.Softmax(1)), recurse=True, logdir=logdir)
+    loss = F.cross_entropy(model(torch.randn(2, 4)), torch.tensor([0, 2]))
+    loss.backward()
+
+    (told,) = losses(seen)
+    assert calls(told)[:4] == [("NllLoss", False), ("LogSoftmax", False), ("Softmax", True), ("Addmm", True)]
+    assert [node.parent for node in told.nodes[:4]] == [-1, 0, 1, 2]
+    assert [list(node.shape) for node in told.nodes[:4]] == [[], [2, 3], [2, 3], [2, 3]]
+    (begun,) = passes(seen)
+    assert (begun.loss, begun.loss_value) == (told.id, loss.item())
+
+
+def test_a_way_is_told_once_and_another_shape_is_another_way(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    for size in (2, 2, 3, 2):
+        F.cross_entropy(model(torch.randn(size, 4)), torch.zeros(size, dtype=torch.int64)).backward()
+
+    assert [event.id for event in losses(seen)] == [1, 2]
+    assert [event.loss for event in passes(seen)] == [1, 1, 2, 1]
+
+
+def test_a_loss_that_the_model_itself_gives_lies_inside(logdir: str, seen: MemoryObserver) -> None:
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"loss": self.fc(x).square().mean()}
+
+    model = Proxy.Proxy(WithLoss(), recurse=True, logdir=logdir)
+    model(torch.randn(2, 4))["loss"].backward()
+
+    assert calls(losses(seen)[0])[:3] == [("Mean", True), ("Pow", True), ("Addmm", True)]
+
+
+def test_a_long_graph_is_cut(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    loss = model(torch.randn(2, 4)).sum()
+    for _ in range(2 * MOST_NODES):
+        loss = loss + 1
+    loss.backward()
+
+    assert len(losses(seen)[0].nodes) == MOST_NODES
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda out: out.backward(torch.ones_like(out)),
+        lambda out: torch.autograd.backward([out.sum(), out.mean()]),
+    ],
+    ids=["many elements", "two losses"],
+)
+def test_what_is_no_single_number_has_no_value(
+    logdir: str, seen: MemoryObserver, begin: Callable[[torch.Tensor], None]
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    begin(model(torch.randn(2, 4)))
+
+    assert [event.loss_value for event in passes(seen)] == [None]
+
+
+def test_a_pass_that_only_asks_for_gradients_has_no_loss(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    torch.autograd.grad(model(torch.randn(2, 4)).sum(), list(model.parameters()))
+
+    assert [(event.loss, event.loss_value) for event in passes(seen)] == [(0, None)]
+    assert losses(seen) == []
+
+
+def test_a_loss_that_is_not_finite_has_its_value_as_a_word(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    (model(torch.randn(2, 4)).sum() * float("nan")).backward()
+
+    assert [event.loss_value for event in passes(seen)] == ["nan"]
+
+
+class WritesIntoAView(nn.Module):
+    """Puts out a view of what it writes into afterwards, so that autograd makes the view's node anew when asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        whole: torch.Tensor = self.fc(x).clone()
+        part = whole[:, :2]
+        whole.mul_(2)
+        return part
+
+
+@pytest.mark.parametrize("make", [Plain, WritesIntoAView])
+def test_reading_the_graph_changes_no_gradient(make: Callable[[], nn.Module], logdir: str, level: str) -> None:
+    def gradients(*, traced: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = make()
+        if traced:
+            model = Proxy.Proxy(model, recurse=True, logdir=logdir, log_level=level)
+        inputs = images() if make is Plain else torch.randn(8, 4)
+        out = model(inputs)
+        loss = F.cross_entropy(out, labels()) if make is Plain else (out.exp() * out).sum() + out.sum().exp()
+        loss.backward()
+        return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+    plain, traced = gradients(traced=False), gradients(traced=True)
+    assert plain
+    assert all(map(torch.equal, plain, traced))
