@@ -1,9 +1,10 @@
 """Measures how fast a trace is read, as ratios to `msgspec` decoding its lines and nothing else.
 
 Makes traces of any length: the training step of a model as the runtime records it at DEBUG, over and over, with steps,
-times, tensor numbers and statistics that go on. Then decodes, reads, summarises, follows a variable and exports, each
-in a fresh process, in turn. CPU time, and peak memory at two lengths: what does not grow with the trace has a slope
-of 0.
+times, tensor numbers and statistics that go on. Then decodes, reads, summarises, follows a variable, exports, and
+compares it record by record with another run: with one that is the same, and with one in which each parameter and
+gradient has other values (the records counted are those of one run). Each is done in a fresh process, in turn. CPU
+time, and peak memory at two lengths: what does not grow with the trace has a slope of 0.
 
     python benchmarks/read_speed.py
     python benchmarks/read_speed.py --records 200000 --rounds 2
@@ -35,6 +36,7 @@ import msgspec
 from proxy_trace.export.parquet import export_parquet
 from proxy_trace.open_trace import open_trace
 from proxy_trace.ranks import compare_ranks
+from proxy_trace.records.compare_records import compare_records
 from proxy_trace.summary import summarize as sum_up
 from proxy_trace.table import format_table
 from proxy_trace.trace import Trace
@@ -42,7 +44,7 @@ from proxy_trace.workers import Workers
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 COLUMNS: Final = ("task", "ratio", "CPU", "records/s", "peak memory", "bytes more per record")
 COLUMNS_OF_RANKS: Final = ("task", "ratio", "a rank alone", "CPU", "elapsed", "peak memory")
@@ -95,35 +97,36 @@ def run_of_a_model(layers: int) -> list[events.AnyEvent]:
     return made
 
 
-def write_trace(path: Path, records: int, world_size: int = 1) -> int:
-    """Write a trace of about `records` records; how many it has."""
+def write_trace(path: Path, records: int, world_size: int = 1, run: str = "r", factor: float = 1.0) -> int:
+    """Write a trace of about `records` records, with norms that are `factor` times as large; how many it has."""
     model = run_of_a_model(layers=24)
     definitions = [event for event in model if not isinstance(event, events.Happening)]
     happenings = [event for event in model if isinstance(event, events.Happening)]
     encode_lines = msgspec.json.Encoder().encode_lines
-    header = events.Run(events.FORMAT, "r", "2026-11-21T08:00:00+00:00", 1, "train.py", [], "3.11", "2.13", "0.1.0")
+    header = events.Run(events.FORMAT, run, "2026-11-21T08:00:00+00:00", 1, "train.py", [], "3.11", "2.13", "0.1.0")
     header = msgspec.structs.replace(header, world_size=world_size)
     count = 1 + len(definitions)
     with path.open("wb") as file:
         file.write(encode_lines([header, *definitions]))
         step = 0
         while count < records:
-            file.write(encode_lines([later(event, step) for event in happenings]))
+            file.write(encode_lines([later(event, step, factor) for event in happenings]))
             count += len(happenings)
             step += 1
     return count
 
 
-def later(event: events.Happening, step: int) -> events.Happening:
-    """`event` as it is in a later step."""
+def later(event: events.Happening, step: int, factor: float) -> events.Happening:
+    """`event` as it is in a later step, with other values."""
     changes: dict[str, Any] = {"step": step, "time_us": event.time_us + 20 * step}
     for name in ("input_ids", "output_ids"):
         ids = getattr(event, name, None)
         if ids:
             changes[name] = [number and number + 100 * step for number in ids]
     if isinstance(event, events.Update | events.Gradient):
-        bits = f"{1_000_003 * step + event.tensor:016x}"
-        changes["statistics"] = events.Statistics(-0.1 - step * 1e-6, 0.2 + step * 1e-6, 3.0 + step * 1e-5, bits=bits)
+        norm = (3.0 + step * 1e-5) * factor
+        bits = f"{1_000_003 * step + event.tensor + int(1e15 * (factor - 1)):016x}"
+        changes["statistics"] = events.Statistics(-0.1 - step * 1e-6, 0.2 + step * 1e-6, norm, bits=bits)
     return msgspec.structs.replace(event, **changes)
 
 
@@ -149,6 +152,22 @@ def history(path: Path) -> None:
         pass
 
 
+def compare_with_equal(path: Path) -> None:
+    compare_records(open_trace(path), open_trace(_equal_to(path)))
+
+
+def compare_with_other(path: Path) -> None:
+    compare_records(open_trace(path), open_trace(_other_than(path)))
+
+
+def _equal_to(path: Path) -> Path:
+    return path.with_name(f"equal-{path.name}")
+
+
+def _other_than(path: Path) -> Path:
+    return path.with_name(f"other-{path.name}")
+
+
 def export(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         export_parquet(open_trace(path), Path(folder, "dataset"))
@@ -160,6 +179,8 @@ TASKS: Final[dict[str, Callable[[Path], None]]] = {
     "summary": summarize,
     "history": history,
     "export": export,
+    "compare --records, equal": compare_with_equal,
+    "compare --records, other values": compare_with_other,
 }
 
 
@@ -245,6 +266,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="how fast traces are read, as ratios to decoding alone")
     parser.add_argument("--records", type=int, help="length of the trace (default: 1,000,000; of a rank 20,000)")
+    parser.add_argument("--only", choices=TASKS, action="append", help="only this task, and decoding; may be repeated")
     parser.add_argument("--rounds", type=int, default=3, help="times that all tasks take their turn (default: 3)")
     parser.add_argument("--ranks", type=int, help="measure a run of so many ranks")
     parser.add_argument("--jobs", type=int, default=1, help="processes that read the ranks (default: 1)")
@@ -256,22 +278,30 @@ def main() -> None:
     elif args.ranks:
         measure_ranks(args.ranks, args.records or RECORDS_OF_A_RANK, args.rounds, args.jobs)
     else:
-        measure_one_trace(args.records or 1_000_000, args.rounds)
+        measure_one_trace(
+            args.records or 1_000_000,
+            args.rounds,
+            [task for task in TASKS if task in ("decode", *(args.only or TASKS))],
+        )
 
 
-def measure_one_trace(length: int, rounds: int) -> None:
+def measure_one_trace(length: int, rounds: int, tasks: Sequence[str]) -> None:
     """Print the table of one trace."""
     with tempfile.TemporaryDirectory() as folder:
         long, short = Path(folder, "long.jsonl"), Path(folder, "short.jsonl")
         records, few = write_trace(long, length), write_trace(short, length // _SHORT)
-        seconds: dict[str, list[float]] = {task: [] for task in TASKS}
+        for path, count in ((long, length), (short, length // _SHORT)):
+            if any(task.startswith("compare") for task in tasks):
+                write_trace(_equal_to(path), count, run="equal")
+                write_trace(_other_than(path), count, run="other", factor=1.01)
+        seconds: dict[str, list[float]] = {task: [] for task in tasks}
         peaks: dict[str, int] = {}
         for _ in range(rounds):
-            for task in TASKS:
+            for task in tasks:
                 spent = in_a_process_of_its_own(task, long)
                 peaks[task] = spent.peak
                 seconds[task].append(spent.seconds)
-        small = {task: in_a_process_of_its_own(task, short).peak for task in TASKS}
+        small = {task: in_a_process_of_its_own(task, short).peak for task in tasks}
     rows = []
     for task, of_task in seconds.items():
         ratio = statistics.median(one / base for one, base in zip(of_task, seconds["decode"], strict=True))

@@ -27,6 +27,7 @@ from proxy_trace.options import (
     print_note,
 )
 from proxy_trace.ranks_command import RANKS_HELP, ranks
+from proxy_trace.report_command import REPORT_HELP, report
 from proxy_trace.summary_command import SUMMARY_HELP, summary
 from proxy_wrapper import __version__
 
@@ -58,6 +59,8 @@ Read the trace that an instrumented script has left.
     [cyan]$ proxy-trace ranks[/cyan]
   From which step on does a run differ from an older one, and in what?
     [cyan]$ proxy-trace compare proxy_trace/OLD_RUN_ID proxy_trace[/cyan]
+  Which is the first record in which they part, and from which lines of the script?
+    [cyan]$ proxy-trace compare proxy_trace/OLD_RUN_ID proxy_trace --records[/cyan]
   The whole run as a text log:
     [cyan]$ proxy-trace log | less[/cyan]
 
@@ -221,6 +224,7 @@ def log(
 app.command(help=HISTORY_HELP, cls=HistoryCommand)(history)
 app.command(help=RANKS_HELP)(ranks)
 app.command(help=COMPARE_HELP)(compare)
+app.command(help=REPORT_HELP)(report)
 app.command(help=EXPORT_HELP)(export)
 
 

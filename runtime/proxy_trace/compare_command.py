@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from proxy_trace.options import (
-    FirstRunArgument,
+    ComparedNameOption,
+    ComparedRunsArgument,
     Format,
     FormatOption,
     JobsOption,
     RankOption,
-    SecondRunArgument,
     StepOption,
-    TensorNameOption,
     open_run,
     print_json,
     print_lines,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy_trace.baseline.compare_with_baseline import BaselineComparison
+    from proxy_trace.colour import Palette
+    from proxy_trace.records.compare_records import RecordComparison
+    from proxy_trace.runs import RunComparison
+    from proxy_trace.trace import Trace
+
+    Found: TypeAlias = BaselineComparison | RecordComparison | RunComparison
 
 _DIFFERS: Final = 1
 
@@ -30,13 +40,22 @@ A run that no longer matches yesterday's: another version of a library, a line t
 set. The first difference says where to look. If it is a value at the start, at seeds and checkpoints; if it is a \
 gradient, at the data, at what is random, at the loss; if it is a parameter, at the optimizer.
 
-What is compared is what the traces have of each parameter, buffer and gradient after each step: a fingerprint of its \
-bits; where one of them is older, minimum, maximum, norm (to a relative 2**-20) and non-finite elements; rank by rank \
-where there are several.
+With [cyan]--records[/cyan] they are compared record by record, aligned by what happens and not by lines, so that two \
+versions of a script can be compared: it tells the first record where they part, with module, step, both lines, and \
+what the values were made from; then how far outputs, gradients and parameters go apart.
+
+With [cyan]--baseline[/cyan] the first RUN is compared with several that differ in their seeds alone: it names the \
+values that lie outside what these runs give.
+
+Otherwise what is compared is what the traces have of each parameter, buffer and gradient after each step, and of what \
+modules put out: a fingerprint of its bits; where one of them is older, minimum, maximum, norm (to a relative 2**-20) \
+and non-finite elements; rank by rank where there are several.
 
 [bold]Examples[/bold]
 
   [cyan]proxy-trace compare proxy_trace/20261121T080911-3f2a9c proxy_trace[/cyan]
+  [cyan]proxy-trace compare yesterday/ today/ --records[/cyan]
+  [cyan]proxy-trace compare today/ --baseline seeds/*[/cyan]
   [cyan]proxy-trace compare yesterday/ today/ --name '*norm*' --step 100-[/cyan]
   [cyan]proxy-trace compare a b --format json | jq '.differences[0]'[/cyan]
 
@@ -49,31 +68,76 @@ where there are several.
 
 
 def compare(
-    first: FirstRunArgument,
-    second: SecondRunArgument,
-    name: TensorNameOption = None,
+    runs: ComparedRunsArgument,
+    records: Annotated[
+        bool, typer.Option("--records", help="Compare record by record: say the first record where the runs part.")
+    ] = False,
+    baseline: Annotated[
+        bool,
+        typer.Option("--baseline", help="Compare the first RUN with all others, which differ in their seeds alone."),
+    ] = False,
+    name: ComparedNameOption = None,
     step: StepOption = None,
     output: FormatOption = Format.TEXT,
     rank: RankOption = None,
     jobs: JobsOption = None,
 ) -> None:
-    """Compare two runs; the text of `--help` is `COMPARE_HELP`."""
-    from proxy_trace.colour import Palette
+    """Compare two runs, or one with several; the text of `--help` is `COMPARE_HELP`."""
     from proxy_trace.progress import progress_bar
-    from proxy_trace.runs import compare_runs
-    from proxy_trace.runs_text import run_lines
     from proxy_trace.selection import GlobMatcher, StepRange
     from proxy_trace.workers import count_jobs
 
+    _check_count(len(runs), records=records, baseline=baseline)
     steps = StepRange.parse(step) if step is not None else None
-    one, other = open_run(first, rank), open_run(second, rank)
-    size = sum(file.size_bytes() for file in (*one.files, *other.files))
-    with progress_bar(size, "reading") as on_progress:
-        is_chosen = GlobMatcher(name) if name else None
-        found = compare_runs(one, other, steps, is_chosen, on_progress, count_jobs(jobs, size))
+    traces = [open_run(run, rank) for run in runs]
+    size = sum(file.size_bytes() for trace in traces for file in trace.files)
+    is_chosen = GlobMatcher(name) if name else None
+    passes = 1 if records else 2
+    with progress_bar(passes * size, "reading") as on_progress:
+        compare_them = _with_baseline if baseline else _records if records else _step_by_step
+        found, lines = compare_them(traces, steps, is_chosen, on_progress, count_jobs(jobs, size))
     if output is Format.JSON:
         print_json([found], indented=True)
     else:
-        print_lines(run_lines(found, Palette.for_stream(sys.stdout)))
+        print_lines(lines)
     if not found.agrees:
         raise typer.Exit(_DIFFERS)
+
+
+def _check_count(runs: int, *, records: bool, baseline: bool) -> None:
+    if records and baseline:
+        raise typer.BadParameter("--records compares two runs, and --baseline one with several: give one of them.")
+    if not baseline and runs != 2:
+        raise typer.BadParameter("compare takes two runs; with --baseline, a run and those that it is compared with.")
+
+
+def _step_by_step(traces: list[Trace], *options: Any) -> tuple[Found, Iterable[str]]:
+    from proxy_trace.runs import compare_runs
+    from proxy_trace.runs_text import run_lines
+
+    first, second = traces
+    found = compare_runs(first, second, *options)
+    return found, run_lines(found, _palette())
+
+
+def _records(traces: list[Trace], *options: Any) -> tuple[Found, Iterable[str]]:
+    from proxy_trace.records.compare_records import compare_records
+    from proxy_trace.records.records_text import record_lines
+
+    first, second = traces
+    found = compare_records(first, second, *options)
+    return found, record_lines(found, _palette())
+
+
+def _with_baseline(traces: list[Trace], *options: Any) -> tuple[Found, Iterable[str]]:
+    from proxy_trace.baseline.baseline_text import baseline_lines
+    from proxy_trace.baseline.compare_with_baseline import compare_with_baseline
+
+    found = compare_with_baseline(traces[0], traces[1:], *options)
+    return found, baseline_lines(found, _palette())
+
+
+def _palette() -> Palette:
+    from proxy_trace.colour import Palette
+
+    return Palette.for_stream(sys.stdout)

@@ -27,14 +27,20 @@ def values_apart(values: Sequence[Statistics | None]) -> str:
 
     Values that have all these in common are told apart by their fingerprints.
     """
+    field, words = words_apart(values)
+    return f"{field} {' | '.join(words)}".lstrip()
+
+
+def words_apart(values: Sequence[Statistics | None]) -> tuple[str, list[str]]:
+    """What `values_apart` says: the name of the statistic, "" where some have none, and what it is in each."""
     if any(each is None for each in values):
-        return " | ".join("none" if each is None else f"norm {format_number(each.norm)}" for each in values)
+        return "", ["none" if each is None else f"norm {format_number(each.norm)}" for each in values]
     by_field = {field: [getattr(each, field) for each in values] for field in _FIELDS}
     field = max(by_field, key=lambda field: len(set(map(repr, by_field[field]))))
     numbers = by_field[field]
     if field == "bits":
-        return f"bits {' | '.join(str(bits) for bits in numbers)}"
+        return field, [str(bits) for bits in numbers]
     words = [format_number(number) for number in numbers]
     if len(set(words)) < len(set(map(repr, numbers))):
         words = [f"{number:.9g}" if isinstance(number, float) else str(number) for number in numbers]
-    return f"{field} {' | '.join(words)}"
+    return field, words

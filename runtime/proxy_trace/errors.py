@@ -142,6 +142,46 @@ class NothingInCommonError(TraceError):
         )
 
 
+class NothingAlikeError(TraceError):
+    """Two runs of which no record stands for one of the other."""
+
+    def __init__(self, first: Path, second: Path) -> None:
+        super().__init__(
+            f"{first} and {second}: there is nothing to compare: no record that was asked for is in both, in the same "
+            "rank. 'proxy-trace compare --records' without --name and --step compares all there are."
+        )
+
+
+class TooFewBaselinesError(TraceError):
+    """So few baselines that nothing can be said of what other seeds give."""
+
+    def __init__(self, count: int, least: int) -> None:
+        super().__init__(
+            f"{count} baseline{'' if count == 1 else 's'}: too few to know what other seeds give. "
+            f"Give at least {least} runs that differ in their seeds alone."
+        )
+
+
+class SameBaselinesError(TraceError):
+    """Two baselines with the same values throughout."""
+
+    def __init__(self, first: Path, second: Path) -> None:
+        super().__init__(
+            f"{first} and {second} have the same values throughout, so they say nothing of what another seed gives. "
+            "Give baselines that differ in their seeds."
+        )
+
+
+class NothingInBaselineError(TraceError):
+    """Runs that have nothing in common."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: there is nothing to compare: nothing that was asked for is in this run and in all baselines, "
+            "in the same rank and by the same name."
+        )
+
+
 class NoSuchRankError(TraceError):
     """A rank that left no file in this run."""
 

@@ -12,6 +12,7 @@ import msgspec
 from proxy_trace.given_back import how_given_back
 from proxy_trace.identity import Subject, find_subjects
 from proxy_trace.origins import Origins, new_numbers
+from proxy_trace.places import Place, find_place
 from proxy_trace.same_values import are_same_values
 from proxy_trace.selection import kind_of
 from proxy_wrapper import events
@@ -29,7 +30,6 @@ _USES: Final = 64
 _MADE: Final = 1024
 """How many of the tensors that one call made are followed."""
 
-_CALLERS: Final = 256
 _PLACES: Final = 1 << 14
 _OPEN_CALLS: Final = 256
 """How many calls lie in one another at most, and in how many threads; of others it is not told what they made."""
@@ -40,18 +40,6 @@ _QUESTIONS: Final = frozenset(
     | {"has_names", "untyped_storage", "data_ptr", "_has_compatible_shallow_copy_type"}
 )
 """Calls that ask how a tensor is made and not what is in it: no use of the variable."""
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A line of the original script; `callers` are the lines that led there, innermost first, as "file:line"."""
-
-    file: str
-    line: int
-    function: str
-    callers: list[str] = []
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -378,17 +366,5 @@ class _Follower:
         if id_ not in self._places:
             if len(self._places) >= _PLACES:
                 self._places.clear()
-            self._places[id_] = self._resolve(id_)
+            self._places[id_] = find_place(id_, self._names)
         return self._places[id_]
-
-    def _resolve(self, id_: int) -> Place | None:
-        location = self._names.locations.get(id_)
-        if location is None:
-            return None
-        callers: list[str] = []
-        caller = location.caller
-        while caller and len(callers) < _CALLERS:  # A trace can say that two lines call each other.
-            callers.append(self._names.place(caller))
-            above = self._names.locations.get(caller)
-            caller = above.caller if above is not None else 0
-        return Place(location.file, location.line, location.function, callers)

@@ -36,11 +36,13 @@ RunArgument = Annotated[
         show_default=False,
     ),
 ]
-FirstRunArgument = Annotated[
-    Path,
-    typer.Argument(metavar="RUN", help="A run directory, one of its .jsonl files, or the logdir (its newest run)."),
+ComparedRunsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN OTHER...",
+        help="Run directories, .jsonl files of runs, or logdirs (their newest runs): one, and what to compare it with.",
+    ),
 ]
-SecondRunArgument = Annotated[Path, typer.Argument(metavar="OTHER", help="The run to compare it with, likewise.")]
 FormatOption = Annotated[
     Format, typer.Option("--format", metavar="text|json", help="Lines for people, or JSON for programs.")
 ]
@@ -68,6 +70,16 @@ TensorNameOption = Annotated[
     list[str] | None,
     typer.Option(
         "--name", "-n", metavar="GLOB", help="Only parameters and buffers with such a name.", show_default=False
+    ),
+]
+ComparedNameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        "-n",
+        metavar="GLOB",
+        help="Only parameters and buffers with such a name; with --records, only records that name something like it.",
+        show_default=False,
     ),
 ]
 ModuleOption = Annotated[

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from proxy_trace.compare_calls import OUTPUT, compare_calls
+from proxy_trace.configuration import SettingDifference  # noqa: TC001  msgspec looks the types of fields up.
 from proxy_trace.differences import Difference, is_same
 from proxy_trace.errors import NothingInCommonError, SameRunError
 from proxy_trace.ranks import file_of_each_rank
@@ -26,14 +28,28 @@ if TYPE_CHECKING:
 class RunDifference(Difference):
     """A difference between two runs: `values` are those of the first run and of the second.
 
-    Besides the kinds of differences that every comparison has there is "start": what a parameter or buffer was when
-    training began. Its `first_step` is -1.
+    Besides the kinds of differences that every comparison has there are "start", what a parameter or buffer was when
+    training began, of which `first_step` is -1, and "output", what the module called `name` put out.
 
     Attributes:
         rank: in which rank.
     """
 
     rank: int
+
+
+class CallDifference(msgspec.Struct):
+    """How many calls of modules and of torch each run made in the steps compared.
+
+    Attributes:
+        rank: in which rank.
+        first_step: the first step in which the numbers differ.
+        calls: those of the first run and of the second.
+    """
+
+    rank: int
+    first_step: int
+    calls: list[int]
 
 
 class ComparedRun(msgspec.Struct):
@@ -58,26 +74,35 @@ class RunComparison(msgspec.Struct):
         ranks: the ranks that both have.
         steps: after how many steps they were compared, in the rank that had most.
         tensors: how many parameters and buffers were compared, of all ranks.
+        configuration: the settings of torch's that differ.
+        calls: the ranks in which one run made more calls than the other.
+        by_statistics: of how many parameters and buffers a trace has no fingerprints, so that their extremes and norms
+            were compared, in the rank with most of them.
         differences: what differs, the earliest first.
         only_in: for each of the two, the parameters and buffers that the other lacks.
         other_shape: those that both have, but not in the same shape, dtype or place.
+        limits: what else was not compared, in words.
     """
 
     runs: list[ComparedRun]
     ranks: list[int]
     steps: int
     tensors: int
+    configuration: list[SettingDifference]
+    calls: list[CallDifference]
+    by_statistics: int
     differences: list[RunDifference]
     only_in: list[list[str]]
     other_shape: list[str]
+    limits: list[str]
 
     @property
     def agrees(self) -> bool:
         """Whether nothing differs."""
-        return not (self.differences or any(self.only_in) or self.other_shape)
+        return not (self.differences or any(self.only_in) or self.other_shape or self.calls or self.configuration)
 
 
-_ORDER = ("start", "gradient", OPTIMIZER_STATE, "parameter", "buffer")
+_ORDER = ("start", OUTPUT, "gradient", OPTIMIZER_STATE, "parameter", "buffer")
 """What comes first within a step: what was there, what was made of it, what that changed."""
 
 _BOTH: Final = 0b11
@@ -124,15 +149,30 @@ def compare_runs(
     differences.sort(key=lambda each: (each.first_step, _ORDER.index(each.kind), each.rank))
     return RunComparison(
         runs=[
-            _describe(trace, [rank.ends[number] for rank in compared]) for number, trace in enumerate((first, second))
+            describe_run(
+                trace, max((rank.ends[number].last_step for rank in compared), default=-1), compared[0].ends[number].how
+            )
+            for number, trace in enumerate((first, second))
         ],
         ranks=ranks,
         steps=max(rank.steps for rank in compared),
         tensors=tensors,
+        configuration=_first_of_each_setting([found for rank in compared for found in rank.configuration]),
+        calls=[rank.calls for rank in compared if rank.calls is not None],
+        by_statistics=max(rank.by_statistics for rank in compared),
         differences=differences,
         only_in=only_in,
         other_shape=other_shape,
+        limits=list(dict.fromkeys(limit for rank in compared for limit in rank.limits)),
     )
+
+
+def _first_of_each_setting(found: Sequence[SettingDifference]) -> list[SettingDifference]:
+    """What several ranks found, each setting once."""
+    by_name: dict[str, SettingDifference] = {}
+    for each in sorted(found, key=lambda each: each.step):
+        by_name.setdefault(each.name, each)
+    return list(by_name.values())
 
 
 class _Pair(NamedTuple):
@@ -156,9 +196,13 @@ class _ComparedRank(NamedTuple):
 
     tensors: int
     steps: int
+    configuration: list[SettingDifference]
+    calls: CallDifference | None
+    by_statistics: int
     differences: list[RunDifference]
     only_in: list[list[str]]
     other_shape: list[str]
+    limits: list[str]
     ends: list[_End]
 
 
@@ -178,15 +222,26 @@ class _PairReader:
 
     def compare(self, report: Report) -> _ComparedRank:
         """Read both traces to their end, and tell what differs."""
-        read = self._read
+        read, pair = self._read, self._pair
         read.read(Workers(report=report))
         found = read.found
+        wanted = pair.steps
+        calls = compare_calls(pair.files, lambda step: wanted is None or wanted.has(step), pair.is_chosen, report)
+        of_state = self._differences()
+        known = {each.name for each in of_state if each.kind != "gradient"}
+        behind = [each for each in calls.changes if each.name not in known]
+        compared = {*found.compared("parameter"), *found.compared("buffer"), *self._alike()}
+        has_more = calls.first_step is not None and not calls.is_partial
         return _ComparedRank(
-            len({*found.compared("parameter"), *found.compared("buffer"), *self._alike()}),
+            len(compared),
             read.steps,
-            self._differences(),
+            calls.configuration,
+            CallDifference(pair.rank, calls.first_step or 0, calls.calls) if has_more else None,
+            sum(not read.has_bits(name) for name in compared),
+            [*of_state, *map(self._of_steps, [*calls.outputs, *behind])],
             [self._only_in(number) for number in (0, 1)],
             [name for name in read.last_held if self._members(name) == _BOTH and not read.is_shared(name)],
+            ["the number of calls: the runs did not record the same"] if calls.is_partial else [],
             [_End(standing.last_complete, standing.end) for standing in read.standings],
         )
 
@@ -233,7 +288,8 @@ class _PairReader:
         return RunDifference(**shared, rank=self._pair.rank)
 
 
-def _describe(trace: Trace, ends: Sequence[_End]) -> ComparedRun:
+def describe_run(trace: Trace, last_step: int, end: str) -> ComparedRun:
+    """What was run, and how far it came."""
     run = trace.files[0].run
     return ComparedRun(
         path=str(trace.path),
@@ -243,6 +299,6 @@ def _describe(trace: Trace, ends: Sequence[_End]) -> ComparedRun:
         python=run.python,
         torch=run.torch,
         ranks=trace.ranks(),
-        last_step=max((end.last_step for end in ends), default=-1),
-        end=ends[0].how if ends else "",
+        last_step=last_step,
+        end=end,
     )

@@ -137,11 +137,16 @@ class EventLines:
         kind = self._palette.paint(f"{kind_of(event):<18}", "red" if isinstance(event, _RED) else "cyan")
         module = module_of(event, names).ljust(self._module_width)
         place = names.place(getattr(event, "location", 0)).ljust(self._place_width)
-        describe = _DETAILS.get(type(event))
-        details = describe(event, names) if describe else ""
+        details = details_of(event, names)
         time = f"{sighting.time_us / 1e6:>12.6f}"
         start = f"{time}  {step:>6}  {stage:<{_STAGE_WIDTH}}  {rank}"
         return f"{start}{kind}  {module}  {self._palette.paint(place, 'dim')}  {details}".rstrip()
+
+
+def details_of(event: AnyEvent, names: Names) -> str:
+    """What an event says besides its step, stage, module and place, on one line."""
+    describe = _DETAILS.get(type(event))
+    return describe(event, names) if describe else ""
 
 
 def _tensors(types: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,13 @@ COMMANDS = [
     ["ranks", "RUN", "--format", "json"],
     ["compare", "RUN", "other"],
     ["compare", "other", "RUN", "--format", "json"],
+    ["compare", "RUN", "other", "--records"],
+    ["compare", "other", "RUN", "--records", "--format", "json"],
+    ["compare", "RUN", "other", "--records", "--name", "*fc*", "--step", "1-"],
+    ["compare", "RUN", "--baseline", *(f"seed{number}" for number in range(5))],
+    ["compare", "other", "--baseline", "RUN", *(f"seed{number}" for number in range(4)), "--format", "json"],
+    ["report", "RUN", "other", "-o", "out/report.html"],
+    ["report", "other", "RUN", "-o", "out/report.html", "--force"],
     ["export", "RUN", "-o", "out/data", "-f", "parquet"],
     ["export", "RUN", "-o", "out/trace.json"],
     ["export", "RUN", "-o", "out/trace.csv"],
@@ -159,6 +167,10 @@ def folder_with(trace: bytes) -> Iterator[Path]:
             (Path("run", "rank1-2.jsonl"), trace),
             (Path("single", "rank0-1.jsonl"), trace),
             (Path("other", "rank0-1.jsonl"), small_trace()),
+            *(
+                (Path(f"seed{number}", "rank0-1.jsonl"), small_trace().replace(b'"norm":1.5', b'"norm":1.%d' % number))
+                for number in range(5)
+            ),
         ):
             (inside / path).parent.mkdir(parents=True, exist_ok=True)
             (inside / path).write_bytes(content)
@@ -198,7 +210,7 @@ def check_all_commands(trace: bytes) -> None:
     with folder_with(trace) as outside, at_most(SECONDS):
         before = paths_in(outside)
         for command in COMMANDS:
-            for run in ("run", "single") if command[0] in ("ranks", "compare") else ("single",):
+            for run in ("run", "single") if command[0] in ("ranks", "compare", "report") else ("single",):
                 arguments = [run if each == "RUN" else each for each in command]
                 check_texts(arguments, *run_quietly(arguments))
         written = paths_in(outside) - before
@@ -210,7 +222,9 @@ def check_all_commands(trace: bytes) -> None:
 
 
 def check_exports() -> None:
-    """What was exported can be read back."""
+    """What was exported can be read back, and a report is a page of ours alone."""
+    if Path("out/report.html").exists():
+        check_page(Path("out/report.html").read_text("utf-8"))
     if Path("out/trace.json").exists():
         json.loads(Path("out/trace.json").read_bytes())
     if Path("out/trace.csv").exists():
@@ -218,6 +232,30 @@ def check_exports() -> None:
         with Path("out/trace.csv").open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(line.replace("\0", "") for line in file))
         assert {len(row) for row in rows} == {len(rows[0])}
+
+
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: dict[str, set[str]] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            self.attributes.setdefault(name, set()).add(value or "")
+
+
+def check_page(page: str) -> None:
+    """Nothing in a page runs, loads or links to anything, whatever a trace holds."""
+    tags = Tags()
+    tags.feed(page)
+    assert not tags.tags & {"script", "link", "img", "iframe", "object", "embed", "a", "form", "base", "foreignobject"}
+    assert not any(name.startswith("on") or name in ("href", "src", "style") for name in tags.attributes)
+    assert tags.attributes["http-equiv"] == {"Content-Security-Policy"}
+    assert all(line.replace("\t", "").isprintable() for line in page.split("\n"))
 
 
 hostile = settings(
@@ -274,6 +312,7 @@ def test_names_reach_a_terminal_as_text(text: str, color: str, monkeypatch: pyte
                 out, err = out.replace(ours, ""), err.replace(ours, "")
             check_texts(arguments, code, out, err)
             assert text != STEERING or STEERING not in out + err
+        check_page(Path("out/report.html").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -255,3 +255,94 @@ def test_the_command_says_by_its_exit_code_whether_runs_agree(
 def test_an_open_trace_compares_itself_with_another(write_run: Callable[..., Path]) -> None:
     first, second = write_run("a", *records()), write_run("b", *records())
     assert open_trace(first).compare_with(open_trace(second)).agrees
+
+
+def test_settings_that_differ_are_named_first(write_run: Callable[..., Path]) -> None:
+    def with_settings(**settings: events.Setting) -> list[events.Event]:
+        return [events.Configuration(0, settings=settings), *records()]
+
+    first = write_run("a", *with_settings(tf32=True, threads=4, only_here=1))
+    found = compare(first, write_run("b", *with_settings(tf32=False, threads=4)))
+    assert [(each.name, each.values, each.step) for each in found.configuration] == [("tf32", ["True", "False"], 0)]
+    assert (found.agrees, found.differences) == (False, [])
+    text = text_of(found)
+    assert text.index("  tf32: True | False") < text.index("Their values agree after each of the 5 steps compared.")
+    assert compare(first, write_run("c", *with_settings(tf32=True, threads=4))).agrees
+
+
+def test_a_setting_that_is_changed_later_is_told_with_its_step(write_run: Callable[..., Path]) -> None:
+    start = events.Configuration(0, settings={"tf32": True})
+    later = events.Configuration(0, 2, settings={"tf32": False})
+    made = records()
+    found = compare(write_run("a", start, *made), write_run("b", start, *made[: 2 + 5 * 2], later, *made[2 + 5 * 2 :]))
+    assert [(each.name, each.step) for each in found.configuration] == [("tf32", 2)]
+    assert "tf32: True | False, from step 2 on" in text_of(found)
+
+
+@pytest.mark.parametrize(("step", "words"), [(1, "from step 1 on: 5 | 6"), (STEPS, "from step 5 on: 5 | 6")])
+def test_runs_of_which_one_calls_its_model_once_more_do_not_agree(
+    step: int, words: str, write_run: Callable[..., Path]
+) -> None:
+    made = records()
+    for number in range(STEPS):
+        made.insert(2 + 6 * number, events.CallModule(1, number, module=1))
+    at = 2 + 6 * step
+    first, second = write_run("a", *made), write_run("b", *made[:at], events.CallModule(1, step, module=1), *made[at:])
+    found = compare(first, second)
+    assert (found.agrees, found.differences) == (False, [])
+    assert [(each.first_step, each.calls) for each in found.calls] == [(step, [5, 6])]
+    text = text_of(found)
+    assert f"The number of calls differs {words}. With --records it is said which." in text
+    assert "Their values agree after each of the 5 steps compared." in text
+
+
+def test_calls_that_only_one_run_recorded_are_not_counted(write_run: Callable[..., Path]) -> None:
+    def at_level(level: str) -> list[events.Event]:
+        return [events.Module(1, "net", "Net", 1, level=level), *records()]
+
+    first = write_run("a", *at_level("INFO"))
+    found = compare(first, write_run("b", *at_level("DEBUG"), events.CallFunction(1, STEPS, target="torch.relu")))
+    assert found.agrees
+    assert "the number of calls: the runs did not record the same" in text_of(found)
+
+
+@pytest.mark.parametrize("calls", [1, 100])
+def test_outputs_of_modules_are_compared(calls: int, write_run: Callable[..., Path]) -> None:
+    def with_outputs(last: str) -> list[events.Event]:
+        made = [events.Module(1, "net", "Net", 1), *records()]
+        returns = [
+            events.ReturnModule(
+                1, 1, 1, outputs=["float32[2]"], statistics=[Statistics(bits=last if call == calls - 1 else "aa")]
+            )
+            for call in range(calls)
+        ]
+        return [*made[: 3 + 5], *returns, *made[3 + 5 :]]
+
+    first = write_run("a", *with_outputs("aa"))
+    assert compare(first, write_run("b", *with_outputs("aa"))).agrees
+    (found,) = compare(first, write_run("c", *with_outputs("bb"))).differences
+    assert (found.kind, found.name, found.first_step) == ("output", "net", 1)
+    assert "The parameters agree so far: look at what went into this module" in text_of(
+        compare(first, write_run("c", *with_outputs("bb")))
+    )
+
+
+def test_what_changes_after_the_last_step_is_compared(write_run: Callable[..., Path]) -> None:
+    first = write_run("a", *records(), events.Update(1, STEPS, tensor=2, statistics=numbers(1.0), cause="in-place"))
+    second = write_run("b", *records(), events.Update(1, STEPS, tensor=2, statistics=numbers(2.0), cause="in-place"))
+    assert [(each.name, each.first_step) for each in compare(first, second).differences] == [("net.mean", STEPS)]
+
+
+def test_traces_without_fingerprints_are_compared_by_norms_and_that_is_said(write_run: Callable[..., Path]) -> None:
+    found = compare(write_run("a", *records()), write_run("b", *records()))
+    assert (found.agrees, found.by_statistics) == (True, 2)
+    assert "by norms   2 tensors without fingerprints in one of the traces" in text_of(found)
+    made = [
+        msgspec.structs.replace(event, statistics=msgspec.structs.replace(event.statistics, bits="aa"))
+        if isinstance(event, (events.StateTensor, events.Update, events.Gradient)) and event.statistics
+        else event
+        for event in records()
+    ]
+    found = compare(write_run("c", *made), write_run("d", *made))
+    assert (found.agrees, found.by_statistics) == (True, 0)
+    assert "by norms" not in text_of(found)

@@ -1,0 +1,1 @@
+"""Compares a run with several that differ in their seeds alone."""

@@ -1,0 +1,1 @@
+"""Writes what comparing two runs found as a page to look at."""
