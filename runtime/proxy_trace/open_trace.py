@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy_trace.history import follow
 from proxy_trace.ranks import compare_ranks
+from proxy_trace.records.compare_records import compare_records
 from proxy_trace.runs import compare_runs
 from proxy_trace.summary import summarize
 from proxy_trace.trace import Trace
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from proxy_trace.history import HistoryEntry
     from proxy_trace.ranks import Comparison
+    from proxy_trace.records.compare_records import RecordComparison
     from proxy_trace.runs import RunComparison
     from proxy_trace.summary import Summary
 
@@ -71,6 +73,16 @@ class OpenTrace(Trace):
             UnreadableFileError: if the file system refuses.
         """
         return compare_runs(self, other)
+
+    def compare_records_with(self, other: Trace) -> RecordComparison:
+        """The first record in which this run and another one part, and how far they go apart: reads both twice.
+
+        Raises:
+            SameRunError: if the two are one.
+            NothingAlikeError: if no record of one stands for one of the other.
+            UnreadableFileError: if the file system refuses.
+        """
+        return compare_records(self, other)
 
 
 def open_trace(path: Path | str) -> OpenTrace:

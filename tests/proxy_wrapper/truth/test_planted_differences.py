@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 import proxy_wrapper.proxy as Proxy
 from proxy_trace.open_trace import open_trace
-from proxy_trace.records.compare_records import RecordComparison, compare_records
+
+if TYPE_CHECKING:
+    from proxy_trace.records.compare_records import RecordComparison
 
 EXAMPLES = int(os.environ.get("PROXY_TRUTH_EXAMPLES", "8"))
 STEPS = 4
@@ -82,8 +84,13 @@ def change(kind, tensor_of):
 
 torch.manual_seed(1 if plant["kind"] == "seed" else 0)
 step = 0
-was_tf32 = torch.backends.cuda.matmul.allow_tf32
+torch.set_float32_matmul_precision("highest")  # Which it is anyway; but to say so is another setting to torch.
+was_tf32, had_threads = torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()
 torch.backends.cuda.matmul.allow_tf32 = plant["kind"] == "tf32"
+if plant["kind"] == "precision":
+    torch.set_float32_matmul_precision("medium")
+if plant["kind"] == "threads":
+    torch.set_num_threads(had_threads + 1)
 model = Proxy.Proxy(Net(), recurse=True, name="model", logdir=logdir, log_level=level, statistics="outputs")
 optimizer = Optimizer(model.parameters(), lr=0.5)
 inputs = torch.linspace(-1, 1, 3 * WIDTH).view(3, WIDTH)
@@ -95,9 +102,17 @@ for step in range(STEPS):
     change("gradient", lambda parameter: parameter.grad)
     optimizer.step()  # the step
 Proxy.unproxy(model)
+torch.set_float32_matmul_precision("highest")
 torch.backends.cuda.matmul.allow_tf32 = was_tf32
+torch.set_num_threads(had_threads)
 """
 
+SETTINGS = [
+    ("seed", "seed"),
+    ("tf32", "cuda.matmul.allow_tf32"),
+    ("precision", "float32_matmul_precision"),
+    ("threads", "threads"),
+]
 NONE: dict[str, Any] = {"kind": "none", "step": 0, "layer": 0, "tensor": 0, "element": 0, "mask": 0}
 PLANTS = st.fixed_dictionaries(
     {
@@ -146,7 +161,7 @@ def tensor_name(plant: dict[str, Any]) -> str:
 
 def records_of(folder: str, plant: dict[str, Any], level: str = "INFO") -> RecordComparison:
     first, second = both(folder, plant, level)
-    return compare_records(open_trace(first), open_trace(second))
+    return open_trace(first).compare_records_with(open_trace(second))
 
 
 def lines(found: RecordComparison, number: int = 0) -> list[int | None]:
@@ -158,7 +173,7 @@ def test_equal_programs_give_nothing(level: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, second = both(folder, NONE, level)
         assert open_trace(first).compare_with(open_trace(second)).agrees
-        found = compare_records(open_trace(first), open_trace(second))
+        found = open_trace(first).compare_records_with(open_trace(second))
     assert (found.partings, found.counts, found.series, found.limits) == ([], {}, [], [])
     assert found.records > 100
 
@@ -202,7 +217,7 @@ def test_one_bit_of_a_weight_is_named(plant: dict[str, Any]) -> None:
 def test_one_more_call_is_named(plant: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, second = both(folder, {**plant, "kind": "more"}, "DEBUG")
-        found = compare_records(open_trace(first), open_trace(second))
+        found = open_trace(first).compare_records_with(open_trace(second))
         step_by_step = open_trace(first).compare_with(open_trace(second))
     parting = found.partings[0]
     assert (parting.kind, parting.only_in, parting.step) == ("more", 1, plant["step"])
@@ -239,27 +254,36 @@ def test_another_shape_is_named(plant: dict[str, Any], level: str) -> None:
         assert lines(found) == [line_of("the root"), line_of("the root") + 1]
 
 
-@pytest.mark.parametrize(("kind", "setting"), [("seed", "seed"), ("tf32", "tf32")])
+@pytest.mark.parametrize(("kind", "setting"), SETTINGS)
 def test_another_setting_is_named_first(kind: str, setting: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, second = both(folder, {**NONE, "kind": kind}, "INFO")
-        found = compare_records(open_trace(first), open_trace(second))
+        found = open_trace(first).compare_records_with(open_trace(second))
         step_by_step = open_trace(first).compare_with(open_trace(second))
     assert found.partings[0].kind == "configuration"
-    assert setting in found.partings[0].what
-    assert setting in step_by_step.configuration[0].name
+    assert setting in [parting.what for parting in found.partings]
+    assert setting in [each.name for each in step_by_step.configuration]
     assert not step_by_step.agrees
     others = [parting for parting in found.partings if parting.kind != "configuration"]
-    if kind == "tf32":
+    if kind == "seed":
+        assert (others[0].kind, others[0].step) == ("value", -1)
+    else:
         assert not others
         assert not step_by_step.differences
-    else:
-        assert (others[0].kind, others[0].step) == ("value", -1)
 
 
 def test_torch_is_what_it_was() -> None:
     """The program puts back what it set, or other tests would see it."""
-    before = torch.backends.cuda.matmul.allow_tf32
+
+    def settings_now() -> list[object]:
+        return [
+            torch.backends.cuda.matmul.allow_tf32,
+            torch.get_float32_matmul_precision(),
+            torch.get_num_threads(),
+        ]
+
+    before = settings_now()
     with tempfile.TemporaryDirectory() as folder:
-        run(Path(folder), "first", {**NONE, "kind": "tf32"}, level="INFO")
-    assert torch.backends.cuda.matmul.allow_tf32 == before
+        for kind, _ in SETTINGS:
+            run(Path(folder), kind, {**NONE, "kind": kind}, level="INFO")
+    assert settings_now() == before
