@@ -187,6 +187,8 @@ def _wanted(
         return None
 
     def is_wanted(event: Any) -> bool:
+        if type(event) is events.Configuration:
+            return True
         if steps is not None and not (isinstance(event, events.Happening) and steps.has(event.step)):
             return False
         if is_chosen is not None and not any(map(is_chosen, names_in(event, names))):
@@ -248,6 +250,12 @@ class _FileComparer:
                 report(bytes_read - reported)
                 reported = bytes_read
         self._tail(aligner)
+        if not self._ends:
+            self._limits += [
+                f"{format_count(side.reading.left_out, 'line')} of the {name} run that are no records of this version"
+                for name, side in zip(("first", "second"), sides, strict=True)
+                if side.reading.left_out
+            ]
         self._ends = self._ends or [side.end for side in sides]
         self._last_steps = self._last_steps or [side.last_step for side in sides]
 
@@ -355,7 +363,7 @@ class _FileComparer:
         parting = self._tell_first(MORE, (record, None) if number == 0 else (None, record))
         if parting is not None:
             parting.only_in = number
-        self._open = _Lacking(parting, number, keys)
+        self._open = _Lacking(parting, number, keys, step_of(record))
 
     def _go_on(self, records: tuple[Record, Record]) -> None:
         """The runs go on together: this is what the one does that lacks something."""
@@ -363,6 +371,8 @@ class _FileComparer:
         parting, other = self._open.parting, 1 - self._open.number
         if parting is not None and parting.records[other] is None:
             parting.records[other] = see(records[other], self._sides[other])
+        if step_of(records[other]) != self._open.step:
+            self._open = None
 
     def _tail(self, aligner: Aligner) -> None:
         """What one run still has when the other has ended.
@@ -431,11 +441,12 @@ class _FileComparer:
 
 
 class _Lacking(NamedTuple):
-    """What one run has (`number`: 0 for the first) and the other lacks; `parting` if this was told."""
+    """What one run has (`number`: 0 for the first) from `step` on, and the other lacks; `parting` if this was told."""
 
     parting: Parting | None
     number: int
     keys: Counter[Key]
+    step: int
 
 
 def _is_configuration(record: Record) -> bool:

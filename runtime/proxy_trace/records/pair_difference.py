@@ -47,6 +47,9 @@ _DESCRIPTIONS: Final = frozenset({"inputs", "outputs", "keywords", "owner"})
 
 _STATISTICS: Final = frozenset({"statistics", "changed_statistics"})
 
+_ADDRESSES: Final = frozenset({"data_ptr", "const_data_ptr", "mutable_data_ptr", "__hash__", "_cdata"})
+"""What gives the place of a tensor in memory, which is another one in each process."""
+
 _GETTERS: Final[dict[type, Callable[[Any], Any]]] = {
     **{kind: attrgetter(*fields) for kind, fields in _COMPARED.items()},
     events.Configuration: id,  # Never the same: both are noted, and what they come to is compared.
@@ -96,7 +99,7 @@ class PairComparer:
                 continue
             if field in _STATISTICS:
                 yield from _values(field, first, one, other)
-            else:
+            elif field != "value" or first.target not in _ADDRESSES:
                 other = self._in_first(field, other)
                 if one != other:
                     yield PairDifference(_kind_of(field, one, other), field, one, other)

@@ -354,3 +354,40 @@ def test_the_command_says_by_its_exit_code_whether_runs_agree(
     assert run_command(["compare", str(first), str(other), "--records", "--baseline"]) == 2
     assert run_command(["compare", str(first)]) == 2
     assert run_command(["compare", str(first), str(second), str(other)]) == 2
+
+
+def test_addresses_are_no_values(compare: Compare) -> None:
+    def reading(target: str, value: int) -> Run:
+        return [*a_run(), events.ReadValue(99, STEPS, target=target, inputs=["float32[2, 2]"], value=value)]
+
+    assert compare(reading("data_ptr", 140_000), reading("data_ptr", 150_000)).agrees
+    found = compare(reading("item", 140_000), reading("item", 150_000))
+    assert [(each.kind, each.what, each.values) for each in found.partings] == [
+        ("value", "value", ["140000", "150000"])
+    ]
+
+
+def test_lines_that_are_no_records_are_told(write: Callable[..., Path]) -> None:
+    first = write("a", a_run())
+    second = write("b", a_run())
+    (file,) = second.iterdir()
+    file.write_bytes(file.read_bytes() + b"broken\n{}\n")
+    found = compare_records(Trace.open(first), Trace.open(second))
+    assert found.agrees
+    assert found.limits == ["2 lines of the second run that are no records of this version"]
+
+
+def test_calls_moved_within_a_step_are_in_another_order(compare: Compare) -> None:
+    def in_order(*names: str) -> Run:
+        calls: Run = []
+        for number, name in enumerate(names):
+            calls += [
+                events.CallFunction(number, 1, location=number % 3 + 1, target=f"torch.{name}{part}")
+                for part in range(6)
+            ]
+        return [*a_run(), *calls]
+
+    found = compare(in_order("a", "b", "c"), in_order("b", "a", "c"))
+    assert [(each.kind, each.name) for each in found.partings] == [("order", "torch.b0")]
+    assert [str(record.place) for record in found.partings[0].records] == ["net.py:21", "train.py:20"]
+    assert found.counts == {"order": 6}
