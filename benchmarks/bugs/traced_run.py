@@ -1,0 +1,98 @@
+"""Instruments a script, runs it, and reads what `proxy-trace summary` finds in its trace, as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxy_trace.findings import NOTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LONGEST_S = 600
+"""What takes longer than this is ended and counts as failed; scripts here take seconds."""
+
+
+class RunFailedError(Exception):
+    """A script could not be instrumented, run or summarised."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding of a summary.
+
+    Attributes:
+        code: what was found, such as "grad-not-cleared".
+        severity: "error", "warning" or "note".
+        name: what it is about, such as a parameter.
+        place: "file:line" in the script, or "".
+    """
+
+    code: str
+    severity: str
+    name: str
+    place: str
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether it says that something is wrong, or looks so."""
+        return self.severity != "note"
+
+
+def trace_script(script: Path) -> list[Finding]:
+    """Run a script instrumented at INFO, in a folder of its own, and return what the summary of its trace finds.
+
+    Args:
+        script: any script that takes no arguments; it may import what lies beside it.
+
+    Raises:
+        RunFailedError: one of the three steps failed, or took too long.
+    """
+    path = os.pathsep.join(filter(None, [str(script.resolve().parent), os.environ.get("PYTHONPATH", "")]))
+    # One thread each: several scripts may be running, and what they compute does not depend on how many there are.
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory(prefix="diagnosis-") as name:
+        folder = Path(name)
+        _run(["-m", "instrumentor", str(script.resolve()), "-o", script.name], folder, environment)
+        if not (folder / script.name).exists():
+            raise RunFailedError(f"{script.name}: no model was found to instrument")
+        _run([script.name], folder, environment)
+        summary = _run(["-m", "proxy_trace", "summary", "--format", "json"], folder, environment)
+        return read_findings(json.loads(summary))
+
+
+def read_findings(summary: Mapping[str, Any]) -> list[Finding]:
+    """The findings of a summary as JSON; those without a severity are notes or warnings by their kind."""
+    found = []
+    for finding in summary["findings"]:
+        code = finding.get("code") or finding["kind"]
+        severity = finding.get("severity") or ("note" if code in NOTES else "warning")
+        found.append(Finding(code.replace("_", "-"), severity, finding["name"], finding.get("place") or ""))
+    return found
+
+
+def _run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """What a Python process prints."""
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise RunFailedError(f"{arguments[0]} took longer than {LONGEST_S} s") from None
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
+        raise RunFailedError(f"{' '.join(arguments[:2])} ended with exit code {done.returncode}: {last[0]}")
+    return done.stdout

@@ -1,0 +1,104 @@
+"""Judges what was found in the runs of pairs: which bugs are named, and where, and which alarms are false."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bugs.pairs import Pair
+    from bugs.traced_run import Finding
+
+TOLERANCE_LINES: Final = 2
+"""How far from the marked line a place may be: `zero_grad`, `backward` and `step` stand in lines that follow."""
+
+VERDICTS: Final = ("named", "noted", "flagged", "missed", "failed")
+"""Of a buggy script: an error or a warning has the right code; only a note has; there is another error or warning;
+there is none; it did not run."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found in the two scripts of a pair.
+
+    Attributes:
+        pair: the name of the pair.
+        area: the area of its bug.
+        half: one of `HALVES`.
+        expected: the code of its bug.
+        verdict: one of `VERDICTS`, of the buggy script.
+        is_placed: whether a finding with the right code names the right place.
+        found: "CODE at PLACE" of each error, warning and note in the buggy script.
+        false_alarms: the same of each error and warning in the correct one.
+        problem: why a script did not run, or "".
+    """
+
+    pair: str
+    area: str
+    half: str
+    expected: str
+    verdict: str
+    is_placed: bool = False
+    found: tuple[str, ...] = ()
+    false_alarms: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass
+class Counts:
+    """How many pairs there are of each sort."""
+
+    pairs: int = 0
+    placed: int = 0
+    false_alarms: int = 0
+    of: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one more pair."""
+        self.pairs += 1
+        self.placed += verdict.is_placed
+        self.false_alarms += bool(verdict.false_alarms)
+        self.of[verdict.verdict] += 1
+
+
+def judge(pair: Pair, buggy: Sequence[Finding], correct: Sequence[Finding]) -> Verdict:
+    """Compare what was found in both scripts with the code and the line that the pair has."""
+    right = [finding for finding in buggy if finding.code == pair.code]
+    if any(finding.is_alarm for finding in right):
+        verdict = "named"
+    elif right:
+        verdict = "noted"
+    else:
+        verdict = "flagged" if any(finding.is_alarm for finding in buggy) else "missed"
+    return Verdict(
+        pair.name,
+        pair.area,
+        pair.half,
+        pair.code,
+        verdict,
+        verdict == "named" and any(_is_at(finding.place, pair) for finding in right if finding.is_alarm),
+        tuple(describe(finding) for finding in buggy),
+        tuple(describe(finding) for finding in correct if finding.is_alarm),
+    )
+
+
+def describe(finding: Finding) -> str:
+    """A finding in a few words."""
+    note = " (note)" if not finding.is_alarm else ""
+    return f"{finding.code} at {finding.place}{note}" if finding.place else f"{finding.code}{note}"
+
+
+def as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """The verdicts as plain values, one dictionary for each pair."""
+    return [asdict(verdict) for verdict in verdicts]
+
+
+def _is_at(place: str, pair: Pair) -> bool:
+    """Whether a place is in the buggy script, at most a few lines from the mark."""
+    file, _, line = place.rpartition(":")
+    if not line.isdecimal() or PurePath(file).name != pair.buggy.name:
+        return False
+    return abs(int(line) - pair.line) <= TOLERANCE_LINES
