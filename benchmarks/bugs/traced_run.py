@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxy_trace.findings import NOTES
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -69,13 +67,8 @@ def trace_script(script: Path) -> list[Finding]:
 
 
 def read_findings(summary: Mapping[str, Any]) -> list[Finding]:
-    """The findings of a summary as JSON; those without a severity are notes or warnings by their kind."""
-    found = []
-    for finding in summary["findings"]:
-        code = finding.get("code") or finding["kind"]
-        severity = finding.get("severity") or ("note" if code in NOTES else "warning")
-        found.append(Finding(code.replace("_", "-"), severity, finding["name"], finding.get("place") or ""))
-    return found
+    """The findings of a summary as JSON."""
+    return [Finding(each["code"], each["severity"], each["name"], each["place"]) for each in summary["findings"]]
 
 
 def _run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:

@@ -7,8 +7,8 @@ the shapes in it.
 | what the graph has | code |
 | --- | --- |
 | `log_softmax` (of `cross_entropy`) of a `softmax` or a `sigmoid` | softmax-before-cross-entropy |
-| `binary_cross_entropy_with_logits` of a `sigmoid` or a `softmax` | sigmoid-before-logits |
-| `nll_loss` of a `softmax`, or of a linear layer or a convolution | nll-of-no-logarithm |
+| `binary_cross_entropy_with_logits` of a `sigmoid` or a `softmax` | sigmoid-before-logits-loss |
+| `nll_loss` of a `softmax`, or of a linear layer or a convolution | nll-without-log-softmax |
 | a loss or a difference of shape (n, n), of an output (n, 1) or (n,) | loss-broadcasts |
 
 Views in between are seen through. A loss that is computed in compiled code, or by a function of its own in C++, has
@@ -46,7 +46,7 @@ SOFTMAX_BEFORE: Final = Rule(
     ),
 )
 SIGMOID_BEFORE: Final = Rule(
-    "sigmoid-before-logits",
+    "sigmoid-before-logits-loss",
     WARNING,
     "Binary cross entropy with logits of probabilities",
     "`F.binary_cross_entropy_with_logits` and `nn.BCEWithLogitsLoss` apply a sigmoid themselves. Here they were "
@@ -56,7 +56,7 @@ SIGMOID_BEFORE: Final = Rule(
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.BCEWithLogitsLoss.html",),
 )
 NO_LOGARITHM: Final = Rule(
-    "nll-of-no-logarithm",
+    "nll-without-log-softmax",
     WARNING,
     "Negative log likelihood of what is no logarithm",
     "`F.nll_loss` and `nn.NLLLoss` take logarithms of probabilities. Here they were given what a softmax, a linear "

@@ -61,20 +61,9 @@ def test_errors_and_warnings_in_the_correct_script_are_false_alarms() -> None:
     assert verdict.false_alarms == ("clip-after-step at buggy.py:30", "uncalled")
 
 
-def test_findings_without_severity_are_notes_or_warnings_by_their_kind() -> None:
-    assert read_findings(
-        {
-            "findings": [
-                {"kind": "never_updated", "name": "fc.weight", "place": ""},
-                {"kind": "frozen", "name": "fc.bias", "place": ""},
-                {"code": "clip-after-step", "severity": "error", "name": "sgd", "place": "train.py:3"},
-            ]
-        }
-    ) == [
-        Finding("never-updated", "warning", "fc.weight", ""),
-        Finding("frozen", "note", "fc.bias", ""),
-        Finding("clip-after-step", "error", "sgd", "train.py:3"),
-    ]
+def test_the_findings_of_a_summary_are_read() -> None:
+    found = {"code": "clip-after-step", "severity": "error", "name": "sgd", "place": "train.py:3", "reason": "words"}
+    assert read_findings({"findings": [found]}) == [Finding("clip-after-step", "error", "sgd", "train.py:3")]
 
 
 def test_the_table_counts_by_area_and_half() -> None:

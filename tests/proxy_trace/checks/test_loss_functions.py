@@ -39,13 +39,13 @@ WRONG: dict[str, tuple[str, int, Function, Function]] = {
         lambda out: F.cross_entropy(out, CLASSES, weight=torch.ones(3), label_smoothing=0.1),
     ),
     "binary with logits of a sigmoid": (
-        "sigmoid-before-logits", 1, lambda x: x.sigmoid().squeeze(1),
+        "sigmoid-before-logits-loss", 1, lambda x: x.sigmoid().squeeze(1),
         lambda out: F.binary_cross_entropy_with_logits(out, LABELS),
     ),
     "nll of a softmax": (
-        "nll-of-no-logarithm", 3, lambda x: x.softmax(1), lambda out: F.nll_loss(out, CLASSES),
+        "nll-without-log-softmax", 3, lambda x: x.softmax(1), lambda out: F.nll_loss(out, CLASSES),
     ),
-    "nll of a linear layer": ("nll-of-no-logarithm", 3, lambda x: x, lambda out: F.nll_loss(out, CLASSES)),
+    "nll of a linear layer": ("nll-without-log-softmax", 3, lambda x: x, lambda out: F.nll_loss(out, CLASSES)),
     "mse of a column and a row": ("loss-broadcasts", 1, lambda x: x, lambda out: F.mse_loss(out, VALUES)),
     "l1 of a row and a column": (
         "loss-broadcasts", 1, lambda x: x.squeeze(1), lambda out: F.l1_loss(out, VALUES[:, None]),
@@ -98,7 +98,7 @@ def judged(path: Path, write_trace: WriteTrace, nodes: Sequence[events.LossNode]
     loss = events.Loss(3, location=3, id=1, nodes=nodes)
     passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5)] * 2
     path = write_trace(path, place, NET, weight(), loss, *passes)
-    rules = ("softmax-before-cross-entropy", "sigmoid-before-logits", "nll-of-no-logarithm", "loss-broadcasts")
+    rules = ("softmax-before-cross-entropy", "sigmoid-before-logits-loss", "nll-without-log-softmax", "loss-broadcasts")
     found = [each for each in find(path) if each.code in rules]
     assert said(path, "loss functions")[0] == ("finding" if found else "passed")
     assert all(each.place == "train.py:20" and "in 2 backward passes" in each.evidence[0] for each in found)
