@@ -28,15 +28,17 @@ class _Known:
         id: its number.
         groups: what its groups were.
         identities: of what tensors they consisted.
+        of_modules: how many of these a proxied module had.
         channels: who knows.
     """
 
-    __slots__ = ("channels", "groups", "id", "identities")
+    __slots__ = ("channels", "groups", "id", "identities", "of_modules")
 
     def __init__(self, number: int) -> None:
         self.id = number
         self.groups: list[ParameterGroup] = []
         self.identities: list[tuple[int, ...]] = []
+        self.of_modules = 0
         self.channels: tuple[str, ...] = ()
 
 
@@ -65,8 +67,9 @@ class OptimizerSettings:
         if known is None:
             self._made += 1
             known = self._known[optimizer] = _Known(self._made)
-        is_new = known.channels != channels  # A new channel knows nothing.
-        known.channels = channels
+        # A new channel knows nothing; a parameter that a module has no more counts among the others.
+        is_new = (known.channels, known.of_modules) != (channels, len(states))
+        known.channels, known.of_modules = channels, len(states)
         if is_new or len(known.groups) != len(optimizer.param_groups):
             known.groups, known.identities = [], []
         changed: dict[int, ParameterGroup] = {}

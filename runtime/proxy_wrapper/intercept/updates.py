@@ -172,6 +172,7 @@ class Updates:
             self._known.add(optimizer)
             self._tracer.note_use(states.entries[0].holder)
         elif optimizer not in self._known:
+            self._settings.look(optimizer, states, self._tracer.locator.locate(3), self._tracer.now_us())
             return
         self._by_hand.note_optimizer(states)
         self._by_hand.note_changed(changed)

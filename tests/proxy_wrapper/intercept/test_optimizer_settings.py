@@ -93,3 +93,28 @@ def test_who_comes_later_is_told_too(tmp_path: Path, logdir: str, seen: MemoryOb
 
     assert len({event.id for event in told(seen)}) == 1
     assert len(told(seen)) > 1
+
+
+def test_an_optimizer_that_no_model_has_parameters_in_is_told_once(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    strangers = [nn.Parameter(torch.zeros(3)) for _ in range(2)]
+    optimizer = torch.optim.SGD(strangers, lr=0.25)
+    step(model, optimizer)
+    step(model, optimizer)
+
+    (event,) = told(seen)
+    assert [(list(group.tensors), group.others) for group in event.groups] == [([], 2)]
+    assert [each for each in seen.events if isinstance(each, OptimizerStep)] == []
+
+
+def test_a_parameter_that_is_replaced_counts_among_the_others(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+    step(model, optimizer)
+    model.weight = nn.Parameter(torch.zeros(3, 4))
+    step(model, optimizer)
+
+    assert [[(len(group.tensors), group.others) for group in event.groups] for event in told(seen)] == [
+        [(2, 0)],
+        [(1, 1)],
+    ]

@@ -1,0 +1,53 @@
+"""An optimizer that steps the parameters of a model which is no more is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import BACKWARD, CALLS, NET, OTHER_VALUES, VALUES, find, said, weight
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+STARVED = [
+    *CALLS,
+    *BACKWARD,
+    events.Gradient(5, tensor=1, statistics=VALUES, has_optimizer=False),
+    events.Gradient(5, tensor=2, statistics=VALUES, has_optimizer=False),
+]
+UPDATED = events.Update(6, tensor=1, statistics=OTHER_VALUES)
+
+
+def optimizer(others: int, *tensors: int) -> events.Optimizer:
+    """An optimizer with some tensors that no traced module has, and the parameters with these ids."""
+    group = events.ParameterGroup({"lr": 0.1}, tensors, others)
+    return events.Optimizer(2, id=1, optimizer="SGD", groups=[group], indices=[0])
+
+
+@pytest.mark.parametrize(
+    ("happened", "is_told"),
+    [
+        pytest.param([*STARVED, optimizer(2)], True, id="as many tensors, none of them the model's"),
+        pytest.param([*STARVED, optimizer(5)], False, id="another number: something else is trained"),
+        pytest.param([*STARVED, optimizer(2, 1, 2)], False, id="the model's among them"),
+        pytest.param([*CALLS, *BACKWARD, optimizer(2)], False, id="no gradient of the model's"),
+        pytest.param([*STARVED, UPDATED, optimizer(2)], False, id="the model is trained by hand"),
+    ],
+)
+def test_what_steps_strangers_while_a_model_starves_is_told(
+    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], is_told: bool
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), weight(2, "model.v"), *happened)
+    found = [each for each in find(path) if each.code == "optimizer-of-other-model"]
+    assert [each.name for each in found] == ["SGD"] * is_told
+    assert said(path, "optimizers")[0] == ("finding" if is_told else "passed")
+
+
+def test_without_an_optimizer_nothing_was_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), *CALLS)
+    assert said(path, "optimizers") == ("not checked", ["no step of an optimizer was traced"])
