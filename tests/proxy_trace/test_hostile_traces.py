@@ -30,7 +30,7 @@ from tests.proxy_trace.generated_records import records
 from tests.proxy_trace.mutations import HOSTILE_TEXTS, STEERING, mutated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = int(os.environ.get("TRACE_EXAMPLES", "100"))
@@ -384,3 +384,20 @@ def test_a_path_may_be_any_bytes() -> None:
             check_texts(arguments, code, out, err)
         assert json.loads(run_quietly(["summary", name, "--format", "json"])[1])["path"] == r"\udcffx.jsonl"
         assert run_quietly(["export", name, "-o", "data", "-f", "parquet"])[0] == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda trace: trace[:-40], id="cut off"),
+        pytest.param(lambda trace: trace.replace(b'"kind":"update"', b'"kind":"upd\xff', 1), id="no text"),
+        pytest.param(lambda trace: b"", id="empty"),
+        pytest.param(lambda trace: trace.replace(b'"step":1', b'"step":9007199254740992'), id="a step far away"),
+    ],
+)
+def test_other_processes_say_the_same_of_damaged_files(damage: Callable[[bytes], bytes]) -> None:
+    with folder_with(damage(small_trace(rank=1, world_size=2))), at_most(2 * SECONDS):
+        for command in (["summary", "run"], ["ranks", "run"], ["compare", "run", "other"]):
+            alone = run_quietly(command)
+            check_texts(command, *alone)
+            assert run_quietly([*command, "--jobs", "2"]) == alone
