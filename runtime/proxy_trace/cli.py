@@ -253,6 +253,7 @@ def run_command(arguments: list[str]) -> int:
         of = getattr(getattr(error, "ctx", None), "command_path", "proxy-trace")
         message = f"{said.removesuffix('.')}{'' if said.endswith('?') else '.'} Try '{of} --help'."
     except (KeyboardInterrupt, typer.Abort):
+        print("proxy-trace: interrupted", file=sys.stderr)
         return _INTERRUPTED
     else:
         return code if isinstance(code, int) else 0

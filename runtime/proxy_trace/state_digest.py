@@ -18,7 +18,11 @@ _TOGETHER: Final = 1 << 12
 
 
 class StateDigest:
-    """Takes the events of a trace, of which those count that a `StateReader` needs, gradients aside."""
+    """Takes the events of a trace, of which those count that a `StateReader` needs, gradients aside.
+
+    Attributes:
+        kinds: the classes of these. Others need not be given to `note`, which would take time for each.
+    """
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=16)
@@ -33,6 +37,7 @@ class StateDigest:
         }
         for event_class in (events.Parameter, events.Buffer, events.OptimizerState):
             self._tellers[event_class] = _definition
+        self.kinds = frozenset(self._tellers)
 
     def note(self, event: AnyEvent) -> None:
         """Take the next event."""

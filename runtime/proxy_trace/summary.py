@@ -127,10 +127,11 @@ def _sum_up(task: _Task, report: Report) -> _Summed:
     reading = task.file.read()
     collector = ProcessCollector(task.file, reading, task.period)
     digest = StateDigest()
+    noted = digest.kinds if task.is_compared else frozenset()
     reported = 0
     for count, event in enumerate(reading, 1):
         collector.take(event)
-        if task.is_compared:
+        if type(event) in noted:
             digest.note(event)
         if not count % REPORT_INTERVAL:
             report(reading.bytes_read - reported)

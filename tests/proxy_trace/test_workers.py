@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy_trace import errors
+from proxy_trace.cli import run_command
 from proxy_trace.selection import GlobMatcher
 from proxy_trace.workers import Workers, count_jobs
 
@@ -174,6 +175,17 @@ def test_no_process_is_left_behind(number: signal.Signals, said: str, tmp_path: 
     assert "Traceback" not in err if number == signal.SIGKILL else err == ""
     children = [int(child.name) for child in folder.iterdir()]
     until(lambda: not any(map(is_running, children)))
+
+
+def test_an_interrupted_command_says_so_in_one_line(
+    small_trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Workers, "map", interrupt)
+    assert run_command(["summary", str(small_trace)]) == 130
+    assert capsys.readouterr() == ("", "proxy-trace: interrupted\n")
 
 
 def until(is_so: Callable[[], Any]) -> None:
