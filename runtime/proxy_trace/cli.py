@@ -253,15 +253,21 @@ def run_command(arguments: list[str]) -> int:
         of = getattr(getattr(error, "ctx", None), "command_path", "proxy-trace")
         message = f"{said.removesuffix('.')}{'' if said.endswith('?') else '.'} Try '{of} --help'."
     except (KeyboardInterrupt, typer.Abort):
-        print("proxy-trace: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return _say_interrupted()
     else:
+        if code == _INTERRUPTED:  # Some versions of typer catch what Ctrl-C raises.
+            return _say_interrupted()
         return code if isinstance(code, int) else 0
     from proxy_trace.colour import Palette, for_terminal
 
     error_word = Palette.for_stream(sys.stderr).paint("error:", "red")
     print(for_terminal(f"proxy-trace: {error_word} {message}"), file=sys.stderr)
     return _WRONG_INPUT
+
+
+def _say_interrupted() -> int:
+    print("proxy-trace: interrupted", file=sys.stderr)
+    return _INTERRUPTED
 
 
 def main() -> None:
