@@ -127,6 +127,13 @@ class TensorSummary(msgspec.Struct):
     has_nonzero_gradient: bool = False
     largest_gradient: float = 0.0
 
+    def begin_anew(self) -> None:
+        """Forget what became of the tensor that had the name before."""
+        self.updates, self.changes = {}, {}
+        self.has_changed = self.is_stepped = self.is_without_optimizer = self.has_nonzero_gradient = False
+        self.undecided = self.gradients = self.missing_gradients = self.cleared_gradients = 0
+        self.last_gradient, self.largest_gradient = None, 0.0
+
     @property
     def update_count(self) -> int:
         """How often it was given other values; where there are no fingerprints to tell, how often it was written to."""
@@ -437,7 +444,11 @@ class ProcessCollector:
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
         tensor.freed = event.freed
-        if event.id not in self._current:  # Later ones are about its name, or whether it is frozen.
+        is_known = event.id in self._current  # Then this is about its name, or whether it is frozen.
+        if is_known and are_same_values(self._current[event.id], event.statistics) is False:
+            tensor.begin_anew()  # Or a layer has come in the place of another.
+            is_known = False
+        if not is_known:
             tensor.first = tensor.last = event.statistics
             self._exchange(event.id, event.statistics)
 

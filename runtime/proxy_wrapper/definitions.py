@@ -124,18 +124,18 @@ class Definitions:
         registry = self._registry
         roots = [module for entry in registry if entry.parent is None and (module := entry.module()) is not None]
         present = {id(found.module) for root in roots for found in named_modules(root, "")}
-        living = set()
         for entry in registry:
-            living.add(entry.id)
             is_removed = entry.is_submodule and entry.top.module() is not None and id(entry.module()) not in present
             self._note_removed(entry, is_removed)
             for state in entry.state:
                 self._note_removed(state, is_removed or state.is_absent())
         for entry in list(registry.departed.values()):
-            if entry.id not in living:  # Else another module has taken its place.
+            successor = entry.successor  # Which has its number, and those of its tensors that it has, too.
+            if successor is None:
                 self._note_removed(entry, is_removed=True)
+            taken_over = {state.id for state in successor.state} if successor is not None else ()
             for state in entry.state:
-                if state.id not in registry.state:
+                if state.id not in taken_over:
                     self._note_removed(state, is_removed=True)
 
     def _note_removed(self, entry: ModuleEntry | StateEntry, is_removed: bool) -> None:

@@ -150,6 +150,7 @@ class ModuleEntry:
         "removed",
         "state",
         "state_ids",
+        "successor",
         "training",
         "type_name",
         "user",
@@ -192,6 +193,7 @@ class ModuleEntry:
         self.training: Training | None = None
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
+        self.successor: ModuleEntry | None = None  # That has its number since it is gone.
         self.removed = False
 
     @property
@@ -327,6 +329,7 @@ class Registry:
         entry = ModuleEntry(number, ref, name, type_name, parent, channel, level, watch)
         if before is not None:
             entry.state_ids = {(state.is_buffer, state.key): state.id for state in before.state}
+            before.successor = entry
         self.modules[key] = entry
         self.rename_module(entry, name)
         return entry

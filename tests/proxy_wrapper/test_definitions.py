@@ -122,3 +122,19 @@ def test_a_layer_in_a_plain_list_was_never_part_of_its_model(logdir: str, seen: 
     Proxy.flush()
     assert any(isinstance(event, Module) and event.type == "Linear" for event in seen.events)
     assert removed(seen) == set()
+
+
+def test_a_layer_that_another_has_replaced_is_not_told_once_the_model_is_freed(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    """The new one had its number, and was part of the model until the end."""
+
+    def fine_tune() -> None:
+        model = Proxy.Proxy(Net(), recurse=True, name="net", logdir=logdir)
+        model(torch.zeros(1, 2))
+        replace_by_another(model)
+        model(torch.zeros(1, 2))
+
+    fine_tune()
+    Proxy.flush()
+    assert removed(seen) == set()

@@ -22,13 +22,17 @@ OTHER_MODEL: Final = Rule(
     "optimizer-of-other-model",
     WARNING,
     "Optimizers of other models",
-    "None of the tensors of an optimizer that stepped is a parameter of a traced model now. A traced model has as many "
-    "parameters, or as many trainable ones, and of these some had gradients, none was in a step, and none has changed.",
+    "An optimizer that stepped has tensors that are no parameters of a traced model now. Either it has no others, "
+    "and a traced model has as many parameters, or as many trainable ones, of which some had gradients and none was "
+    "ever in a step or has changed. Or it has parameters of a model, and as many others as parameters of that "
+    "model had gradients that no optimizer took, and have not changed.",
     "Make the optimizer after the last change of the model: after it was copied, wrapped, moved, given another head or "
     "loaded as a whole; or call `load_state_dict`, which keeps the tensors.",
     "show {run} --kind optimizer",
     sources=("https://docs.pytorch.org/docs/stable/optim.html#constructing-it",),
 )
+
+_NO_PARAMETER: Final = "none of its tensors is a parameter of a traced model"
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -47,22 +51,38 @@ def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     for tensor in process.tensors:
         if not (tensor.is_buffer or tensor.removed):
             of_roots.setdefault(tree.root_of(tensor.module), []).append(tensor)
-    starving = {root: tensors for root, tensors in of_roots.items() if _is_starving(tensors)}
     names = {module.id: module.name for module in process.modules}
     found = []
     for optimizer in of_process.training.optimizers.values():
         others = sum(group.others for group in optimizer.groups)
-        if any(group.tensors for group in optimizer.groups):
-            continue
-        for root, tensors in starving.items():
-            if others in (len(tensors), sum(tensor.requires_grad for tensor in tensors)):
-                reason = "none of its tensors is a parameter of a traced model"
-                numbers = f"it has {others:,}; {names.get(root, '')} has as many, with gradients that nobody takes"
-                place = optimizer.place
-                found.append(
-                    OTHER_MODEL.finding(optimizer.name, reason, [process.rank], place=place, evidence=[numbers])
+        own = {number for group in optimizer.groups for number in group.tensors}
+        reason = "some of its tensors are no parameters of a traced model" if own else _NO_PARAMETER
+        for root, tensors in of_roots.items():
+            if others and _lacks(tensors, own, others):
+                numbers = (
+                    f"{others:,} are none; {names.get(root, '')} has as many with gradients that no optimizer takes"
                 )
+                rank, place = process.rank, optimizer.place
+                found.append(OTHER_MODEL.finding(optimizer.name, reason, [rank], place=place, evidence=[numbers]))
     return found
+
+
+def _lacks(parameters: list[TensorSummary], own: set[int], others: int) -> bool:
+    """Whether a model lacks an optimizer for as many parameters as an optimizer has others.
+
+    Args:
+        parameters: those of the model.
+        own: the ids of parameters of any model that the optimizer has.
+        others: how many other tensors it has.
+    """
+    if own:
+        return any(each.id in own for each in parameters) and sum(map(_is_starved, parameters)) == others
+    return _is_starving(parameters) and others in (len(parameters), sum(each.requires_grad for each in parameters))
+
+
+def _is_starved(parameter: TensorSummary) -> bool:
+    """Whether a parameter had gradients that no optimizer took, and has not changed."""
+    return parameter.is_without_optimizer and not (parameter.is_stepped or parameter.has_changed)
 
 
 def _is_starving(parameters: list[TensorSummary]) -> bool:

@@ -51,3 +51,24 @@ def test_what_steps_strangers_while_a_model_starves_is_told(
 def test_without_an_optimizer_nothing_was_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *CALLS)
     assert said(path, "optimizers") == ("not checked", ["no step of an optimizer was traced"])
+
+
+@pytest.mark.parametrize(("others", "is_told"), [(1, True), (2, False)], ids=["as many", "another number"])
+def test_a_part_that_was_replaced_since_is_told(
+    tmp_path: Path, write_trace: WriteTrace, others: int, is_told: bool
+) -> None:
+    """A new head: the optimizer has the rest of the model, and the old head."""
+    happened = [
+        *CALLS,
+        *BACKWARD,
+        optimizer(others, 1),
+        events.OptimizerStep(4, optimizer="SGD", optimizer_id=1),
+        events.Gradient(5, tensor=1, statistics=VALUES),
+        UPDATED,
+        events.OptimizerStepEnd(7, optimizer="SGD"),
+        events.Gradient(8, 1, tensor=2, statistics=VALUES, has_optimizer=False),
+    ]
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), weight(2, "model.head"), *happened)
+    assert [each.reason for each in find(path) if each.code == "optimizer-of-other-model"] == [
+        "some of its tensors are no parameters of a traced model"
+    ] * is_told

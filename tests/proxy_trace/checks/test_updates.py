@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
-from tests.proxy_trace.checks.judged import CALLS, NET, OTHER_VALUES, STEP, VALUES, find, of_code, said, weight
+from tests.proxy_trace.checks.judged import (
+    BACKWARD,
+    CALLS,
+    NET,
+    OTHER_VALUES,
+    STEP,
+    VALUES,
+    find,
+    of_code,
+    said,
+    weight,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -469,3 +481,24 @@ def test_what_was_taken_out_of_its_model_is_no_finding(tmp_path: Path, write_tra
         events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True),
     )
     assert [(f.code, f.name) for f in find(path)] == [("untrained", "model.bias")]
+
+
+def test_a_layer_in_the_place_of_another_is_judged_by_what_became_of_it(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    """As a new head is, which the optimizer of the old one knows nothing of."""
+    trained = [
+        *CALLS,
+        *BACKWARD,
+        events.Gradient(5, tensor=1, statistics=VALUES),
+        events.Update(6, tensor=1, statistics=OTHER_VALUES),
+        STEP,
+    ]
+    head = msgspec.structs.replace(weight(), type="float32[7]", statistics=VALUES)
+    starved = [*CALLS, *BACKWARD, events.Gradient(7, 1, tensor=1, statistics=VALUES, has_optimizer=False)]
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), *trained, head, *starved)
+    assert of_code(path, "never-updated") == [("model.w", "had gradients, but no optimizer has it")]
+
+    renamed = msgspec.structs.replace(weight(), name="net.w", statistics=OTHER_VALUES)
+    path = write_trace(tmp_path / "b.jsonl", NET, weight(), *trained, renamed)
+    assert of_code(path, "never-updated") == []
