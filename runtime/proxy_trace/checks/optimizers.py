@@ -76,7 +76,8 @@ def _lacks(parameters: list[TensorSummary], own: set[int], others: int) -> bool:
         others: how many other tensors it has.
     """
     if own:
-        return any(each.id in own for each in parameters) and sum(map(_is_starved, parameters)) == others
+        starved = sum(_is_starved(each) and each.id not in own for each in parameters)
+        return starved == others and any(each.id in own for each in parameters)
     return _is_starving(parameters) and others in (len(parameters), sum(each.requires_grad for each in parameters))
 
 

@@ -35,6 +35,14 @@ OF_THE_PARTITION = {"run", "rank"}
 WITH_SEVERAL = {events.ReturnModule, events.CallFunction, events.CallMethod}
 """The records that have statistics of several tensors."""
 
+AS_JSON = {
+    (events.ReadValue, "value"),
+    (events.Configuration, "settings"),
+    (events.Loss, "nodes"),
+    (events.Optimizer, "groups"),
+}
+"""The fields that stand in a column as JSON."""
+
 
 def read_with_polars(dataset: Path) -> list[dict[str, Any]]:
     return pl.read_parquet(f"{dataset}/**/*.parquet", hive_partitioning=False).to_dicts()
@@ -69,8 +77,9 @@ def event_of(row: dict[str, Any]) -> events.AnyEvent:
                     for numbers in zip(*lists.values(), strict=True)
                 ]
             )
-        elif (event_class, name) in {(events.ReadValue, "value"), (events.Configuration, "settings")}:
-            fields[name] = None if row[name] is None else msgspec.json.decode(row[name])
+        elif (event_class, name) in AS_JSON:
+            hint = typing.get_type_hints(event_class, include_extras=True)[name]
+            fields[name] = None if row[name] is None else msgspec.json.decode(row[name], type=hint)
         else:
             fields[name] = row[name]
     return typing.cast("events.AnyEvent", event_class(**fields))
