@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from proxy_wrapper import events  # noqa: TC001  msgspec looks the types of fields up.
+from proxy_trace.same_values import has_bits
+from proxy_wrapper import events
 
 _NORM_TOLERANCE: Final = 2.0**-20
 
@@ -63,8 +64,8 @@ def is_same(first: events.Statistics | None, second: events.Statistics | None) -
     """Whether two statistics are those of the same values; where fingerprints are missing, whether they can be."""
     if first is None or second is None:
         return first is second
-    if first.bits is not None and second.bits is not None:
-        return first.bits == second.bits
+    if has_bits(first) and has_bits(second):
+        return events.have_same_values(first, second)
     if (first.minimum, first.maximum, first.nonfinite) != (second.minimum, second.maximum, second.nonfinite):
         return False
     one, other = first.norm, second.norm

@@ -86,7 +86,7 @@ def what(parting: Parting) -> str:
         return f"only the {_NAMES[parting.only_in]} run has {_record_words(parting)} here"
     if parting.kind == CALL:
         return f"{words} ({' | '.join(record.name for record in parting.records if record is not None)})"
-    part = f", {parting.what}" if parting.what else ""
+    part = f", {parting.what}" if parting.what not in ("", "statistics", "value") else ""
     values = f" ({' | '.join(parting.values)})" if parting.values else ""
     return f"{words} of {_record_words(parting)}{part}{values}"
 
