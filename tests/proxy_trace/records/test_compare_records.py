@@ -391,3 +391,15 @@ def test_calls_moved_within_a_step_are_in_another_order(compare: Compare) -> Non
     assert [(each.kind, each.name) for each in found.partings] == [("order", "torch.b0")]
     assert [str(record.place) for record in found.partings[0].records] == ["net.py:21", "train.py:20"]
     assert found.counts == {"order": 6}
+
+
+def test_a_gradient_is_made_by_a_backward_pass_and_an_update_by_a_step(compare: Compare) -> None:
+    other = changed(a_run(), events.Gradient, 2, statistics=values(5.5))
+    gradient = compare(a_run(), other).partings[0]
+    assert [record.made_from for record in gradient.records] == [
+        ["backward at train.py:20", "float32[2, 2] of model.b"]
+    ] * 2
+    update = compare(a_run(), changed(a_run(), events.Update, 2, statistics=values(0.5))).partings[0]
+    assert [record.made_from for record in update.records] == [
+        ["a step of SGD at train.py:20", "a gradient of norm 5.0"]
+    ] * 2
