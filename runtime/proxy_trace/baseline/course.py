@@ -8,6 +8,7 @@ import msgspec
 
 from proxy_trace.bounded_lines import BoundedLines, open_regular
 from proxy_trace.errors import UnreadableFileError
+from proxy_trace.trace import NO_RECORD
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_QUANTITIES: Final = 1 << 15
 _REPORT_INTERVAL: Final = 1 << 15
-_NO_RECORD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _STEP_ENDS: Final = b'"optimizer_step_end"'
 
 
@@ -72,7 +73,7 @@ def count_steps(file: TraceFile, report: Report) -> int:
                 if _STEP_ENDS in line:
                     try:
                         last = max(last, decode(line).step)
-                    except _NO_RECORD:
+                    except NO_RECORD:
                         continue
     except OSError as error:
         raise UnreadableFileError(file.path, error) from error

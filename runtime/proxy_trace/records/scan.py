@@ -10,13 +10,16 @@ import msgspec
 from proxy_trace.bounded_lines import BoundedLines, open_regular
 from proxy_trace.errors import UnreadableFileError
 from proxy_trace.names import Names
+from proxy_trace.trace import NO_RECORD
 from proxy_wrapper.events import AnyEvent
 
 if TYPE_CHECKING:
     from proxy_trace.trace import TraceFile
 
-_THREAD: Final = re.compile(rb'"thread":(\d{1,16})[,}]')
-_NO_RECORD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_ID: Final = b'"id"'
+_THREAD: Final = b'"thread"'
+_THREAD_NUMBER: Final = re.compile(rb'"thread":(\d{1,16})[,}]')
+_DECODER: Final = msgspec.json.Decoder(AnyEvent)
 
 MAIN_THREAD: Final = 0
 _MOST_THREADS: Final = 64
@@ -43,19 +46,24 @@ def scan(file: TraceFile) -> Scan:
     """
     names = Names()
     threads: dict[int, None] = {}
-    decode = msgspec.json.Decoder(AnyEvent).decode
     try:
         with open_regular(file.path) as opened:
-            for line in BoundedLines(opened):
-                if b'"id"' in line:
-                    try:
-                        names.learn(decode(line), len(line))
-                    except _NO_RECORD:
-                        continue
-                if b'"thread"' in line and len(threads) < _MOST_THREADS:
-                    found = _THREAD.search(line)
-                    if found is not None and int(found[1]) != MAIN_THREAD:
-                        threads[int(found[1])] = None
+            for block in BoundedLines(opened).blocks():
+                together = b"\n".join(block)  # Most blocks have neither, and their lines need not be gone through.
+                if _ID in together:
+                    _learn(block, names)
+                if _THREAD in together and len(threads) < _MOST_THREADS:
+                    found = map(int, _THREAD_NUMBER.findall(together))
+                    threads.update(dict.fromkeys(number for number in found if number != MAIN_THREAD))
     except OSError as error:
         raise UnreadableFileError(file.path, error) from error
     return Scan(names, list(threads))
+
+
+def _learn(block: list[bytes], names: Names) -> None:
+    for line in block:
+        if _ID in line:
+            try:
+                names.learn(_DECODER.decode(line), len(line))
+            except NO_RECORD:
+                continue

@@ -98,6 +98,7 @@ class Side:
         """
         keys = self._key_makers()
         is_wanted, thread, note = self._is_wanted, self._thread, self.recent.append
+        definitions, calls, configuration = _DEFINITIONS, _CALLS, events.Configuration
         event: Any
         for event in self.reading:
             kind = type(event)
@@ -107,15 +108,15 @@ class Side:
                     self.end = f"{event.reason} {event.error}".rstrip()
                 continue
             called_at = 0
-            if kind in _DEFINITIONS:
+            if kind in definitions:
                 if thread or not self._is_new(event.id):
                     continue
             elif event.thread != thread:
                 continue
             else:
-                if kind is not events.Configuration:
+                if kind is not configuration:
                     self.latest_step = event.step
-                if kind in _CALLS:
+                if kind in calls:
                     called_at = self._called_at(event)
                 elif kind is events.OptimizerStepEnd:
                     self.last_step = event.step
@@ -200,5 +201,5 @@ class Side:
         }
 
 
-_DEFINITIONS: Final = (events.Parameter, events.Buffer, events.OptimizerState)
-_CALLS: Final = (events.CallModule, events.ReturnModule)
+_DEFINITIONS: Final = frozenset({events.Parameter, events.Buffer, events.OptimizerState})
+_CALLS: Final = frozenset({events.CallModule, events.ReturnModule})
