@@ -207,6 +207,10 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 
+_WITH_VALUES: Final = frozenset({events.ReturnModule, events.CallFunction, events.CallMethod, events.GetAttr})
+"""What has statistics only if they are asked for."""
+
+
 class _FileComparer:
     """Collects what differs between two files."""
 
@@ -227,6 +231,7 @@ class _FileComparer:
         self._limits: list[str] = []
         self._sides: list[Side] = []
         self._open: _Lacking | None = None
+        self._lacks_values = False
 
     def compare(self, sides: list[Side], report: Report) -> None:
         """Read the records of a thread of each."""
@@ -267,6 +272,8 @@ class _FileComparer:
             for numbers, of_file in zip(reversed(modules), reversed(self._names), strict=True)
             for id_, module in of_file.modules.items()
         }
+        if self._lacks_values:
+            limits = [*limits, "values of outputs, calls and attributes that only one run recorded (statistics=)"]
         if self._distances.left_out:
             limits = [*limits, f"how far values went apart in more than {MOST_SERIES:,} places"]
         return PartialComparison(
@@ -289,7 +296,10 @@ class _FileComparer:
         if _is_configuration(one):
             self._configure(([one], [other]))
             return
-        found = list(self._pairs.differences(one[1], other[1]))
+        first, second = one[1], other[1]
+        if type(first) in _WITH_VALUES and (first.statistics is None) != (second.statistics is None):
+            self._lacks_values = True
+        found = list(self._pairs.differences(first, second))
         if not found:
             return
         kind = found[0].kind

@@ -403,3 +403,13 @@ def test_a_gradient_is_made_by_a_backward_pass_and_an_update_by_a_step(compare: 
     assert [record.made_from for record in update.records] == [
         ["a step of SGD at train.py:20", "a gradient of norm 5.0"]
     ] * 2
+
+
+def test_values_that_only_one_run_recorded_are_not_compared_and_that_is_said(compare: Compare) -> None:
+    without = [
+        msgspec.structs.replace(event, statistics=None) if isinstance(event, events.ReturnModule) else event
+        for event in a_run()
+    ]
+    found = compare(a_run(), without)
+    assert found.agrees
+    assert found.limits == ["values of outputs, calls and attributes that only one run recorded (statistics=)"]
