@@ -14,7 +14,7 @@ import torch
 from proxy_wrapper.describe import PLAIN
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.given_values import statistics_of, statistics_of_readable
-from proxy_wrapper.pending import NumbersLostError, Pending
+from proxy_wrapper.pending import Pending
 from proxy_wrapper.statistics import is_hosted, unobserved
 from proxy_wrapper.torch_functions import clone, numel
 
@@ -44,17 +44,11 @@ class CopiedStatistics(Pending):
         self.copy: torch.Tensor | None = copy
         self.statistics: PendingOr = None
 
-    def resolve(self) -> Statistics:
-        """The statistics.
-
-        Raises:
-            NumbersLostError: if torch does not give them.
-        """
+    def resolve(self) -> Statistics | None:
+        """The statistics; None if torch does not sum such a tensor up."""
         if self.copy is not None:
             self._all.sum_up(self)
-        if type(self.statistics) is not Statistics:
-            raise NumbersLostError("torch does not sum them up")
-        return self.statistics
+        return self.statistics if isinstance(self.statistics, Statistics) else None
 
 
 class CopiedValues:

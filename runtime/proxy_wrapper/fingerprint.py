@@ -35,6 +35,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from proxy_wrapper.torch_functions import (
     add_,
     arange,
+    as_strided,
     bitwise_and,
     bitwise_or,
     bitwise_right_shift,
@@ -151,6 +152,8 @@ def _halves(tensor: torch.Tensor) -> torch.Tensor:
     if is_neg(tensor):
         tensor = resolve_neg(tensor)
     flat = view(contiguous(resolve_conj(tensor)), (-1,))
+    if numel(flat) == 1:  # Its stride may be any, in which torch would not view it as another dtype.
+        flat = as_strided(flat, (1,), (1,))
     if size_bytes % _HALF_BYTES:
         padded = zeros((size_bytes + _HALF_BYTES - size_bytes % _HALF_BYTES,), dtype=torch.uint8, device=tensor.device)
         copy_into(narrow(padded, 0, 0, size_bytes), view(flat, torch.uint8))

@@ -31,8 +31,8 @@ class Pending:
 
     __slots__ = ()
 
-    def resolve(self) -> Statistics | int | bool:
-        """Wait until the numbers have arrived. To be called on any thread but the training's.
+    def resolve(self) -> Statistics | int | bool | None:
+        """Wait until the numbers have arrived; None if there are none. To be called on any thread but the training's.
 
         Raises:
             NumbersLostError: if they never will.

@@ -100,6 +100,14 @@ class SteppingWithClosure(NamedTuple):
     states: frozenset[StateEntry]
 
 
+class Known(NamedTuple):
+    """Statistics of a tensor that nothing but code of torch's own has run since: its number, and its version then."""
+
+    number: int
+    version: int
+    statistics: Any
+
+
 class Training:
     """How a thread trains what it uses: with optimizers, or by hand.
 
@@ -138,6 +146,8 @@ class ThreadState:
         "has_called",
         "has_compared_all",
         "inside",
+        "just_given",
+        "just_read",
         "last_node_of_model",
         "looks",
         "mode",
@@ -182,6 +192,9 @@ class ThreadState:
         self.backward_passes: list[BackwardPass] = []  # That it is in, the innermost last.
         self.suspended_calls = 0  # Torch calls around the backward pass that it is in.
         self.aside: list[weakref.ref[nn.Module]] = []  # Modules on the blacklist that it is calling.
+        # What a call of torch or of a module has just given, and an optimizer has just read, with statistics.
+        self.just_given: Known | None = None
+        self.just_read: Known | None = None
         self.mode = TRAIN
         self.stage = TRAIN
         # The tensors that were looked at for non-finite values, or came from outside, by number, each with its version.
@@ -205,7 +218,7 @@ class ThreadState:
     def leave_optimizer(self) -> None:
         """Forget the frame of the step: its `id` may become another's."""
         self.optimizer_frame = 0
-        self.optimizer = None
+        self.optimizer = self.just_read = None
         self.optimizer_walks.clear()
 
     def ordinal(self, location: int, target: str, step: int) -> int:

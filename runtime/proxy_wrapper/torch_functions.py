@@ -38,6 +38,7 @@ flatten: Final = torch._C._nn.flatten_dense_tensors
 
 clone: Final = _methods.clone
 add_: Final = _methods.add_
+as_strided: Final = _methods.as_strided
 contiguous: Final = _methods.contiguous
 convert: Final = _methods.to
 copy_into: Final = _methods.copy_

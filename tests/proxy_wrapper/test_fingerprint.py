@@ -243,3 +243,12 @@ def test_modes_of_the_program_do_not_see_what_the_first_proxy_computes(tmp_path:
         [sys.executable, "-c", FIRST_PROXY_IN_MODES], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.complex64])
+def test_one_element_has_a_fingerprint_whatever_its_stride(dtype: torch.dtype) -> None:
+    values = torch.arange(12).to(dtype)
+    sliced = values[5::7]
+    assert sliced.stride() == (7,)
+    with unobserved():
+        assert bits_of([sliced]) == bits_of([values[5:6].clone()])

@@ -289,3 +289,75 @@ def test_inside_transforms_there_are_none_and_nothing_is_disturbed(logdir: str) 
     assert torch.equal(torch.func.vmap(torch.func.grad(lambda row: model(row).sum()))(x), expected)
     returned = next(each for each in records(logdir) if each["kind"] == "return_module")
     assert returned["statistics"] == [None]
+
+
+def add_behind_torch(tensor: torch.Tensor) -> None:
+    """Add one to each element through memory that is shared, of which torch counts nothing."""
+    array = tensor.detach().numpy()
+    array += 1.0
+
+
+class AddsBehindTorch(nn.Module):
+    """Changes what its layer has given, and gives that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(x)
+        add_behind_torch(out)
+        return out
+
+
+def hooked() -> nn.Module:
+    layer = nn.Linear(3, 3)
+    layer.register_forward_hook(lambda _module, _args, output: add_behind_torch(output))
+    return nn.Sequential(layer)
+
+
+def patched() -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 3))
+    inner: Callable[..., Any] = model.forward
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = inner(x)
+        add_behind_torch(out)
+        return out
+
+    model.forward = forward  # type: ignore[method-assign]
+    return model
+
+
+@pytest.mark.parametrize("make", [AddsBehindTorch, hooked, patched])
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_what_changes_behind_torch_between_two_returns_is_told(
+    make: Callable[[], nn.Module], level: str, logdir: str
+) -> None:
+    model = Proxy.Proxy(make(), recurse=True, name="net", logdir=logdir, log_level=level, statistics="all")
+    model(torch.ones(2, 3))
+    inner, outer = (told(each["statistics"][0]) for each in records(logdir) if each["kind"] == "return_module")
+    assert inner is not None
+    assert outer is not None
+    assert outer[0] == pytest.approx(inner[0] + 1.0)
+    assert outer[2] != inner[2]
+
+
+def test_a_gradient_that_changes_behind_torch_between_two_reads_is_told(logdir: str) -> None:
+    model = Proxy.Proxy(nn.Linear(3, 3), name="net", logdir=logdir, log_level="DEBUG", statistics="all")
+    model(torch.ones(2, 3)).sum().backward()
+    assert model.bias.grad is not None
+    array = model.bias.grad.numpy()
+    for _ in range(3):
+        assert model.bias.grad is not None
+        array += 1.0
+    found = [each["statistics"]["minimum"] for each in records(logdir) if each.get("target") == "grad"]
+    assert found[-3:] == [2.0, 3.0, 4.0]
+
+
+def test_layers_of_torch_s_give_what_a_function_gave(logdir: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.ReLU(), nn.Dropout(0.5)), nn.LayerNorm(3))
+    Proxy.Proxy(model, recurse=True, name="net", logdir=logdir, log_level="DEBUG", statistics="all")
+    out = model(torch.ones(2, 3))
+    returned = [told(each["statistics"][0]) for each in records(logdir) if each["kind"] == "return_module"]
+    assert returned[-1] == returned[-2] == numbers_of(out)

@@ -6,6 +6,7 @@ Global, because hooks on a module itself switch off fast paths that look for the
 
 from __future__ import annotations
 
+import os
 import sys
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,7 @@ from proxy_wrapper.kept_statistics import STATE
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph import last_node_of
 from proxy_wrapper.statistics import is_certainly_finite
-from proxy_wrapper.thread_state import UNKNOWN, ActiveCall
+from proxy_wrapper.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.value_marks import version_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 _MODULE_CALL: Final = nn.Module._call_impl.__code__
 _count_function_modes: Final = torch._C._len_torch_function_stack
 _tracing_state: Final = torch._C._get_tracing_state
+
+_TORCH: Final = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120  As code objects have it.
+"""Where torch's own code lies."""
 
 _TO_CALL: Final = 3
 """How many frames above `_begin` that of `_call_impl` is: between them are `enter` and `inner`, which calls hooks."""
@@ -151,6 +155,7 @@ class ModuleCalls:
         stack = thread.stack
         if entry.parent is None:
             _drop_stale(stack, entry)
+        thread.just_given = None
         now = (perf_counter_ns() - self._began_ns) // 1000
         if stack:
             enclosing = stack[-1]
@@ -242,7 +247,8 @@ class ModuleCalls:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
                 keywords, keyword_ids = self._describe_keywords(rest[0])
-            statistics = self._statistics_of(outputs) if outputs and entry.watch.statistics != STATE else None
+            if outputs and entry.watch.statistics != STATE:
+                statistics = self._statistics_of_outputs(entry, module, outputs, numbers, thread)
             now = (perf_counter_ns() - self._began_ns) // 1000
             entry.channel.emit(
                 ReturnModule(
@@ -282,6 +288,46 @@ class ModuleCalls:
         """Look at the arguments of a module that has written into some."""
         for tensor in find_tensors(args):
             self._check(entry, tensor, self._meet(tensor), thread, None)
+
+    def _statistics_of_outputs(
+        self,
+        entry: ModuleEntry,
+        module: nn.Module,
+        outputs: Sequence[torch.Tensor],
+        numbers: Sequence[int],
+        thread: ThreadState,
+    ) -> Sequence[PendingOr | CopiedStatistics]:
+        """Statistics of what a module gave back; those of just now, if it gave back what was just given to it.
+
+        A layer of torch's gives back what a function of torch has given, `nn.Sequential` what its last module has. With
+        no code of the program's between, the values are the same.
+        """
+        known, thread.just_given = thread.just_given, None
+        if len(outputs) != 1 or not numbers[0]:
+            return self._statistics_of(outputs)
+        version = version_of(outputs[0])
+        if (
+            known is not None
+            and (known.number, known.version) == (numbers[0], version)
+            and version >= 0
+            and self._is_torchs_own(module)
+        ):
+            statistics: Sequence[PendingOr | CopiedStatistics] = (known.statistics,)
+        else:
+            statistics = self._statistics_of(outputs)
+        if entry.calls_seen and not module.__dict__.get("_forward_hooks") and self.is_alone():
+            thread.just_given = Known(numbers[0], version, statistics[0])
+        return statistics
+
+    def _is_torchs_own(self, module: nn.Module) -> bool:
+        """Whether what runs between the last call in a module and its end is code of torch's own."""
+        code = getattr(type(module).forward, "__code__", None)
+        return (
+            code is not None
+            and code.co_filename.startswith(_TORCH)
+            and "forward" not in module.__dict__
+            and self.is_alone()
+        )
 
     def _check(
         self,

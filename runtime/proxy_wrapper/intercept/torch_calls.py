@@ -33,7 +33,8 @@ from proxy_wrapper.intercept.call_sites import DISPATCHER, CallSites, hide_frame
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.intercept.replaced_functions import called, is_foreign
 from proxy_wrapper.levels import DEBUG
-from proxy_wrapper.thread_state import ThreadFound
+from proxy_wrapper.thread_state import Known, ThreadFound
+from proxy_wrapper.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -168,16 +169,18 @@ class TorchCallMode(TorchFunctionMode):
         raised: bool,
     ) -> None:
         tracer = self._tracer
+        thread.just_given = None
         try:
             if _tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
                 return
             call = thread.stack[-1] if thread.stack else None
             if (call is not None and call.entry.level > DEBUG) or target.kind == "marker":
                 return
+            is_optimizer_s = False
             if call is None or thread.optimizer_frame:
                 asking = sys._getframe(2)
                 if (id(asking), id(asking.f_code)) in thread.optimizer_walks:  # As `locate` would find.
-                    location = thread.optimizer_location
+                    location, is_optimizer_s = thread.optimizer_location, True
                 else:
                     location = tracer.locator.locate(
                         2, thread.optimizer_frame, thread.optimizer_location, thread.optimizer_walks
@@ -188,6 +191,8 @@ class TorchCallMode(TorchFunctionMode):
             if target.kind in _CALLS:
                 event: AnyEvent = self._call(target, args, kwargs, result, raised, module, location, thread, marks)
             else:
+                if target.kind != "get_attr" or not is_optimizer_s:
+                    thread.just_read = None
                 event = self._read_or_write(target, args, kwargs, result, module, location, thread)
             if call is not None:
                 call.entry.channel.emit(event, location)
@@ -217,9 +222,13 @@ class TorchCallMode(TorchFunctionMode):
         if marks is not None:
             if given_back and not leaves_uninitialized(target.name):
                 statistics = self._statistics_of(given_back)
+                if len(given_back) == 1 and output_ids[0]:
+                    thread.just_given = Known(output_ids[0], version_of(given_back[0]), statistics[0])
             changed_tensors = marks.changed(given_back)
             changed = tuple(changed_tensors)
             changed_statistics = self._statistics_of(list(changed_tensors.values())) if changed else None
+            if given_back or changed:
+                thread.just_read = None
         step = self._tracer.step
         return (CallMethod if target.kind == "call_method" else CallFunction)(
             (perf_counter_ns() - self._began_ns) // 1000,
@@ -266,7 +275,7 @@ class TorchCallMode(TorchFunctionMode):
                 now, step, module, location, number, stage, name, owner, value, known, owner_id, value_id, ordinal
             )
             if self._tracer.wants_all and self._wants_all(thread):
-                return replace(event, statistics=self._statistics_of((result,))[0])
+                return replace(event, statistics=self._statistics_of_read(result, value_id, thread))
             return event
         if kind == "set_attr":
             if name == "data":
@@ -278,6 +287,18 @@ class TorchCallMode(TorchFunctionMode):
             return DelAttr(now, step, module, location, number, stage, name, self._name(args[0]))
         inputs, input_ids = self._name_each(_find(args, kwargs), thread)
         return ReadValue(now, step, module, location, number, stage, name, inputs, _scalar(result), input_ids)
+
+    def _statistics_of_read(self, tensor: torch.Tensor, number: int, thread: ThreadState) -> Any:
+        """Statistics of a tensor that an attribute gave; those of just now, if an optimizer of torch's reads it again.
+
+        Such do so two or three times, with nothing between but questions such as whether it is sparse.
+        """
+        known, version = thread.just_read, version_of(tensor)
+        if known is not None and number and (known.number, known.version) == (number, version) and version >= 0:
+            return known.statistics
+        (statistics,) = self._statistics_of((tensor,))
+        thread.just_read = Known(number, version, statistics)
+        return statistics
 
     def _name_each(
         self, tensors: Sequence[torch.Tensor], thread: ThreadState
