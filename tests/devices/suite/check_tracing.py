@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from tests.devices.late.device import LateDevice
 
 
-def traced(folder: Path, level: str = "INFO") -> Callable[[nn.Module], object]:
-    return lambda model: Proxy.Proxy(model, recurse=True, name="model", logdir=folder, log_level=level)
+def traced(folder: Path, level: str = "INFO", statistics: str = "state") -> Callable[[nn.Module], object]:
+    return lambda model: Proxy.Proxy(
+        model, recurse=True, name="model", logdir=folder, log_level=level, statistics=statistics
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +39,10 @@ def nothing_is_read_early(late: LateDevice, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(pending._Packing, "unpack", unpack_arrived)
 
 
+@pytest.mark.parametrize(("level", "statistics"), [("INFO", "state"), ("DEBUG", "state"), ("DEBUG", "all")])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_traced_program_computes_the_same_and_waits_as_often(
-    name: str, level: str, late: LateDevice, tmp_path: Path
+    name: str, level: str, statistics: str, late: LateDevice, tmp_path: Path
 ) -> None:
     def counted(trace: Callable[[nn.Module], object]) -> tuple[Any, int, int]:
         late.recover()
@@ -49,7 +52,7 @@ def test_a_traced_program_computes_the_same_and_waits_as_often(
 
     plain, waits, waits_in_backward = counted(lambda model: None)
     assert waits_in_backward == 0
-    same, waits_traced, _ = counted(traced(tmp_path, level))
+    same, waits_traced, _ = counted(traced(tmp_path, level, statistics))
     assert same == plain
     assert waits_traced == waits
     Proxy._installed.take_down()
@@ -62,11 +65,12 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.parametrize("statistics", ["state", "all"])
 @pytest.mark.parametrize("name", sorted(set(PROGRAMS) - OTHERWISE))
-def test_the_trace_is_that_of_the_cpu(name: str, tmp_path: Path) -> None:
+def test_the_trace_is_that_of_the_cpu(name: str, statistics: str, tmp_path: Path) -> None:
     traces = []
     for device in ("cpu", "late"):
-        run(name, device, traced(tmp_path / device))
+        run(name, device, traced(tmp_path / device, statistics=statistics))
         Proxy._installed.take_down()
         traces.append(comparable(tmp_path / device))
     on_cpu, on_late = traces
