@@ -59,9 +59,9 @@ def trace_script(script: Path) -> list[Finding]:
     with tempfile.TemporaryDirectory(prefix="diagnosis-") as name:
         folder = Path(name)
         _run(["-m", "instrumentor", str(script.resolve()), "-o", script.name], folder, environment)
-        if not (folder / script.name).exists():
-            raise RunFailedError(f"{script.name}: no model was found to instrument")
         _run([script.name], folder, environment)
+        if not (folder / "proxy_trace").exists():
+            raise RunFailedError(f"{script.name} left no trace: no model was found in it")
         summary = _run(["-m", "proxy_trace", "summary", "--format", "json"], folder, environment)
         return read_findings(json.loads(summary))
 

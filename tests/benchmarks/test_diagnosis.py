@@ -1,4 +1,4 @@
-"""The benchmark of diagnoses runs pairs and further scripts from end to end."""
+"""The benchmark of diagnoses runs a pair from end to end, and says what it makes of each script."""
 
 from __future__ import annotations
 
@@ -8,32 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import diagnosis
+from bugs.traced_run import Finding, RunFailedError, trace_script
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-NEVER_CALLED = """\
-import torch
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.used = torch.nn.Linear(2, 2)
-        self.unused = torch.nn.Linear(2, 2)
-
-    def forward(self, x):
-        return self.used(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(3):
-    loss = model(torch.ones(4, 2)).square().sum()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
 
 
 def test_a_pair_is_run_and_judged(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,19 +24,61 @@ def test_a_pair_is_run_and_judged(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed.err.startswith("1/1 columns_in_their_own_units (inputs-not-normalized): ")
 
 
-def test_alarms_on_further_scripts_are_false(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(NEVER_CALLED, encoding="utf-8")
-    broken = tmp_path / "broken.py"
-    broken.write_text(NEVER_CALLED + "raise ValueError('no data')\n", encoding="utf-8")
-    assert diagnosis.main(["--no-pairs", "--script", str(script), str(broken), "--jobs", "2", "--format", "json"]) == 0
+def test_alarms_on_further_scripts_are_false(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def trace(script: Path) -> list[Finding]:
+        if script.name == "broken.py":
+            raise RunFailedError("broken.py: it printed nothing")
+        return [Finding("clip-after-step", "error", "sgd", "train.py:3"), Finding("frozen", "note", "fc.bias", "")]
+
+    monkeypatch.setattr(diagnosis, "trace_script", trace)
+    arguments = ["--no-pairs", "--script", "train.py", "broken.py", "--jobs", "2", "--format", "json"]
+    assert diagnosis.main(arguments) == 0
     printed = capsys.readouterr()
-    (alarms,) = json.loads(printed.out)["scripts"].values()
-    assert alarms
-    assert "ValueError: no data" in printed.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.py", "train.py"]
+    assert json.loads(printed.out) == {"pairs": [], "scripts": {"train.py": ["clip-after-step at train.py:3"]}}
+    assert "train.py: clip-after-step at train.py:3" in printed.err
+    assert "broken.py: it printed nothing" in printed.err
+
+
+def test_a_pair_that_does_not_run_has_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def trace(script: Path) -> list[Finding]:
+        raise RunFailedError(f"{script.name}: it printed nothing")
+
+    monkeypatch.setattr(diagnosis, "trace_script", trace)
+    assert diagnosis.main(["--pair", "clip_after_step"]) == 0
+    printed = capsys.readouterr()
+    assert "failed, buggy.py: it printed nothing" in printed.err
+    total = next(line.split() for line in printed.out.splitlines() if line.startswith("all "))
+    assert total == ["all", "1", "0", "0", "0", "0", "0", "1", "0"]
+
+
+@pytest.mark.parametrize("half", ["fitted", "held-out"])
+def test_only_the_pairs_of_a_half_are_run(
+    half: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(diagnosis, "trace_script", lambda script: [])
+    assert diagnosis.main(["--half", half, "--format", "json"]) == 0
+    assert {verdict["half"] for verdict in json.loads(capsys.readouterr().out)["pairs"]} == {half}
 
 
 def test_an_unknown_pair_is_said() -> None:
     with pytest.raises(SystemExit, match="No pair is named nonsense"):
         diagnosis.main(["--pair", "nonsense"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", r"train\.py left no trace: no model was found in it"),
+        ("x = (\n", "instrumentor ended with exit code"),
+    ],
+)
+def test_what_cannot_be_traced_is_said(tmp_path: Path, text: str, message: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(text, encoding="utf-8")
+    with pytest.raises(RunFailedError, match=message):
+        trace_script(script)
+    assert list(tmp_path.iterdir()) == [script]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PAIRS = read_pairs()
 each_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 
-SAMPLE = ("cleared_before_step", "margin_head_not_optimized", "replicas_start_apart")
+SAMPLE = ("task_gradients_overwritten", "margin_head_not_optimized")
 
 
 def docstring(script: Path) -> str:
