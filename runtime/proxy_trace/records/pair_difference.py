@@ -28,7 +28,8 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.ReturnModule: ("keywords", "outputs", "statistics", "raised"),
     events.Backward: ("inputs", "function"),
     events.BackwardEnd: ("raised",),
-    events.OptimizerStep: ("tensors",),
+    events.Optimizer: ("groups",),
+    events.OptimizerStep: ("tensors", "carried"),
     events.OptimizerStepEnd: ("optimizer",),
     events.Gradient: ("statistics", "cleared", "has_optimizer"),
     events.Update: ("type", "statistics", "cause"),
@@ -95,6 +96,8 @@ class PairComparer:
         """What differs: shapes first, then values, then the circumstances."""
         for field in _COMPARED[type(first)]:
             one, other = getattr(first, field), getattr(second, field)
+            if field == "groups":  # Of the parameters in them, only the ids stand there.
+                one, other = [each.settings for each in one], [each.settings for each in other]
             if one == other:
                 continue
             if field in _STATISTICS:

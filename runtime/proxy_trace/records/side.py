@@ -187,6 +187,7 @@ class Side:
             events.ReturnModule: of_module,
             events.Backward: of_backward,
             events.BackwardEnd: of_module,
+            events.Optimizer: of_optimizer,
             events.OptimizerStep: of_optimizer,
             events.OptimizerStepEnd: of_optimizer,
             events.Gradient: of_tensor,

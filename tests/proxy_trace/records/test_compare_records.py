@@ -413,3 +413,16 @@ def test_values_that_only_one_run_recorded_are_not_compared_and_that_is_said(com
     found = compare(a_run(), without)
     assert found.agrees
     assert found.limits == ["values of outputs, calls and attributes that only one run recorded (statistics=)"]
+
+
+def test_other_settings_of_an_optimizer_are_told_and_the_ids_of_its_parameters_are_not_compared(
+    compare: Compare,
+) -> None:
+    def with_rate(rate: float, tensor: int) -> Run:
+        groups = [events.ParameterGroup({"lr": rate}, [tensor])]
+        return [*a_run(), events.Optimizer(99, STEPS, id=1, optimizer="SGD", groups=groups)]
+
+    assert compare(with_rate(0.1, 1), with_rate(0.1, 2)).agrees
+    (parting,) = compare(with_rate(0.1, 1), with_rate(0.2, 1)).partings
+    assert (parting.kind, parting.name, parting.what) == ("circumstance", "SGD", "groups")
+    assert parting.values == ["{'lr': 0.1}", "{'lr': 0.2}"]
