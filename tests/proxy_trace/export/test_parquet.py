@@ -81,7 +81,7 @@ def event_of(row: dict[str, Any]) -> events.AnyEvent:
             hint = typing.get_type_hints(event_class, include_extras=True)[name]
             fields[name] = None if row[name] is None else msgspec.json.decode(row[name], type=hint)
         else:
-            fields[name] = row[name]
+            fields[name] = as_text(row[name])
     return typing.cast("events.AnyEvent", event_class(**fields))
 
 

@@ -200,7 +200,7 @@ def test_weights_and_state_are_those_of_a_plain_run(make: Callable[[Any], torch.
                 loss.backward()
                 return loss.item()
 
-            optimizer.step(closure)  # type: ignore[arg-type]
+            optimizer.step(closure)
         states.append(list(optimizer.state.values()))
     assert all(map(torch.equal, plain.parameters(), model.parameters()))
     for mine, others in zip(*states, strict=True):
