@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bugs.pairs import Pair
     from bugs.traced_run import Finding
@@ -80,8 +80,8 @@ def judge(pair: Pair, buggy: Sequence[Finding], correct: Sequence[Finding]) -> V
         pair.code,
         verdict,
         verdict == "named" and any(_is_at(finding.place, pair) for finding in right if finding.is_alarm),
-        tuple(describe(finding) for finding in buggy),
-        tuple(describe(finding) for finding in correct if finding.is_alarm),
+        _described(buggy),
+        _described(finding for finding in correct if finding.is_alarm),
     )
 
 
@@ -94,6 +94,11 @@ def describe(finding: Finding) -> str:
 def as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     """The verdicts as plain values, one dictionary for each pair."""
     return [asdict(verdict) for verdict in verdicts]
+
+
+def _described(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Each finding in a few words, what sounds the same once."""
+    return tuple(dict.fromkeys(describe(finding) for finding in findings))
 
 
 def _is_at(place: str, pair: Pair) -> bool:

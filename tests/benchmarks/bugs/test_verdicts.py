@@ -66,6 +66,13 @@ def test_the_findings_of_a_summary_are_read() -> None:
     assert read_findings({"findings": [found]}) == [Finding("clip-after-step", "error", "sgd", "train.py:3")]
 
 
+def test_what_sounds_the_same_is_said_once() -> None:
+    assert judge(PAIR, [finding(), finding(), finding(place="")], []).found == (
+        "clip-after-step at buggy.py:30",
+        "clip-after-step",
+    )
+
+
 def test_the_table_counts_by_area_and_half() -> None:
     verdicts = [
         Verdict("a", "Gradients", "fitted", "x", "named", is_placed=True),
