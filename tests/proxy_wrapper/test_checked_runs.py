@@ -139,6 +139,7 @@ def without_a_rate(logdir: str) -> list[tuple[str, str, str]]:
     steps = f"{STEPS} backward passes and {STEPS} steps of an optimizer, but no change of a parameter was seen"
     return [
         ("no-effect", "net", steps),
+        ("learning-rate-zero", "SGD", "every learning rate was 0"),
         ("never-updated", "net.*", "in an optimizer, but its values never changed"),
     ]
 
@@ -289,6 +290,7 @@ def infinite_loss(logdir: str) -> list[tuple[str, str, str]]:
     return [
         ("non-finite", "loss", "what a backward pass began with: 1 non-finite element of float32[]"),
         ("no-effect", "net", "2 backward passes and 2 steps of an optimizer, but no change of a parameter was seen"),
+        ("learning-rate-zero", "SGD", "every learning rate was 0"),
         ("never-updated", "net.*", "in an optimizer, but its values never changed"),
     ]
 
@@ -365,6 +367,11 @@ def test_of_a_program_that_only_evaluates_training_is_not_checked(logdir: str) -
         "losses": ("not checked", ["no backward pass was traced"]),
         "gradients": ("not checked", ["no gradient was recorded"]),
         "training": ("not checked", ["no backward pass was traced"]),
+        "clearing": ("not checked", ["no optimizer with several steps was traced"]),
+        "optimizers": ("not checked", ["no step of an optimizer was traced"]),
+        "rates": ("not checked", ["no learning rate was traced"]),
+        "loss functions": ("not checked", ["no backward pass of a loss was traced"]),
+        "modes": ("not checked", ["no step of a model that was called was traced"]),
         "updates": ("not checked", ["no training was traced"]),
     }
 
@@ -372,7 +379,8 @@ def test_of_a_program_that_only_evaluates_training_is_not_checked(logdir: str) -
 def test_at_level_warning_it_is_said_what_was_not_checked(logdir: str) -> None:
     model = proxied(Net(), logdir, log_level="WARNING")
     fit(model, sgd(model))
-    names = ("losses", "gradients", "parameters", "training", "updates", "calls")
+    of_values = ("losses", "gradients", "parameters", "training", "updates", "calls")
+    names = (*of_values, "clearing", "optimizers", "rates", "loss functions", "modes")
     assert limits_of(logdir) == dict.fromkeys(names, ("not checked", ["level WARNING"]))
 
 
