@@ -400,6 +400,11 @@ def test_of_a_sample_it_is_said_that_it_is_one(logdir: str) -> None:
         "losses": ("passed", [sample]),
         "gradients": ("passed", [sample, watch]),
         "parameters": ("passed", [sample, watch]),
+        "clearing": ("passed", [sample]),
+        "optimizers": ("passed", [sample, watch]),
+        "rates": ("passed", [sample]),
+        "loss functions": ("passed", [sample]),
+        "modes": ("passed", [sample]),
         "updates": ("passed", [watch]),
     }
     text = text_of(summarize(Trace.open(logdir)))
@@ -411,7 +416,8 @@ def test_compiled_code_limits_what_was_looked_at(logdir: str) -> None:
     model = proxied(Net(), logdir)
     fit(torch.compile(model, backend="eager"), sgd(model))
     words = ["inside of compiled code nothing is seen"]
-    assert limits_of(logdir) == {"outputs": ("passed", words), "calls": ("passed", words)}
+    passed = dict.fromkeys(("outputs", "loss functions", "calls"), ("passed", words))
+    assert limits_of(logdir) == {**passed, "modes": ("not checked", words)}
 
 
 def test_a_run_that_an_exception_ended_is_not_well(tmp_path: Path) -> None:
@@ -431,5 +437,8 @@ raise ValueError("no")
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.stderr.endswith("ValueError: no\n")
     text = text_of(summarize(Trace.open(tmp_path)))
-    assert "1 check found something: end; 9 checks passed.\n" in text
-    assert "Exceptions that ended processes (1)\n  ValueError  ended the process, at step 3\n" in text
+    assert "1 check found something: end; 14 checks passed.\n" in text
+    assert (
+        "error[ended-by-exception] Exceptions that ended processes (1)\n  ValueError  ended the process, at step 3\n"
+        in text
+    )

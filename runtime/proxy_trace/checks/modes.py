@@ -62,7 +62,8 @@ def _look(evidence: Evidence) -> Sight:
                 )
                 findings.append(finding)
     if not is_any_told:
-        return Sight((), evidence.unseen_training("step of a model that was called"), has_looked=False)
+        unseen = evidence.compiled_words or evidence.unseen_training("step of a model that was called")
+        return Sight((), unseen, has_looked=False)
     return Sight(findings, evidence.sampling_words)
 
 

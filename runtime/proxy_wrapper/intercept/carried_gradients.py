@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.events import Gradient
     from proxy_wrapper.registry import StateEntry
-    from proxy_wrapper.state_tensors import StateTensors
     from proxy_wrapper.tracer import Tracer
 
 _SMALL: Final = 1 << 12
@@ -78,17 +77,18 @@ class CarriedGradients:
         gradient = None if tensor is None else gradient_of(tensor)
         return gradient is not None and id(gradient) == watched.gradient
 
-    def after_step(
-        self, optimizer: torch.optim.Optimizer, recorded: StateTensors, gradients: Sequence[Gradient]
-    ) -> None:
+    def after_step(self, optimizer: torch.optim.Optimizer, gradients: Sequence[Gradient]) -> None:
         """Choose what to look at until the next step, by the gradients that this one found."""
         self._watched.pop(optimizer, None)
-        by_id = {state.id: (state, tensor) for state, tensor in recorded}
+        find = self._tracer.registry.state.get
         chosen: StateEntry | None = None
         fewest = 0
         for each in gradients:
-            if type(each.statistics) is Statistics and not is_nothing(each.statistics) and each.tensor in by_id:
-                state, tensor = by_id[each.tensor]
+            if type(each.statistics) is Statistics and not is_nothing(each.statistics):
+                state = find(each.tensor)
+                tensor = None if state is None else state.tensor()
+                if state is None or tensor is None:
+                    continue
                 count = numel(tensor)
                 if chosen is None or count < fewest:
                     chosen, fewest = state, count

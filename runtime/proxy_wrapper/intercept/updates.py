@@ -234,7 +234,7 @@ class Updates:
         """Record the gradients that a step has found."""
         gradients = self._by_hand.judged(self._records.gradients(recorded, location))
         self._records.send_gradients(gradients)
-        self._carried.after_step(optimizer, recorded, gradients)
+        self._carried.after_step(optimizer, gradients)
 
     def _emit(self, event: OptimizerStep | OptimizerStepEnd, recorded: StateTensors) -> None:
         """Send what concerns the modules of `recorded`; if there are none, everybody."""
