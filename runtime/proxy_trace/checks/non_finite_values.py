@@ -25,7 +25,7 @@ NON_FINITE: Final = Rule(
     "Look at what the first one was made from: a logarithm or a division near 0, an overflow in half precision, a "
     "learning rate that is too high. At level DEBUG the trace names the call that made it.",
     "show {run} --kind non_finite",
-    sources=("Zhang et al., DeepLocalize: Fault Localization for Deep Neural Networks, ICSE 2021",),
+    sources=("Wardat et al., DeepLocalize: Fault Localization for Deep Neural Networks, ICSE 2021",),
 )
 
 
