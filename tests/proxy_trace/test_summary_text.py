@@ -32,6 +32,12 @@ def report(path: Path, *, tables_of_all: bool = False) -> str:
     return "\n".join(lines)
 
 
+NEWER = (
+    "not checked: clearing, optimizers, rates, modes (no record of an optimizer), loss functions (no record of a loss)"
+)
+"""What is not checked in a trace without the records of losses and optimizers."""
+
+
 def test_a_whole_report(small_trace: Path) -> None:
     size = next(small_trace.iterdir()).stat().st_size / 1e3
     assert (
@@ -43,7 +49,7 @@ train.py --epochs 1
   training   2 steps of SGD, 2 backward passes (200 us)
   trace      35 events, {size:.1f} kB
 
-1 check found something: calls; 9 checks passed.
+1 check found something: calls; 9 checks passed; {NEWER}.
 
 warning[never-called] Modules never called (1)
   model.spare  never called, train.py:10
@@ -233,7 +239,7 @@ def test_a_run_in_which_nothing_is_wrong_says_so(
     tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", *(event for event in small_run if "spare" not in repr(event)))
-    assert "\nNothing looks wrong: 10 checks passed.\n" in report(path)
+    assert f"\nNothing looks wrong: 10 checks passed; {NEWER}.\n" in report(path)
 
 
 def test_a_frozen_parameter_does_not_make_a_run_look_wrong(
@@ -252,7 +258,8 @@ def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace:
     assert (
         "Nothing was seen of the model: 3 checks passed; not checked: outputs, calls (no call of a module was traced), "
         "losses, training (no backward pass was traced), gradients (no gradient was recorded), "
-        "parameters (no parameter was traced), updates (no training was traced)."
+        "parameters (no parameter was traced), clearing, optimizers, rates, modes (no record of an optimizer), "
+        "loss functions (no record of a loss), updates (no training was traced)."
     ) in text
 
 
@@ -265,10 +272,11 @@ def test_modules_that_record_too_little_are_not_said_to_be_well(
     definitions = [at_warning(event) for event in small_run[:9]]
     assert (
         "Nothing looks wrong: 4 checks passed; "
-        "not checked: losses, gradients, parameters, training, updates, calls (level WARNING).\n"
+        "not checked: losses, gradients, parameters, training, clearing, optimizers, rates, loss functions, modes, "
+        "updates, calls (level WARNING).\n"
     ) in report(write_trace(tmp_path / "a.jsonl", *definitions))
     some = [at_warning(event) if "spare" in repr(event) else event for event in small_run]
-    assert "passed; in part: gradients, parameters, updates, calls (1 of 3 modules at level WARNING)." in report(
+    assert "passed; in part: gradients, parameters, updates, calls (1 of 3 modules at level WARNING); " in report(
         write_trace(tmp_path / "b.jsonl", *some)
     )
 

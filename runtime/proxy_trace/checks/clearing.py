@@ -51,7 +51,9 @@ def _look(evidence: Evidence) -> Sight:
                     NOT_CLEARED.finding(optimizer.name, reason, [rank], step=first, place=place, evidence=[numbers])
                 )
     if not judged:
-        return Sight((), evidence.unseen_training("optimizer with several steps"), has_looked=False)
+        has_any = any(each.training.optimizers for each in evidence.of_processes)
+        unseen = ["no optimizer made a second step"] if has_any else evidence.unseen_training("an optimizer")
+        return Sight((), unseen, has_looked=False)
     return Sight(findings, evidence.sampling_words)
 
 

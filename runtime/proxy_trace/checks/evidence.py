@@ -83,14 +83,9 @@ class Evidence:
         """The tree of modules of each process, in the order of `of_processes`."""
         return [ModuleTree(process.modules) for process in self.processes]
 
-    @cached_property
-    def has_training_records(self) -> bool:
-        """Whether the trace tells of optimizers and losses, as older ones and those of level WARNING do not."""
-        return any(each.training.optimizers or each.training.losses for each in self.of_processes)
-
     def unseen_training(self, what: str) -> list[str]:
-        """Why there are no records of optimizers, or of losses, as `what` says."""
-        return self.level_words or [f"no {what} was traced"]
+        """Why there is no record of an optimizer, or of a loss, as `what` says."""
+        return self.level_words or [f"no record of {what}"]
 
     @cached_property
     def of_rank(self) -> dict[int, list[ProcessSummary]]:

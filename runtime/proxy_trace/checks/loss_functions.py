@@ -109,7 +109,7 @@ def _look(evidence: Evidence) -> Sight:
                     rule.finding("loss", words, [rank], step=loss.first_step, place=loss.place, evidence=numbers)
                 )
     if not is_any_told:
-        return Sight((), evidence.unseen_training("backward pass of a loss"), has_looked=False)
+        return Sight((), evidence.unseen_training("a loss"), has_looked=False)
     return Sight(_one_of_each_place(findings), [*evidence.sampling_words, *evidence.compiled_words])
 
 

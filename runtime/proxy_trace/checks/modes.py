@@ -62,7 +62,7 @@ def _look(evidence: Evidence) -> Sight:
                 )
                 findings.append(finding)
     if not is_any_told:
-        unseen = evidence.compiled_words or evidence.unseen_training("step of a model that was called")
+        unseen = evidence.compiled_words or evidence.unseen_training("an optimizer")
         return Sight((), unseen, has_looked=False)
     return Sight(findings, evidence.sampling_words)
 

@@ -40,7 +40,7 @@ def _look(evidence: Evidence) -> Sight:
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         findings += _strangers(of_process, tree)
     if not any(each.training.optimizers for each in evidence.of_processes):
-        return Sight((), evidence.unseen_training("step of an optimizer"), has_looked=False)
+        return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, [*evidence.sampling_words, *evidence.watching_words])
 
 

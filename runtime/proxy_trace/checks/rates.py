@@ -39,7 +39,7 @@ def _look(evidence: Evidence) -> Sight:
                 reason = "every learning rate was 0"
                 findings.append(ZERO.finding(optimizer.name, reason, [rank], place=optimizer.place, evidence=[numbers]))
     if not is_any_told:
-        return Sight((), evidence.unseen_training("learning rate"), has_looked=False)
+        return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, evidence.sampling_words)
 
 

@@ -48,9 +48,13 @@ def test_what_happens_now_and_then_is_not(tmp_path: Path, write_trace: WriteTrac
     assert said(path, "clearing")[0] == "passed"
 
 
-@pytest.mark.parametrize("before", [[], [SGD, *steps(".")]], ids=["an older trace", "a single step"])
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [([], "no record of an optimizer"), ([SGD, *steps(".")], "no optimizer made a second step")],
+    ids=["an older trace", "a single step"],
+)
 def test_without_a_step_to_follow_nothing_was_checked(
-    tmp_path: Path, write_trace: WriteTrace, before: list[events.Event]
+    tmp_path: Path, write_trace: WriteTrace, before: list[events.Event], words: str
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), *before)
-    assert said(path, "clearing") == ("not checked", ["no optimizer with several steps was traced"])
+    assert said(path, "clearing") == ("not checked", [words])

@@ -50,7 +50,7 @@ def test_what_steps_strangers_while_a_model_starves_is_told(
 
 def test_without_an_optimizer_nothing_was_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *CALLS)
-    assert said(path, "optimizers") == ("not checked", ["no step of an optimizer was traced"])
+    assert said(path, "optimizers") == ("not checked", ["no record of an optimizer"])
 
 
 @pytest.mark.parametrize(("others", "is_told"), [(1, True), (2, False)], ids=["as many", "another number"])

@@ -50,4 +50,4 @@ def test_zero_in_most_steps_is_told(
 
 def test_a_rate_that_no_record_tells_was_not_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), events.OptimizerStep(5, optimizer="SGD"))
-    assert said(path, "rates") == ("not checked", ["no learning rate was traced"])
+    assert said(path, "rates") == ("not checked", ["no record of an optimizer"])
