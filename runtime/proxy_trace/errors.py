@@ -272,11 +272,12 @@ class UnknownPlaceError(TraceError):
 class UnknownCodeError(TraceError):
     """A code of findings that no check has, or a glob that meets none."""
 
-    def __init__(self, code: str, codes: Iterable[str]) -> None:
+    def __init__(self, code: str, codes: Iterable[str], path: Path | None = None) -> None:
         codes = list(codes)
         nearest = get_close_matches(code, codes, n=3)
         hint = f"Did you mean {', '.join(nearest)}?" if nearest else f"Codes are: {', '.join(codes)}."
-        super().__init__(f"no check has a code '{code}'. {hint}")
+        where = "" if path is None else f"{path}: [tool.proxy-trace]: "
+        super().__init__(f"{where}no check has a code '{code}'. {hint}")
 
 
 class BadConfigurationError(TraceError):

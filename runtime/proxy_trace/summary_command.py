@@ -139,6 +139,8 @@ def summary(
     checks = all_checks()
     rules = all_rules(checks)
     choice = read_choice(rules, _codes(select), _codes(ignore), baseline)
+    if write_baseline is not None:
+        choice = choice.with_known()  # Else what is known already would be missing in the new file.
     trace = open_run(run, rank)
     size = sum(file.size_bytes() for file in trace.files)
     with progress_bar(size, "reading") as on_progress, Workers(count_jobs(jobs, size), on_progress) as workers:
@@ -163,17 +165,17 @@ def _is_as_grave(finding: Finding, fail_on: FailOn) -> bool:
 
 def _write_baseline(path: Path, result: Summary) -> None:
     from proxy_trace.checks.choice import baseline_of, is_baseline
-    from proxy_trace.errors import BaselineExistsError, UnwritableFileError
+    from proxy_trace.errors import BaselineExistsError
+    from proxy_trace.export.output import whole_or_nothing
     from proxy_trace.findings import NOTE
+    from proxy_trace.units import format_count
 
     told = [finding for finding in result.findings if finding.severity != NOTE]
-    try:
-        if path.exists() and not is_baseline(path):
-            raise BaselineExistsError(path)
-        path.write_bytes(baseline_of(told))
-    except OSError as error:
-        raise UnwritableFileError(path, error) from None
-    print_note(f"{len(told):,} findings written to {path}")
+    if path.exists() and not is_baseline(path):
+        raise BaselineExistsError(path)
+    with whole_or_nothing(path, force=True) as aside:
+        aside.write_bytes(baseline_of(told))
+    print_note(f"{format_count(len(told), 'finding')} written to {path}")
 
 
 def _print(result: Summary, rules: Mapping[str, Rule], output: SummaryFormat, *, tables_of_all: bool) -> None:

@@ -267,8 +267,7 @@ class Backward(Happening, frozen=True, gc=False):
     """A backward pass begins: `function` is "backward" or "grad", of `torch.autograd`.
 
     Of a pass that is not within another one, and leaves gradients, `loss_value` is the value of its only input, if that
-    has one element and could be read without waiting for a device, and `loss` the id of how that was computed (0 where
-    this is not known).
+    has one real element, and `loss` the id of how that was computed (0 where this is not known).
     """
 
     function: str = "backward"

@@ -15,6 +15,8 @@ from proxy_wrapper.torch_functions import concatenate, contiguous, convert, copy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy_wrapper.events import Number
+
 _BITS: Final = {torch.float64: torch.int64, torch.float32: torch.int32}
 """The integers whose bits stand for those of a floating-point number."""
 
@@ -31,7 +33,7 @@ class Pending:
 
     __slots__ = ()
 
-    def resolve(self) -> Statistics | int | bool | None:
+    def resolve(self) -> Statistics | Number | bool | None:
         """Wait until the numbers have arrived; None if there are none. To be called on any thread but the training's.
 
         Raises:
@@ -129,6 +131,33 @@ class PendingCount(Pending):
     def resolve(self) -> int:
         """Wait until the number has arrived."""
         return self._copy.rows().integers[0][0]
+
+
+class PendingConjunction(Pending):
+    """Whether all of several counts, which are still on their way from an accelerator, are other than zero."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, counts: Sequence[PendingCount]) -> None:
+        self._counts = counts
+
+    def resolve(self) -> bool:
+        """Wait until the numbers have arrived."""
+        return all(count.resolve() for count in self._counts)
+
+
+class PendingValue(Pending):
+    """The value of a tensor of one element that is still on its way from an accelerator."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, copy: HostCopy) -> None:
+        """Wait for the one floating-point number of `copy`."""
+        self._copy = copy
+
+    def resolve(self) -> Number:
+        """Wait until the number has arrived."""
+        return as_number(self._copy.rows().floats[0][0])
 
 
 class Table(NamedTuple):

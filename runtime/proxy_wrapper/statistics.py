@@ -20,12 +20,14 @@ from proxy_wrapper.distributed_tensors import local_part
 from proxy_wrapper.events import Statistics, as_number
 from proxy_wrapper.extents import extents, fingerprints
 from proxy_wrapper.fingerprint import as_text, fingerprint, size_in_bytes, weighted_sums
-from proxy_wrapper.pending import HostCopy, PendingCount, PendingStatistics, Table
+from proxy_wrapper.pending import HostCopy, PendingCount, PendingStatistics, PendingValue, Table
 from proxy_wrapper.torch_functions import (
     aminmax,
     concatenate,
+    contiguous,
     convert,
     foreach_norm,
+    has_any,
     is_contiguous,
     isfinite,
     item,
@@ -34,11 +36,14 @@ from proxy_wrapper.torch_functions import (
     stack,
     total,
     view,
+    zeros,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+
+    from proxy_wrapper.events import Number
 
 _SINGLE_AND_DOUBLE: Final = (torch.float32, torch.float64)
 _count_dispatch_modes: Final = torch._C._len_torch_dispatch_stack
@@ -211,6 +216,20 @@ def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
     return int(numel(tensor) - item(total(isfinite(tensor))))
 
 
+def is_nonzero(tensor: torch.Tensor) -> bool | PendingCount:
+    """Whether an element of `tensor` is not zero; of one on an accelerator a count, which is 0 where none is."""
+    if is_hosted(tensor):
+        return bool(item(has_any(tensor)))
+    return PendingCount(HostCopy(lambda: Table(None, convert(view(has_any(tensor), (1, 1)), torch.int64))))
+
+
+def read_value(tensor: torch.Tensor) -> Number | PendingValue:
+    """The value of `tensor`, which has one real element; on an accelerator without waiting for it."""
+    if is_hosted(tensor):
+        return as_number(float(item(tensor)))
+    return PendingValue(HostCopy(lambda: _table_of_value(tensor)))
+
+
 def is_certainly_finite(tensor: torch.Tensor) -> bool:
     """Whether `tensor` is an ordinary one on the CPU with a finite sum: said at once of what most outputs are.
 
@@ -260,6 +279,11 @@ def _countable(tensor: torch.Tensor) -> torch.Tensor:
 
 def _table_of_count(tensor: torch.Tensor) -> Table:
     return Table(None, view(_nonfinite(_countable(tensor)), (1, 1)))
+
+
+def _table_of_value(tensor: torch.Tensor) -> Table:
+    value = view(convert(contiguous(tensor), _widest_floating(tensor.device)), (1, 1))
+    return Table(value, zeros((1, 0), dtype=torch.int64, device=tensor.device))
 
 
 def _parts_of(tensor: torch.Tensor) -> Parts | None:

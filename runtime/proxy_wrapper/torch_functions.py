@@ -43,6 +43,7 @@ contiguous: Final = _methods.contiguous
 convert: Final = _methods.to
 copy_into: Final = _methods.copy_
 data_ptr: Final = _methods.data_ptr
+has_any: Final = _methods.any
 is_complex: Final = _methods.is_complex
 is_contiguous: Final = _methods.is_contiguous
 is_floating_point: Final = _methods.is_floating_point

@@ -198,6 +198,31 @@ def accumulating(model: nn.Module, given: Batch) -> list[torch.Tensor]:
     return losses
 
 
+def never_cleared(model: nn.Module, given: Batch) -> list[torch.Tensor]:
+    """The gradients of all steps add up."""
+    return _several_steps(model, given, lambda optimizer: None)
+
+
+def cleared_in_place(model: nn.Module, given: Batch) -> list[torch.Tensor]:
+    """The gradients stay where they are, and become zero."""
+    return _several_steps(model, given, lambda optimizer: optimizer.zero_grad(set_to_none=False))
+
+
+def _several_steps(
+    model: nn.Module, given: Batch, clear: Callable[[torch.optim.Optimizer], None]
+) -> list[torch.Tensor]:
+    image, word, label = given
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(STEPS):
+        clear(optimizer)
+        loss = F.cross_entropy(model(image, word), label)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
 def with_checkpoints(model: nn.Module, given: Batch) -> list[torch.Tensor]:
     """Saves in the middle, and goes on from what was saved."""
     losses = with_adam(model, given)
@@ -218,7 +243,7 @@ PROGRAMS: Final[dict[str, Program]] = {
     program.__name__: program
     for program in (
         *(with_adam, with_momentum, fused, clipped, in_mixed_precision, with_scaled_losses, by_hand),
-        *(around_versions, accumulating, with_checkpoints, into_infinity),
+        *(around_versions, accumulating, never_cleared, cleared_in_place, with_checkpoints, into_infinity),
     )
 }
 

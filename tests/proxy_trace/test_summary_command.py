@@ -70,6 +70,18 @@ def test_what_is_known_is_not_told_again(tmp_path: Path, failed_run: str, capsys
     assert codes(capsys, failed_run, "--baseline", str(known)) == []
 
 
+def test_a_new_baseline_keeps_what_the_old_one_knows(
+    tmp_path: Path, failed_run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = tmp_path / "known.json"
+    for _ in range(2):
+        arguments = ["--baseline", str(known)] if known.exists() else []
+        assert run_command(["summary", failed_run, *arguments, "--write-baseline", str(known)]) == 0
+    assert capsys.readouterr().err.count("2 findings written") == 2
+    assert codes(capsys, failed_run, "--baseline", str(known)) == []
+    assert [each.name for each in tmp_path.glob("known*")] == ["known.json"]
+
+
 def test_a_file_that_is_something_else_is_not_replaced_by_a_baseline(
     tmp_path: Path, failed_run: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def settings_stay_as_they_were() -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
-    yield
-    torch.set_default_dtype(torch.float32)
-    torch.use_deterministic_algorithms(False)
-    torch.set_float32_matmul_precision(before)
-    torch.backends.cudnn.benchmark = False
-    torch.set_default_device(None)
-    torch.set_num_threads(1)
+    # `torch.testing._internal`, which other tests import, forbids to set the switches of cuDNN.
+    with torch.backends.__allow_nonbracketed_mutation():
+        yield
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+        torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.benchmark = False
+        torch.set_default_device(None)
+        torch.set_num_threads(1)
 
 
 def told(seen: MemoryObserver) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ copy that the thread which writes the trace reads, and what arrives there must b
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,18 @@ import proxy_wrapper.proxy as Proxy
 from proxy_wrapper import statistics
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.fingerprint import as_text
-from proxy_wrapper.pending import HostCopy, Pending, PendingCount, PendingNonFinite, PendingStatistics, Rows, Table
-from proxy_wrapper.statistics import count_nonfinite
+from proxy_wrapper.pending import (
+    HostCopy,
+    Pending,
+    PendingConjunction,
+    PendingCount,
+    PendingNonFinite,
+    PendingStatistics,
+    PendingValue,
+    Rows,
+    Table,
+)
+from proxy_wrapper.statistics import count_nonfinite, is_nonzero, read_value
 from tests.proxy_wrapper.programs import Branching, Plain, images, state_of, train
 
 if TYPE_CHECKING:
@@ -63,6 +74,26 @@ def test_a_count_is_of_all_elements(remote: Callable[[], None]) -> None:
     count = count_nonfinite(torch.tensor([1.0, float("nan"), float("-inf")]))
     assert isinstance(count, PendingCount)
     assert count.resolve() == 2
+
+
+@pytest.mark.parametrize("value", [0.1, math.inf])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_a_value_is_that_of_the_one_element(value: float, dtype: torch.dtype, remote: Callable[[], None]) -> None:
+    tensor = torch.tensor([[value]], dtype=dtype)
+    hosted = read_value(tensor)
+    remote()
+    pending = read_value(tensor)
+    assert isinstance(pending, PendingValue)
+    assert pending.resolve() == hosted
+
+
+def test_all_of_several_tensors_have_to_be_other_than_zero(remote: Callable[[], None]) -> None:
+    remote()
+    zeros, nans = is_nonzero(torch.zeros(3, 2)), is_nonzero(torch.tensor([0.0, math.nan]))
+    assert isinstance(zeros, PendingCount)
+    assert isinstance(nans, PendingCount)
+    assert PendingConjunction([nans, nans]).resolve() is True
+    assert PendingConjunction([nans, zeros]).resolve() is False
 
 
 def test_a_sparse_tensor_is_not_summed_up_where_that_would_wait(remote: Callable[[], None]) -> None:

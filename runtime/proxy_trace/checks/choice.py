@@ -64,6 +64,10 @@ class Choice(NamedTuple):
             and KnownFinding(finding.code, finding.name) not in self.known
         )
 
+    def with_known(self) -> Choice:
+        """The same choice, but what is known already is told again."""
+        return self._replace(known=frozenset())
+
 
 EVERYTHING: Final = Choice()
 """Every finding is told."""
@@ -97,9 +101,10 @@ def read_choice(
         baseline = file.parent / settings.baseline
     selected = settings.select if select is None else select
     ignored = settings.ignore if ignore is None else ignore
-    for glob in (*selected, *ignored):
-        if not any(fnmatchcase(code, glob) for code in codes):
-            raise UnknownCodeError(glob, codes)
+    for globs, is_given in ((selected, select is not None), (ignored, ignore is not None)):
+        for glob in globs:
+            if not any(fnmatchcase(code, glob) for code in codes):
+                raise UnknownCodeError(glob, codes, None if is_given else file)
     return Choice(tuple(selected), tuple(ignored), _known_findings(baseline) if baseline is not None else frozenset())
 
 

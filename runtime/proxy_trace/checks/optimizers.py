@@ -32,8 +32,6 @@ OTHER_MODEL: Final = Rule(
     sources=("https://docs.pytorch.org/docs/stable/optim.html#constructing-it",),
 )
 
-_NO_PARAMETER: Final = "none of its tensors is a parameter of a traced model"
-
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
@@ -56,14 +54,18 @@ def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     for optimizer in of_process.training.optimizers.values():
         others = sum(group.others for group in optimizer.groups)
         own = {number for group in optimizer.groups for number in group.tensors}
-        reason = "some of its tensors are no parameters of a traced model" if own else _NO_PARAMETER
+        which = "some of its tensors are no parameters" if own else "none of its tensors is a parameter"
         for root, tensors in of_roots.items():
             if others and _lacks(tensors, own, others):
                 numbers = (
                     f"{others:,} are none; {names.get(root, '')} has as many with gradients that no optimizer takes"
                 )
                 rank, place = process.rank, optimizer.place
-                found.append(OTHER_MODEL.finding(optimizer.name, reason, [rank], place=place, evidence=[numbers]))
+                found.append(
+                    OTHER_MODEL.finding(
+                        optimizer.name, f"{which} of a traced model", [rank], place=place, evidence=[numbers]
+                    )
+                )
     return found
 
 

@@ -110,7 +110,7 @@ class BackwardPasses:
                 numbers = tuple(map(tracer.registry.meet, tensors))
                 is_training = function == "backward" and _is_whole(running)
                 loss = self._losses.define(tensors, location, now) if is_training else 0
-                value = value_of(tensors) if is_training else None
+                value: Any = value_of(tensors) if is_training else None
                 event = Backward(
                     now, tracer.step, 0, location, thread.number, thread.stage, function, words, numbers, value, loss
                 )

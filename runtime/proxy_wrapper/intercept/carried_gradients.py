@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.intercept.state_records import gradient_of
-from proxy_wrapper.pending import is_nothing
-from proxy_wrapper.statistics import is_hosted, summarize, unobserved
+from proxy_wrapper.pending import PendingConjunction, PendingStatistics, is_nothing
+from proxy_wrapper.statistics import has_values, is_nonzero, unobserved
 from proxy_wrapper.torch_functions import numel
 
 if TYPE_CHECKING:
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.events import Gradient
+    from proxy_wrapper.pending import PendingCount
     from proxy_wrapper.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
 
 _SMALL: Final = 1 << 12
 """A gradient of so many elements is small enough: no smaller one is looked for."""
+_MOST_PASSES: Final = 256
+"""Of so many backward passes before one step an accelerator is asked. Where there are more, it cannot be told."""
 
 
 class _Watched:
@@ -36,15 +39,17 @@ class _Watched:
         gradient: the `id` of its gradient as the last backward pass found it.
         passes: how many backward passes have begun since the last step.
         is_cleared: whether one of them found the gradient missing or zero, or it cannot be told.
+        answers: what an accelerator has yet to tell: for each pass whether the gradient was other than zero.
     """
 
-    __slots__ = ("gradient", "is_cleared", "passes", "state")
+    __slots__ = ("answers", "gradient", "is_cleared", "passes", "state")
 
     def __init__(self, state: StateEntry) -> None:
         self.state = state
         self.gradient = 0
         self.passes = 0
         self.is_cleared = False
+        self.answers: list[PendingCount] = []
 
 
 class CarriedGradients:
@@ -63,19 +68,24 @@ class CarriedGradients:
             watched.passes += 1
             tensor = watched.state.tensor()
             gradient = None if tensor is None else gradient_of(tensor)
-            if gradient is None or _is_zero(gradient):
+            answer = gradient is not None and len(watched.answers) < _MOST_PASSES and _is_nonzero(gradient)
+            if answer is False:
                 watched.is_cleared = True
-            else:
-                watched.gradient = id(gradient)
+                continue
+            watched.gradient = id(gradient)
+            if answer is not True:
+                watched.answers.append(answer)
 
-    def are_carried(self, optimizer: torch.optim.Optimizer) -> bool:
+    def are_carried(self, optimizer: torch.optim.Optimizer) -> bool | PendingConjunction:
         """Whether the step that `optimizer` begins finds gradients that were added to those of its last step."""
         watched = self._watched.get(optimizer)
         if watched is None or watched.is_cleared or not watched.passes:
             return False
         tensor = watched.state.tensor()
         gradient = None if tensor is None else gradient_of(tensor)
-        return gradient is not None and id(gradient) == watched.gradient
+        if gradient is None or id(gradient) != watched.gradient:
+            return False
+        return PendingConjunction(watched.answers) if watched.answers else True
 
     def after_step(self, optimizer: torch.optim.Optimizer, gradients: Sequence[Gradient]) -> None:
         """Choose what to look at until the next step, by the gradients that this one found."""
@@ -84,7 +94,8 @@ class CarriedGradients:
         chosen: StateEntry | None = None
         fewest = 0
         for each in gradients:
-            if type(each.statistics) is Statistics and not is_nothing(each.statistics):
+            known = each.statistics
+            if isinstance(known, PendingStatistics) or (type(known) is Statistics and not is_nothing(known)):
                 state = find(each.tensor)
                 tensor = None if state is None else state.tensor()
                 if state is None or tensor is None:
@@ -98,10 +109,9 @@ class CarriedGradients:
             self._watched[optimizer] = _Watched(chosen)
 
 
-def _is_zero(gradient: torch.Tensor) -> bool:
-    """Whether a gradient is zero, or nobody can tell without waiting for a device."""
-    if not is_hosted(gradient):
-        return True
+def _is_nonzero(gradient: torch.Tensor) -> bool | PendingCount:
+    """Whether a gradient has an element other than zero; False where nobody can tell, as of a sparse one."""
+    if not has_values(gradient):
+        return False
     with unobserved() as readable:
-        (found,) = summarize([gradient]) if readable else (None,)
-    return type(found) is not Statistics or is_nothing(found)
+        return readable and is_nonzero(gradient)

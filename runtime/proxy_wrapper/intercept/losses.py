@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.events import Loss, as_number
+from proxy_wrapper.events import Loss
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph import loss_nodes
-from proxy_wrapper.statistics import has_values, is_hosted, unobserved
-from proxy_wrapper.torch_functions import is_complex, item, numel
+from proxy_wrapper.statistics import has_values, read_value, unobserved
+from proxy_wrapper.torch_functions import is_complex, numel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.events import LossNode, Number
+    from proxy_wrapper.pending import PendingValue
     from proxy_wrapper.tracer import Tracer
 
 _MOST: Final = 1000
@@ -39,6 +40,11 @@ class Losses:
         nodes = loss_nodes(roots[0], tracer.thread.last_node_of_model)
         if not nodes:
             return 0
+        with tracer.lock:  # Other threads number their losses, too.
+            return self._number_of(nodes, location, now_us)
+
+    def _number_of(self, nodes: tuple[LossNode, ...], location: int, now_us: int) -> int:
+        tracer = self._tracer
         channels = tuple(tracer.channels)
         if channels != self._channels:  # A new one knows of none.
             self._channels = channels
@@ -53,12 +59,12 @@ class Losses:
         return number
 
 
-def value_of(roots: Sequence[torch.Tensor]) -> Number | None:
-    """The value of the only one of `roots`, if it has one element, and lies where that can be read without waiting."""
+def value_of(roots: Sequence[torch.Tensor]) -> Number | PendingValue | None:
+    """The value of the only one of `roots`, if it has one real element to read."""
     if len(roots) != 1:
         return None
     (root,) = roots
-    if not has_values(root) or not is_hosted(root) or numel(root) != 1 or is_complex(root):
+    if not has_values(root) or numel(root) != 1 or is_complex(root):
         return None
     with unobserved() as readable:
-        return as_number(float(item(root))) if readable else None
+        return read_value(root) if readable else None

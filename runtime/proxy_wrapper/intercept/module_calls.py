@@ -240,7 +240,7 @@ class ModuleCalls:
             numbers = tuple(map(self._meet, outputs))
             words = tuple(map(self._describe, outputs))
         statistics: Sequence[PendingOr | CopiedStatistics] | None = None
-        if not stack:
+        if not stack and entry.level <= INFO:
             with torch._C.DisableTorchFunction():
                 thread.last_node_of_model = last_node_of(outputs)
         if entry.level <= INFO:

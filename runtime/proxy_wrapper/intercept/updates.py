@@ -188,7 +188,8 @@ class Updates:
         if frame and has_closure:
             tracer.thread.stepping = SteppingWithClosure(frame, frozenset(states.entries))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
-        number, carried = self._settings.look(optimizer, states, location, began), self._carried.are_carried(optimizer)
+        number = self._settings.look(optimizer, states, location, began)
+        carried: Any = self._carried.are_carried(optimizer)
         self._emit(
             OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states), number, carried), recorded
         )

@@ -12,6 +12,7 @@ import msgspec
 
 from proxy_wrapper.background_thread import BackgroundThread
 from proxy_wrapper.events import (
+    Backward,
     Buffer,
     CallFunction,
     CallMethod,
@@ -21,6 +22,7 @@ from proxy_wrapper.events import (
     Happening,
     NonFinite,
     OptimizerState,
+    OptimizerStep,
     Parameter,
     Problem,
     ReturnModule,
@@ -53,17 +55,24 @@ FIRST_RETRY_S: Final = 1.0
 
 _LAST_RETRY_S: Final = 60.0
 _BATCH: Final = 512
-_PENDING_FIELDS: Final[dict[str, Any]] = {"statistics": None, "count": 0, "cleared": False}
+_PENDING_FIELDS: Final[dict[str, Any]] = {
+    "statistics": None,
+    "count": 0,
+    "cleared": False,
+    "loss_value": None,
+    "carried": False,
+}
 """The fields that may have to be waited for, with what stands there if the numbers are lost."""
-_MAY_BE_PENDING: Final = frozenset((Parameter, Buffer, OptimizerState, Gradient, Update, NonFinite, GetAttr))
+_MAY_BE_PENDING: Final = frozenset(
+    (Parameter, Buffer, OptimizerState, Gradient, Update, NonFinite, GetAttr, Backward, OptimizerStep)
+)
+"""By the very type of an event: what `isinstance` costs here is more than to encode it."""
 _OF_SEVERAL: Final = {
     ReturnModule: ("statistics",),
     CallFunction: ("statistics", "changed_statistics"),
     CallMethod: ("statistics", "changed_statistics"),
 }
 """The events with statistics of several tensors, and the fields that have them."""
-
-"""By the very type of an event: what `isinstance` costs here is more than to encode it."""
 
 
 class TraceWriter:

@@ -52,6 +52,20 @@ def test_a_code_that_no_check_has_is_refused_with_the_nearest() -> None:
         read_choice(CODES, ignore=["x*"])
 
 
+def test_an_unknown_code_in_a_project_file_is_told_with_the_file(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.proxy-trace]\nignore = ["never-updatd"]\n')
+    with pytest.raises(UnknownCodeError, match=r"pyproject\.toml: \[tool\.proxy-trace\]: no check has a code"):
+        read_choice(CODES, directory=tmp_path)
+    with pytest.raises(UnknownCodeError, match=r"^no check has a code"):
+        read_choice(CODES, ignore=["nver-called"], directory=tmp_path)
+
+
+def test_what_is_known_can_be_told_again(tmp_path: Path) -> None:
+    (tmp_path / "known.json").write_bytes(baseline_of([UPDATED]))
+    choice = read_choice(CODES, baseline=tmp_path / "known.json", directory=tmp_path)
+    assert [choice.has(UPDATED), choice.with_known().has(UPDATED)] == [False, True]
+
+
 @pytest.mark.parametrize("text", ["[tool.proxy-trace]\nselct = []\n", "[tool.proxy-trace]\nselect = 3\n", "[tool"])
 def test_settings_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
