@@ -333,8 +333,8 @@ def test_a_process_that_has_ended_is_known_from_one_that_runs() -> None:
     other = process_identity(child)
     assert not has_ended(other)
     os.kill(child, 9)
-    time.sleep(0.1)
-    assert has_ended(other)  # A zombie.
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # It has ended, and is there yet: a zombie.
+    assert has_ended(other)
     os.waitpid(child, 0)
     assert has_ended(other)
     assert not has_ended("elsewhere/boot/ns/1/2")
