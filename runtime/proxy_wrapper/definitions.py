@@ -59,6 +59,7 @@ class Definitions:
     def define_module(self, entry: ModuleEntry, module: nn.Module, location: int) -> None:
         """Send the definition of `module`, which was proxied at `location`."""
         entry.calls_seen = _is_call_of_torch(module)
+        entry.module_of_type = _module_of_type(module)
         parameters = sum(_elements(found.module) for found in named_modules(module, ""))
         self._send_module(entry, parameters, location)
 
@@ -79,6 +80,7 @@ class Definitions:
                 every=entry.watch.every,
                 calls_seen=entry.calls_seen,
                 removed=entry.removed,
+                module_of_type=entry.module_of_type,
             ),
             location,
         )
@@ -205,6 +207,12 @@ def _kind(state: StateEntry) -> Callable[..., Parameter | Buffer | OptimizerStat
     if isinstance(state, OptimizerStateEntry):
         return functools.partial(OptimizerState, parameter=state.of.id, optimizer=state.type_name)
     return Buffer if state.is_buffer else Parameter
+
+
+def _module_of_type(module: nn.Module) -> str:
+    """The Python module that defines the class of `module`; "" for a class that says something else there."""
+    defined_in = getattr(type(module), "__module__", "")
+    return defined_in if isinstance(defined_in, str) else ""
 
 
 def _is_call_of_torch(module: nn.Module) -> bool:

@@ -149,7 +149,8 @@ class Module(Event, frozen=True, gc=False):
     `parameters` counts the elements of all parameters below it. `time_us` says when it was proxied. Steps are
     recorded while their number is below `first`, and from there on each `every`-th. `calls_seen` is false if the class
     has a `__call__` of its own, which may go around PyTorch's hooks. `removed` if it was part of a model that no longer
-    has it, when the trace was written out last.
+    has it, when the trace was written out last. `module_of_type` is the Python module that defines its class
+    ("torch.nn.modules.linear"); "" in older traces.
     """
 
     id: Id
@@ -165,6 +166,7 @@ class Module(Event, frozen=True, gc=False):
     every: Count = 1
     calls_seen: bool = True
     removed: bool = False
+    module_of_type: str = ""
 
 
 class StateTensor(Event, frozen=True, gc=False):

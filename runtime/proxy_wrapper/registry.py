@@ -140,6 +140,7 @@ class ModuleEntry:
         "is_submodule",
         "level",
         "module",
+        "module_of_type",
         "name",
         "own_channel",
         "own_level",
@@ -187,6 +188,7 @@ class ModuleEntry:
         self.state_ids: dict[tuple[bool, str], int] = {}
         self.has_been_nonfinite = False
         self.calls_seen = True
+        self.module_of_type = ""
         # Of a module at the top: the thread that was the last to proxy it, to call it, or to step with its parameters.
         self.user: weakref.ref[ThreadState] | None = None
         # How that thread trains; kept when it has ended.

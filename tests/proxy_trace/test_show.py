@@ -199,6 +199,7 @@ def test_ids_become_names_in_records(small_trace: Path) -> None:
         "every": 1,
         "calls_seen": True,
         "removed": False,
+        "module_of_type": "",
     }
     update: dict[str, Any] = records[-1]
     assert (update["module"], update["tensor"], update["step"]) == ("model.fc", "model.fc.bias", 1)
