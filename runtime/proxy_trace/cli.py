@@ -26,6 +26,7 @@ from proxy_trace.options import (
     print_lines,
     print_note,
 )
+from proxy_trace.order_command import ORDER_HELP, order
 from proxy_trace.ranks_command import RANKS_HELP, ranks
 from proxy_trace.report_command import REPORT_HELP, report
 from proxy_trace.summary_command import SUMMARY_HELP, summary
@@ -55,6 +56,8 @@ Read the trace that an instrumented script has left.
     [cyan]$ proxy-trace show --name 'model.fc1.*'[/cyan]
   What became of the tensor that a line makes, through the whole run?
     [cyan]$ proxy-trace history train.py:41[/cyan]
+  In which order does the model run its modules, and first use its parameters?
+    [cyan]$ proxy-trace order[/cyan]
   Do the ranks of a distributed run agree?
     [cyan]$ proxy-trace ranks[/cyan]
   From which step on does a run differ from an older one, and in what?
@@ -222,6 +225,7 @@ def log(
 
 
 app.command(help=HISTORY_HELP, cls=HistoryCommand)(history)
+app.command(help=ORDER_HELP)(order)
 app.command(help=RANKS_HELP)(ranks)
 app.command(help=COMPARE_HELP)(compare)
 app.command(help=REPORT_HELP)(report)

@@ -269,6 +269,35 @@ class UnknownPlaceError(TraceError):
         super().__init__(f"nothing was recorded at '{what}'. {hint}")
 
 
+class NoCallError(TraceError):
+    """No call of a module that could be put into order."""
+
+    def __init__(self, which: str = "") -> None:
+        super().__init__(
+            f"no call of a module was recorded{which}. 'proxy-trace show --kind call_module' lists those that were."
+        )
+
+
+class UnknownClassesError(TraceError):
+    """A trace that does not say which modules are torch.nn's, where FSDP's leaf rule asks for that."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this trace is by an older version and does not say which classes torch.nn defines, so that FSDP's leaf "
+            "rule cannot be followed. Give --every-call (in Python leaf_rule=None), or run the script again."
+        )
+
+
+class OrderTooLongError(TraceError):
+    """One call of a model with more in it than an order of execution is kept of."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this call of a model holds more calls and names of parameters than an order of execution is kept of. "
+            "Give a part of the model: --module 'model.encoder'."
+        )
+
+
 class UnknownCodeError(TraceError):
     """A code of findings that no check has, or a glob that meets none."""
 

@@ -13,6 +13,7 @@ from proxy_trace.given_back import how_given_back
 from proxy_trace.identity import Subject, find_subjects
 from proxy_trace.origins import Origins, new_numbers
 from proxy_trace.places import Place, find_place
+from proxy_trace.questions import asks_only
 from proxy_trace.same_values import are_same_values
 from proxy_trace.selection import kind_of
 from proxy_wrapper import events
@@ -33,13 +34,6 @@ _MADE: Final = 1024
 _PLACES: Final = 1 << 14
 _OPEN_CALLS: Final = 256
 """How many calls lie in one another at most, and in how many threads; of others it is not told what they made."""
-
-_QUESTIONS: Final = frozenset(
-    {"dim", "ndimension", "size", "stride", "numel", "nelement", "element_size", "storage_offset", "__len__", "type"}
-    | {"is_floating_point", "is_complex", "is_signed", "is_contiguous", "is_inference", "is_same_size", "get_device"}
-    | {"has_names", "untyped_storage", "data_ptr", "_has_compatible_shallow_copy_type"}
-)
-"""Calls that ask how a tensor is made and not what is in it: no use of the variable."""
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -189,7 +183,7 @@ class _Follower:
             self._use([event.value_id], f"{event.owner}.{event.target} =", event)
 
     def _read_value(self, event: events.ReadValue) -> None:
-        if event.target not in _QUESTIONS:
+        if not asks_only(event):
             self._taking_only(event, event.target, event.value)
 
     def _backward(self, event: events.Backward) -> None:
@@ -249,7 +243,7 @@ class _Follower:
 
     def _call(self, event: events.CallFunction) -> None:
         inputs = event.input_ids
-        if not event.outputs and event.target.rpartition(".")[2] in _QUESTIONS:
+        if asks_only(event):
             return
         self._use(inputs, event.target, event)
         made = new_numbers(inputs, event.output_ids)

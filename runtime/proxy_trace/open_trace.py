@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from proxy_trace.history import follow
 from proxy_trace.ranks import compare_ranks
 from proxy_trace.records.compare_records import compare_records
+from proxy_trace.run_order import find_order
 from proxy_trace.runs import compare_runs
+from proxy_trace.selection import Period, StepRange
 from proxy_trace.summary import summarize
 from proxy_trace.trace import Trace
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy_trace.history import HistoryEntry
+    from proxy_trace.order import ExecutionOrder, LeafRule
     from proxy_trace.ranks import Comparison
     from proxy_trace.records.compare_records import RecordComparison
     from proxy_trace.runs import RunComparison
@@ -53,6 +56,23 @@ class OpenTrace(Trace):
             UnreadableFileError: if the file system refuses.
         """
         return summarize(self)
+
+    def execution_order(self, step: int | None = None, leaf_rule: LeafRule = "fsdp") -> ExecutionOrder:
+        """In which order the first call of the model ran its modules, and first used its parameters.
+
+        Args:
+            step: the first call in this step, which a call that no optimizer step came after may be in, too; None for
+                the first call of the run.
+            leaf_rule: "fsdp" takes modules of torch.nn for one thing each, as FSDP does; None looks into them.
+
+        Raises:
+            NoCallError: if there is no such call.
+            UnknownClassesError: if the trace is too old to follow the leaf rule.
+            OrderTooLongError: if the call holds more than is kept.
+            UnreadableFileError: if the file system refuses.
+        """
+        period = Period() if step is None else Period(StepRange(step, step))
+        return find_order(self, period, leaf_rule=leaf_rule).order
 
     def compare_ranks(self) -> Comparison:
         """Which parameters differ between ranks that should agree, and since when: reads the whole run once.

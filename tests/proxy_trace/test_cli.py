@@ -186,6 +186,7 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(
         ["show", "-h"],
         ["log", "--help"],
         ["history", "-h"],
+        ["order", "-h"],
         ["export", "-h"],
         ["compare", "-h"],
     ],
