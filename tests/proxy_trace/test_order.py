@@ -138,7 +138,7 @@ def test_a_compiled_model_is_one_call_of_which_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("is_looked_into", [True, False])
 def test_a_wrapper_around_the_model_is_not_there(is_looked_into: bool) -> None:
-    wrapped = [
+    wrapped: list[Any] = [
         events.Module(9, "DataParallel(model)", "DataParallel", 9, 0, "DEBUG", module_of_type="torch.nn.parallel"),
         *definitions(),
     ]
