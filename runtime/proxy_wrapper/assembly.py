@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy_wrapper.intercept.attributes import ModuleAttributes
+from proxy_wrapper.intercept.autograd_functions import AutogradFunctions
 from proxy_wrapper.intercept.backward import BackwardPasses
 from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
@@ -51,6 +52,7 @@ def assemble(
     tracer.before_flush = updates.before_flush
     tracer.before_root_call = updates.before_root_call
     attributes = ModuleAttributes(tracer)
+    autograd_functions = AutogradFunctions(tracer)
     in_torch: list[Interceptor] = [
         module_calls,
         updates,
@@ -62,10 +64,11 @@ def assemble(
         module_calls,
         torch_calls,
         CompiledCalls(tracer, module_calls, updates),
-        DynamoView(tracer, module_calls, updates, attributes),
-        [*in_torch, attributes],
+        DynamoView(tracer, module_calls, updates, attributes, autograd_functions),
+        [*in_torch, attributes, autograd_functions],
     )
     processes = (Processes(tracer, take_down), SentModules(tracer, restore))
     tracer.interceptors = [*processes, GraphCaptures(tracer), *in_torch, compiled_code]
     tracer.debug_interceptors = [torch_calls, attributes]
+    tracer.live_interceptors = [module_calls, compiled_code, torch_calls, autograd_functions]
     return tracer

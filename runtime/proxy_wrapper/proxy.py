@@ -30,17 +30,19 @@ from proxy_wrapper.launch import Launch
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, parse_level
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from torch import nn
     from typing_extensions import Never, Self, TypeIs
 
+    from proxy_views.live_trace import LiveTrace
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.intercept.blacklist import Blacklist
     from proxy_wrapper.intercept.processes import SentModule
     from proxy_wrapper.tracer import Tracer
 
-__all__ = ["DEBUG", "INFO", "WARNING", "Proxy", "blacklist", "flush", "is_proxied", "observe", "stage", "unproxy"]
+__all__ = ["DEBUG", "INFO", "WARNING", "Proxy", "blacklist", "flush", "is_proxied", "observe", "stage", "trace", "unproxy"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound="nn.Module")
@@ -89,6 +91,15 @@ class _Installed:
                 tracer.flush()
                 tracer.close(reason, error)
                 Launch.of_this_process().renewed().announce()
+
+    def take_down_if_idle(self, tracer: Tracer) -> None:
+        """Stop tracing if nothing is proxied any more, now or as soon as no block of `trace` is left; else go on."""
+        if tracer.registry.modules:
+            tracer.install_interceptors()
+        elif tracer.is_observed_live:
+            tracer.ends_with_blocks = True
+        else:
+            self.take_down()
 
     def take_down_at_end(self) -> None:
         """Stop tracing at the end of the process."""
@@ -209,10 +220,7 @@ def unproxy(obj: T) -> T:
         try:
             with DisableTorchFunction():
                 tracer.detach(obj)
-                if tracer.registry.modules:
-                    tracer.install_interceptors()
-                else:
-                    _installed.take_down()
+                _installed.take_down_if_idle(tracer)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
     return obj
@@ -289,6 +297,67 @@ class stage:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
         _installed.get().set_stage(self._before)
 
 
+class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
+    """Record one call of `model` in the block, to look at it as a graph.
+
+        with Proxy.trace(model) as trace:
+            model(x)
+        print(trace)
+        graph = trace.graph()
+
+    The block only records; views are made when asked for. `trace` keeps the tensors of the recorded call alive until
+    `trace.close()`, or its own end. The model computes what it would, to the bit; in training mode that includes what it
+    changes, its running statistics and the random numbers that it draws.
+
+    Args:
+        model: a module. It need not be proxied, and is left as it was.
+        call: which call of the model on the thread of the block is recorded, from 0; calls of it inside itself do not
+            count.
+        live_sizes: whether sizes of tensors stay in the graph, so that it takes inputs of other sizes. Each is an
+            instance of a subclass of `int` while the call runs. For programs that ask `type(n) is int`: False.
+        leaf_functions: plain Python functions of the program that are one node each, whatever they call.
+        logdir: where to write a trace of the model in the block as well, as `Proxy` does; nowhere if not given.
+        log_level: the level of that trace; INFO if not given.
+
+    Raises:
+        NotAModelError: if `model` is no module.
+        LeafFunctionError: if one of `leaf_functions` is no plain Python function.
+    """
+
+    __slots__ = ("_block", "_proxied")
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        call: int = 0,
+        live_sizes: bool = True,
+        leaf_functions: Iterable[Callable[..., Any]] = (),
+        logdir: str | os.PathLike[str] | None = None,
+        log_level: int | str | None = None,
+    ) -> None:
+        from proxy_views.block import Block
+
+        self._block = Block(
+            model, _installed.lock, _installed.get, _installed.take_down_if_idle, _installed.blacklist.__contains__,
+            call=call, live_sizes=live_sizes, leaf_functions=leaf_functions,
+        )  # fmt: skip
+        self._proxied: dict[str, Any] = {"logdir": logdir, "log_level": log_level} if logdir is not None else {}
+
+    def __enter__(self) -> LiveTrace:
+        model = self._block.model
+        if self._proxied and not is_proxied(model):
+            Proxy(model, recurse=True, **self._proxied)
+        else:
+            self._proxied = {}
+        return self._block.begin()
+
+    def __exit__(self, *exception: object) -> None:
+        self._block.end()
+        if self._proxied:
+            unproxy(self._block.model)
+
+
 def _is_module(obj: object) -> TypeIs[nn.Module]:
     """Whether `obj` is a module; there is none before the program has loaded torch."""
     modules = sys.modules.get("torch.nn")
@@ -354,8 +423,8 @@ def _teach_dynamo(_: ModuleType) -> None:
     """Let Dynamo, which has just been loaded, know of what is here."""
     from proxy_wrapper.dynamo_rules import teach_dynamo
 
-    of_stages = (stage.__init__, stage.__enter__, stage.__exit__)
-    called = (ProxyType.__call__, is_proxied, unproxy, flush, restore_proxied, observe, blacklist, *of_stages)
+    of_blocks = [getattr(each, name) for each in (stage, trace) for name in ("__init__", "__enter__", "__exit__")]
+    called = (ProxyType.__call__, is_proxied, unproxy, flush, restore_proxied, observe, blacklist, *of_blocks)
     teach_dynamo(Proxy, called, _note_capture)
 
 

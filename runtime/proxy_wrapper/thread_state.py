@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from proxy_wrapper.live import LiveObserver
     from proxy_wrapper.registry import ModuleEntry, StateEntry
 
 
@@ -149,6 +150,7 @@ class ThreadState:
         "just_given",
         "just_read",
         "last_node_of_model",
+        "live",
         "looks",
         "mode",
         "number",
@@ -170,6 +172,7 @@ class ThreadState:
 
     def __init__(self) -> None:
         self.stack: list[ActiveCall] = []
+        self.live: LiveObserver | None = None  # What sees the values that it computes with.
         self.number = 0 if threading.get_ident() == threading.main_thread().ident else threading.get_native_id()
         # Its stay in compiled code: until that ends, nothing that it does is seen.
         self.inside: Inside | None = None

@@ -23,6 +23,7 @@ from proxy_wrapper.describe import Describer
 from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunEnd, StateTensor
 from proxy_wrapper.launch import Launch, RankFinder, is_data_worker
 from proxy_wrapper.levels import DEBUG, INFO, WARNING
+from proxy_wrapper.live import joined, without
 from proxy_wrapper.location import Locator
 from proxy_wrapper.observers.trace_writer import TraceWriter
 from proxy_wrapper.proxied_tree import ProxiedTree, settings_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
+    from proxy_wrapper.live import LiveObserver
     from proxy_wrapper.sinks.sink import Sink
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.watch import Watch
@@ -79,6 +81,9 @@ class Tracer:
         self.channels: dict[str, Channel] = {}
         self.interceptors: list[Interceptor] = []
         self.debug_interceptors: list[Interceptor] = []
+        self.live_interceptors: list[Interceptor] = []
+        self._live_blocks = 0  # How many live observers there are, of all threads.
+        self.ends_with_blocks = False  # Whether the last proxied module was taken out while there were such.
         self.before_flush: Callable[[], None] | None = None
         self.before_root_call: Callable[[], None] | None = None
         self._observers: list[Observer] = []
@@ -92,7 +97,7 @@ class Tracer:
         self._parent_pid = 0
         self.ranks = RankFinder()
         self.is_sampling = False
-        self._is_debugging = False
+        self.is_debugging = False
         # Whether statistics of what torch calls give are wanted: by any module, and of calls outside of all modules.
         self.wants_all = self.root_wants_all = False
         self.statistics_of = CopiedValues().statistics_of
@@ -375,21 +380,51 @@ class Tracer:
                 if not self._hidden[interceptor]:
                     interceptor.install()
             for interceptor in self.debug_interceptors:
-                if not self._is_debugging:
+                if not self.is_debugging and not (self._live_blocks and interceptor in self.live_interceptors):
                     interceptor.remove()
                 elif not self._hidden[interceptor]:
+                    interceptor.install()
+
+    @property
+    def is_observed_live(self) -> bool:
+        """Whether any thread has a live observer."""
+        return self._live_blocks > 0
+
+    def add_live(self, observer: LiveObserver) -> None:
+        """Let `observer` see what this thread calls, until `remove_live`, whether anything is proxied or not."""
+        with self.lock:
+            thread = self.thread
+            thread.live = joined(thread.live, observer)
+            self._live_blocks += 1
+            self._install_for_live()
+
+    def remove_live(self, observer: LiveObserver) -> None:
+        """Let `observer`, which this thread has added, see nothing any more."""
+        with self.lock:
+            thread = self.thread
+            thread.live = without(thread.live, observer)
+            self._live_blocks -= 1
+            if self.registry.modules:
+                self.install_interceptors()
+            elif not self._live_blocks:
+                self.remove_interceptors()
+
+    def _install_for_live(self) -> None:
+        if self.active and not self.is_closed:
+            for interceptor in self.live_interceptors:
+                if not self._hidden[interceptor]:
                     interceptor.install()
 
     def remove_interceptors(self) -> None:
         """See nothing any more."""
         with self.lock:
-            for interceptor in (*self.debug_interceptors, *self.interceptors):
+            for interceptor in (*self.debug_interceptors, *self.interceptors, *self.live_interceptors):
                 interceptor.remove()
 
     def rest(self) -> None:
         """See nothing until there is a proxied module again, if the last one has been freed."""
         with self.lock:
-            if not self.registry.modules:
+            if not self.registry.modules and not self._live_blocks:
                 self.remove_interceptors()
 
     def hide(self, interceptors: Iterable[Interceptor]) -> None:
@@ -406,6 +441,8 @@ class Tracer:
                 self._hidden[interceptor] -= 1
             if self.registry.modules:  # Else `module_calls` has removed all: there is nothing to be seen.
                 self.install_interceptors()
+            if self._live_blocks:
+                self._install_for_live()
 
     def _note_levels(self) -> None:
         """Work out, for each channel and for all, the closest level that a module in it has."""
@@ -419,11 +456,11 @@ class Tracer:
             channel.level = level
         self._watches = watches
         self.is_sampling = any(watch.every > 1 for watch in watches)
-        self._is_debugging = any(level <= DEBUG for level in levels.values())
+        self.is_debugging = any(level <= DEBUG for level in levels.values())
         wanting = [entry for entry in self.registry if entry.level <= DEBUG and entry.watch.wants_all]
         self.root_wants_all = any(entry.parent is None for entry in wanting)
         self.wants_all = bool(wanting)
-        self.follows_optimizers = self._is_debugging or any(
+        self.follows_optimizers = self.is_debugging or any(
             entry.level <= INFO and entry.watch.wants_all for entry in self.registry
         )
 

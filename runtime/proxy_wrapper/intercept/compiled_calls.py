@@ -56,7 +56,7 @@ class CompiledCalls:
         elif module is not None:
             if self._is_inside_wrapper_of(module):
                 return None
-            self._module_calls.enter(module, call.args, compiled=True)
+            self._module_calls.enter(module, call.args, compiled=True, kwargs=call.kwargs)
         return call
 
     def end(self, call: CompiledCall, frame: FrameType) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from proxy_wrapper.intercept.attributes import ModuleAttributes
+    from proxy_wrapper.intercept.autograd_functions import AutogradFunctions
     from proxy_wrapper.intercept.module_calls import ModuleCalls
     from proxy_wrapper.intercept.updates import Updates
     from proxy_wrapper.tracer import Interceptor, Tracer
@@ -50,12 +51,18 @@ class DynamoView:
     """
 
     def __init__(
-        self, tracer: Tracer, module_calls: ModuleCalls, updates: Updates, attributes: ModuleAttributes
+        self,
+        tracer: Tracer,
+        module_calls: ModuleCalls,
+        updates: Updates,
+        attributes: ModuleAttributes,
+        autograd_functions: AutogradFunctions,
     ) -> None:
         self._tracer = tracer
         self._module_calls = module_calls
         self._updates = updates
         self._attributes = attributes
+        self._autograd_functions = autograd_functions
         self.throughout: tuple[Interceptor, ...] = ()
         self._originals: list[tuple[Any, str, Any, Any]] = []
         self._waiting: list[AfterImport] = []
@@ -243,7 +250,8 @@ class DynamoView:
         @functools.wraps(original)
         @uncounted
         def convert(conversion: Any, *args: Any, **kwargs: Any) -> Any:
-            hidden = (self._attributes,) if self._attributes.is_installed else ()
+            replacing = (self._attributes, self._autograd_functions)
+            hidden = tuple(each for each in replacing if each.is_installed)
             if hidden:
                 self._tracer.hide(hidden)
                 self.tell_of(hidden)

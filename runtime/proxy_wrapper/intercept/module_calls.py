@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from proxy_wrapper.copied_values import CopiedStatistics
+    from proxy_wrapper.live import LiveObserver
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.thread_state import ThreadState
@@ -49,6 +50,7 @@ _TO_CALL: Final = 3
 _PASSED: Final = 2
 """How many frames of torch's there are from there on, where a module is called as usual: `_wrapped_call_impl`, too."""
 
+_NO_KEYWORDS: Final[dict[str, Any]] = {}
 _NO_WORDS: Final[dict[str, str]] = {}
 _NO_NUMBERS: Final[dict[str, int]] = {}
 """What nearly all calls have for keywords, never written to: two objects fewer for each record that waits."""
@@ -105,36 +107,57 @@ class ModuleCalls:
         has_others = modules._global_backward_pre_hooks or modules._global_backward_hooks
         return not has_others and self._hooks.are_alone()
 
-    def enter(self, module: nn.Module, args: Any, *, compiled: bool = False) -> None:
-        """Begin a call of `module` with the positional arguments `args`; `compiled` if nothing below it is seen."""
+    def enter(
+        self, module: nn.Module, args: Any, *, compiled: bool = False, kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Begin a call of `module` with the positional arguments `args`.
+
+        Args:
+            module: what is called.
+            args: what is given by position.
+            compiled: whether nothing below it is seen.
+            kwargs: what is given by keyword. Torch does not tell a hook on all modules; the frame that calls it knows.
+        """
+        live = None
         try:
             thread = self._threads.state
             if thread.inside is not None:
                 return
+            live = thread.live
             # What follows asks tensors for nothing that a function mode sees, but for the look at the model's state
             # before the outermost call.
             if thread.stack and not _count_function_modes():
                 self._begin(module, args, thread, compiled=compiled)
-                return
-            with torch._C.DisableTorchFunction():
-                self._begin(module, args, thread, compiled=compiled)
+            else:
+                with torch._C.DisableTorchFunction():
+                    self._begin(module, args, thread, compiled=compiled)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
+        if live is not None:
+            given = sys._getframe(1).f_locals.get("kwargs") if kwargs is None else kwargs
+            live.enter(module, args, given or _NO_KEYWORDS)
 
-    def leave(self, module: nn.Module, args: Any, *rest: Any) -> None:
-        """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised."""
+    def leave(self, module: nn.Module, args: Any, *rest: Any) -> Any:
+        """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised.
+
+        Returns:
+            What the program is to get in place of the output; None for the output itself.
+        """
+        live = None
         try:
             thread = self._threads.state
             if thread.inside is not None:
                 self._hide_traceback(module, rest)
-                return
+                return None
+            live = thread.live
             if not _count_function_modes() and not thread.aside:  # Else ours may be put back on the way.
                 self._end(module, args, rest, thread)
-                return
-            with torch._C.DisableTorchFunction():
-                self._end(module, args, rest, thread)
+            else:
+                with torch._C.DisableTorchFunction():
+                    self._end(module, args, rest, thread)
         except Exception as error:  # noqa: BLE001
             self._tracer.fail(error)
+        return None if live is None else _leave_live(live, module, rest)
 
     def _begin(self, module: nn.Module, args: Any, thread: ThreadState, *, compiled: bool) -> None:
         tracer = self._tracer
@@ -144,10 +167,10 @@ class ModuleCalls:
         mode = self._mode
         entry = self._modules.get(id(module))
         if entry is None or entry.module() is not module:
-            if not self._modules:
+            if not self._modules and thread.live is None:
                 self._rest()
                 return
-            entry = tracer.adopt(module)
+            entry = tracer.adopt(module) if self._modules else None
             if entry is None:
                 if mode.is_installed:
                     mode.enter(module, is_proxied=False)
@@ -367,6 +390,15 @@ class ModuleCalls:
             if isinstance(value, torch.Tensor):
                 words[key], numbers[key] = self._describe(value), self._meet(value)
         return words, numbers
+
+
+def _leave_live(live: LiveObserver, module: nn.Module, rest: tuple[Any, ...]) -> Any:
+    """Tell `live` how a call has ended, as `leave` is told; what `leave` gives back."""
+    if len(rest) == 1:
+        live.leave_raising(module)
+        return None
+    output = live.leave(module, rest[1])
+    return None if output is rest[1] else output
 
 
 def _sum_of_versions(args: Any) -> int:

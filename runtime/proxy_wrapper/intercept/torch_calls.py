@@ -92,7 +92,7 @@ class TorchCallMode(TorchFunctionMode):
         self._began_ns = tracer.began_ns
         self._targets: dict[Any, Target] = {}
         self._sites = CallSites()
-        self.is_on = True
+        self.is_on = True  # Whether events are wanted. If not, it may be there for live observers.
 
     @uncounted
     def __torch_function__(
@@ -111,19 +111,23 @@ class TorchCallMode(TorchFunctionMode):
         site = None if code is DISPATCHER else self._sites.codes.get((id(code), asking.f_lasti))
         call = self._sites.of(asking) if site is None else FunctionType(site, asking.f_globals)
         marks = self._mark(target, args, kwargs, thread) if self._tracer.wants_all else None
+        live = thread.live
+        held = None if live is None else live.before_call(func, args, kwargs or _NO_KEYWORDS)
         thread.torch_calls += 1
         try:
             result = call(func, args, kwargs or _NO_KEYWORDS)
         except BaseException as error:
             if self.is_on and self._tracer.active:
                 self._record(target, args, kwargs, None, thread, marks, raised=True)
+            if live is not None:
+                live.after_raising(held)
             hide_frames(error, 2)
             raise
         finally:
             thread.torch_calls -= 1
         if self.is_on and self._tracer.active:
             self._record(target, args, kwargs, result, thread, marks, raised=False)
-        return result
+        return result if live is None else live.after_call(held, result)
 
     def _see_through(self, func: Callable[..., Any], asking: FrameType) -> tuple[Callable[..., Any], Target]:
         """The function to call for `func`, with what is known of it."""
@@ -378,7 +382,8 @@ class TorchCalls(ModeSetter):
 
     def install(self) -> None:
         """Put the mode under the calling thread's stack; other threads get it with their next module call."""
-        self.is_installed = self._mode.is_on = True
+        self.is_installed = True
+        self._mode.is_on = self._tracer.is_debugging
         thread = self._tracer.thread
         if not thread.torch_calls and not thread.aside and thread.inside is None and not _is_on_stack(self._mode):
             push_lowest(self._mode)
@@ -397,7 +402,7 @@ class TorchCalls(ModeSetter):
         if module in self._blacklist:
             thread.aside.append(weakref.ref(module))
             take_off(self._mode)
-        elif is_proxied:
+        elif is_proxied and (self._mode.is_on or thread.live is not None):
             if thread.aside and len(thread.stack) == 1:
                 thread.aside = [ref for ref in thread.aside if is_being_called(ref())]
             if not thread.aside and not _is_on_stack(self._mode):

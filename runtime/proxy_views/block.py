@@ -1,0 +1,94 @@
+"""The block of `Proxy.trace`: has a recording observe the thread, and leaves everything as it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from torch._C import DisableTorchFunction
+
+from proxy_views.errors import NotAModelError
+from proxy_views.leaf_functions import LeafFunctions
+from proxy_views.live_trace import LiveTrace
+from proxy_views.recording import Recording
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable
+
+    from proxy_wrapper.live import LiveObserver
+    from proxy_wrapper.tracer import Tracer
+
+
+class Block:
+    """Records while it lasts."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        lock: threading.RLock,
+        tracer: Callable[[], Tracer],
+        take_down_if_idle: Callable[[Tracer], None],
+        is_blacklisted: Callable[[object], bool],
+        *,
+        call: int,
+        live_sizes: bool,
+        leaf_functions: Iterable[Callable[..., Any]],
+    ) -> None:
+        """Record nothing yet.
+
+        Args:
+            model: whose call is recorded.
+            lock: held while observers come and go.
+            tracer: gives the tracer of the process.
+            take_down_if_idle: ends the tracing that was to go on for the block alone.
+            is_blacklisted: whether a module is never looked into.
+            call: which call of the model is recorded.
+            live_sizes: whether sizes stay in the graph.
+            leaf_functions: what is one node each.
+
+        Raises:
+            NotAModelError: if `model` is no module.
+            LeafFunctionError: if a leaf function is no plain function.
+        """
+        if not isinstance(model, nn.Module):
+            raise NotAModelError(model)
+        self.model = model
+        self._lock = lock
+        self._tracer_of_process = tracer
+        self._take_down_if_idle = take_down_if_idle
+        self._recording = Recording(model, call, is_blacklisted, live_sizes=live_sizes)
+        self._trace = LiveTrace(self._recording, call)
+        self._leaf_functions = LeafFunctions(leaf_functions, self._observer)
+        self._tracer: Tracer | None = None
+
+    def begin(self) -> LiveTrace:
+        """Let the recording see what this thread calls."""
+        self._tracer_of_process()
+        with self._lock:
+            tracer = self._tracer = self._tracer_of_process()
+            with DisableTorchFunction():
+                tracer.add_live(self._recording)
+            self._leaf_functions.install()
+        return self._trace
+
+    def end(self) -> None:
+        """Let it see nothing any more."""
+        tracer, self._tracer = self._tracer, None
+        if tracer is None:
+            return
+        with self._lock, DisableTorchFunction():
+            self._leaf_functions.remove()
+            tracer.remove_live(self._recording)
+            self._recording.stop()
+            if tracer.ends_with_blocks and not tracer.is_observed_live:
+                tracer.ends_with_blocks = False
+                self._take_down_if_idle(tracer)
+
+    def _observer(self) -> LiveObserver | None:
+        """The live observer of the calling thread, where it is seen."""
+        tracer = self._tracer
+        if tracer is None:
+            return None
+        thread = tracer.thread
+        return thread.live if thread.inside is None and not thread.torch_calls else None

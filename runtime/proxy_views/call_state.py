@@ -1,0 +1,100 @@
+"""Which of torch's switches are on around a call: gradients, inference mode, autocast.
+
+They are part of a call. Replayed as calls that switch, they would stay on where a graph stops half way, and a reentrant
+checkpoint, which switches gradients off around its function, would leave them off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_is_autocast_on: Final = torch._C._is_any_autocast_enabled if hasattr(torch._C, "_is_any_autocast_enabled") else None
+_is_grad_on: Final = torch.is_grad_enabled
+_is_inference_on: Final = torch.is_inference_mode_enabled
+
+
+class Autocast(NamedTuple):
+    """That autocast is on for a kind of device."""
+
+    device: str
+    dtype: torch.dtype
+
+
+class CallState(NamedTuple):
+    """The switches around a call."""
+
+    grad: bool
+    inference: bool
+    autocast: tuple[Autocast, ...]
+
+    @classmethod
+    def now(cls) -> CallState:
+        """Those of this thread now."""
+        return cls(_is_grad_on(), _is_inference_on(), _autocast_now())
+
+    def words(self, outer: CallState) -> str:
+        """How it differs from `outer`, as part of a name."""
+        words = []
+        if self.inference != outer.inference:
+            words.append("in_inference_mode" if self.inference else "out_of_inference_mode")
+        elif self.grad != outer.grad:
+            words.append("with_grad" if self.grad else "without_grad")
+        if self.autocast != outer.autocast:
+            words.append("autocast" if self.autocast else "without_autocast")
+        return "_".join(words)
+
+
+def _autocast_now() -> tuple[Autocast, ...]:
+    if _is_autocast_on is not None and not _is_autocast_on():
+        return ()
+    return tuple(
+        Autocast(device, torch.get_autocast_dtype(device)) for device in _devices() if torch.is_autocast_enabled(device)
+    )
+
+
+def _devices() -> tuple[str, ...]:
+    """The kinds of device that autocast may be on for."""
+    accelerator = torch.accelerator.current_accelerator()
+    return ("cpu",) if accelerator is None else ("cpu", accelerator.type)
+
+
+class CallUnder:
+    """Calls a function with other switches than those around it: the target of a node.
+
+    Attributes:
+        function: what it calls.
+        state: the switches that are on meanwhile.
+    """
+
+    def __init__(self, function: Callable[..., Any], state: CallState, outer: CallState) -> None:
+        """Name it after `function`, and after how `state` differs from `outer`."""
+        self.function = function
+        self.state = state
+        self.outer = outer
+        self.__name__ = f"{getattr(function, '__name__', 'call')}_{state.words(outer)}"
+        self.__qualname__ = self.__name__
+        self.__module__ = __name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives back."""
+        with contextlib.ExitStack() as switches:
+            state, outer = self.state, self.outer
+            if state.inference != outer.inference:
+                switches.enter_context(torch.inference_mode(state.inference))
+            if state.grad != outer.grad:
+                switches.enter_context(torch.set_grad_enabled(state.grad))
+            if state.autocast != outer.autocast:
+                for each in outer.autocast:
+                    switches.enter_context(torch.autocast(each.device, enabled=False))
+                for each in state.autocast:
+                    switches.enter_context(torch.autocast(each.device, dtype=each.dtype))
+            return self.function(*args, **kwargs)
+
+    def __deepcopy__(self, memo: Any) -> CallUnder:
+        return self

@@ -1,0 +1,68 @@
+"""Cuts a graph: to what is computed from some of its nodes on, or up to some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torch import fx
+
+
+def cut(graph: fx.Graph, start: Sequence[fx.Node], stop: Sequence[fx.Node]) -> None:
+    """Let `graph` take the nodes `start` in place of what they are computed from, and give back the nodes `stop`.
+
+    Inputs that reach around the start stay inputs, behind the new ones. Calls that change something in place stay if
+    what they change does.
+    """
+    output = next(node for node in graph.nodes if node.op == "output")
+    if stop:
+        output.args = (stop[0] if len(stop) == 1 else tuple(stop),)
+    given: dict[fx.Node, fx.Node] = {}
+    first = next(iter(graph.nodes))
+    for node in start:
+        if node.op == "placeholder":
+            continue
+        with graph.inserting_before(first):
+            given[node] = graph.placeholder(f"{node.name}_given")
+        given[node].meta = dict(node.meta)
+    order = {node: number for number, node in enumerate(graph.nodes)}
+    sources = {node: order[node] for node in given}
+    for node, placeholder in given.items():
+        node.replace_all_uses_with(placeholder)
+    kept = _needed([output, *given.values()], graph.nodes, sources, order)
+    for node in reversed(list(graph.nodes)):
+        if node not in kept:
+            graph.erase_node(node)
+    for node, placeholder in given.items():
+        placeholder.target = placeholder.name = node.name
+    graph.lint()
+
+
+def _needed(
+    wanted: Iterable[fx.Node], nodes: Iterable[fx.Node], sources: dict[fx.Node, int], order: dict[fx.Node, int]
+) -> set[fx.Node]:
+    """What `wanted` is computed from, and what changes any of it in place."""
+    kept: set[fx.Node] = set()
+    waiting = list(wanted)
+    without_users = [node for node in nodes if not node.users and node.op not in ("output", "placeholder")]
+    while waiting:
+        node = waiting.pop()
+        if node in kept:
+            continue
+        kept.add(node)
+        waiting += node.all_input_nodes
+        if not waiting:
+            waiting += [
+                each
+                for each in without_users
+                if each not in kept and each not in sources and _changes(each, kept)
+            ]
+    return kept
+
+
+def _changes(node: fx.Node, kept: set[fx.Node]) -> bool:
+    """Whether `node`, whose result nothing takes, works on a tensor that is kept."""
+    return any(each in kept and isinstance(each.meta.get("tensor_meta"), tuple) for each in node.all_input_nodes)
+

@@ -1,0 +1,110 @@
+"""What a caller of the views can get wrong, or what they cannot do, one class each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_wrapper.errors import ProxyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy_views.places import Frames, Place
+
+
+class ViewError(ProxyError):
+    """The base of all errors that views raise."""
+
+
+class NotCalledError(ViewError, RuntimeError):
+    """A view of a call that was not made."""
+
+    def __init__(self, name: str, wanted: int, seen: int) -> None:
+        calls = "was not called" if not seen else f"was called {seen} time{'s' if seen > 1 else ''}"
+        super().__init__(
+            f"{name} {calls} in the block on its thread, so there is no call {wanted} to look at. Call the model itself "
+            "(`model(x)`, not `model.forward(x)` or another method) inside `with Proxy.trace(model):`."
+        )
+
+
+class CallRaisedError(ViewError, RuntimeError):
+    """A view of a call that ended in an exception."""
+
+    def __init__(self, name: str, call: int) -> None:
+        super().__init__(
+            f"call {call} of {name} raised an exception, so nothing of it can be computed again. For a later call of "
+            f"the block, give `Proxy.trace(model, call={call + 1})`."
+        )
+
+
+class RecordingFailedError(ViewError, RuntimeError):
+    """A view of a call whose recording failed."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(
+            f"recording failed with {type(error).__name__}: {error}. The program was not disturbed. Please report this."
+        )
+
+
+class StillRunningError(ViewError, RuntimeError):
+    """A view of a call that has not ended."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the recorded call of {name} has not ended; ask for views of it behind it.")
+
+
+class ClosedError(ViewError, RuntimeError):
+    """A view of a trace that was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the trace was closed, and has let go of the tensors that views are made of.")
+
+
+class TransformError(ViewError, NotImplementedError):
+    """A call inside a transform of `torch.func`, where tensors stand for others."""
+
+    def __init__(self, frames: Frames) -> None:
+        self.frames = frames
+        super().__init__("it called torch inside a transform")
+
+
+class InsideTransformError(ViewError, NotImplementedError):
+    """A view of a call that ran transforms of `torch.func`."""
+
+    def __init__(self, place: Place | None) -> None:
+        where = f" at {place}" if place is not None else ""
+        super().__init__(
+            f"the model uses a transform of `torch.func` (vmap, grad, ...){where}, inside which tensors stand for "
+            "others, so its single calls make no graph. Name the function that calls the transform as one node: "
+            "`Proxy.trace(model, leaf_functions=[function])`."
+        )
+
+
+class UnknownNameError(ViewError, KeyError):
+    """A name that no node and no module of the graph has."""
+
+    def __init__(self, name: str, near: Sequence[str]) -> None:
+        self._message = f"there is no node or module {name!r} in the graph."
+        if near:
+            self._message += f" Did you mean {' or '.join(map(repr, near))}?"
+        super().__init__(self._message)
+
+    def __str__(self) -> str:
+        return self._message
+
+
+class NotAModelError(ViewError, TypeError):
+    """Something to trace that is no module."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(f"Proxy.trace wants an `nn.Module`, and was given a {type(value).__name__}.")
+
+
+class LeafFunctionError(ViewError, TypeError):
+    """A leaf function whose calls cannot be seen."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(
+            f"leaf_functions: {value!r} is no plain Python function, so its calls cannot be seen as such. Functions of "
+            "torch's are nodes of their own anyway; for other ones give a Python function that calls it."
+        )

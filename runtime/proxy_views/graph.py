@@ -1,0 +1,455 @@
+"""Makes a `torch.fx` graph of what was recorded: of the calls of torch, on the model's own parameters.
+
+The graph computes what the model did, to the bit, from other inputs too, as long as they take the same path.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch import fx, nn
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
+
+from proxy_views.call_state import CallUnder
+from proxy_views.constants import Constants
+from proxy_views.places import Place, Places, as_traceback
+from proxy_views.recording import SIZE, VALUE, ModuleCall, TorchCall
+from proxy_views.signature import Argument, arguments_of
+from proxy_views.sizes import LiveSize, SizeArithmetic, SizeRead
+from proxy_views.structures import Part, is_dataclass, parts_of, tensors_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from proxy_views.recording import Recording, Region
+
+_TENSOR: Final = torch._C.TensorBase
+_LITERALS: Final = (str, int, float, complex, bool, type(None), type(...), torch.dtype, torch.device, torch.layout)
+_KEPT_AS_THEY_ARE: Final = (*_LITERALS, torch.memory_format, enum.Enum, torch._ops.OpOverload)
+_BINARY: Final = {
+    f"{name}": getattr(operator, operation)
+    for name, operation in {
+        **{each: each for each in ("add", "sub", "mul", "matmul", "eq", "ne", "lt", "le", "gt", "ge")},
+        **{"div": "truediv", "true_divide": "truediv", "floor_divide": "floordiv", "remainder": "mod"},
+    }.items()
+}
+"""Methods that operators call, under the names that torch tells of them."""
+
+_UNARY: Final = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "neg": operator.neg}
+_OPERATORS: Final = {
+    f"__{name}__": getattr(operator, name)
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"),
+        *("lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "getitem", "setitem"),
+        *("iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ilshift", "irshift"),
+    )
+} | {"__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor}
+
+
+class Leaves(NamedTuple):
+    """Which modules are one node.
+
+    Attributes:
+        of_torch: whether those of `torch.nn` are, but for `nn.Sequential`, as `torch.fx` has it.
+        types: those of these types are.
+        names: those of these qualified names are.
+    """
+
+    of_torch: bool
+    types: tuple[type, ...]
+    names: frozenset[str]
+
+    @classmethod
+    def parse(cls, leaf_modules: bool | Iterable[type | str]) -> Leaves:
+        """What `leaf_modules` of `trace.graph` means."""
+        if isinstance(leaf_modules, (bool, type, str)):
+            given: tuple[Any, ...] = () if isinstance(leaf_modules, bool) else (leaf_modules,)
+            of_torch = leaf_modules is True
+        else:
+            given, of_torch = tuple(leaf_modules), False
+        types = tuple(each for each in given if isinstance(each, type))
+        return cls(of_torch, types, frozenset(each for each in given if isinstance(each, str)))
+
+    def has(self, module: nn.Module, name: str) -> bool:
+        """Whether this one is."""
+        if self.types and isinstance(module, self.types):
+            return True
+        if name in self.names:
+            return True
+        return self.of_torch and type(module).__module__.startswith("torch.nn") and type(module) is not nn.Sequential
+
+
+class Constant(NamedTuple):
+    """A tensor of the graph that was no input, parameter, buffer or result."""
+
+    name: str
+    step: int
+
+
+class Built(NamedTuple):
+    """A graph, and what is known of it.
+
+    Attributes:
+        module: the graph as a module.
+        values: what each node gave when it was recorded, by the node's name; of those that gave tensors.
+        versions: of these, how often torch had counted a change in place.
+        outputs: the node that gave what a call of a module put out, by the module's qualified name, for each call.
+        constants: the tensors that are part of the graph.
+    """
+
+    module: fx.GraphModule
+    values: dict[str, torch.Tensor]
+    versions: dict[str, int]
+    outputs: dict[str, list[fx.Node]]
+    constants: list[Constant]
+
+
+class _Pending(NamedTuple):
+    """A tensor inside what a node gives: it has a node of its own once something takes it."""
+
+    node: fx.Node
+    path: tuple[Part, ...]
+
+
+class _Planned(NamedTuple):
+    """A step, with its number, and whether it is the end of one."""
+
+    number: int
+    step: ModuleCall | TorchCall
+    is_end: bool
+
+
+class GraphBuilder:
+    """Goes through the steps of a recording once, and makes a node of each."""
+
+    def __init__(self, recording: Recording, leaves: Leaves) -> None:
+        self._recording = recording
+        self._leaves = leaves
+        self._graph = fx.Graph()
+        self._places = Places()
+        self._constants = Constants(recording)
+        self._nodes: dict[int, fx.Node | _Pending] = {}
+        self._sizes: dict[int, fx.Node] = {}
+        self._computed_sizes: dict[int, tuple[LiveSize, fx.Node]] = {}
+        self._wanted_sizes: set[int] = set()
+        self._values: dict[str, torch.Tensor] = {}
+        self._versions: dict[str, int] = {}
+        self._outputs: dict[str, list[fx.Node]] = {}
+        self._found: list[Constant] = []
+        self._placeholders: list[fx.Node] = []
+        self._stacks: dict[int, dict[str, tuple[str, type]]] = {}
+        self._calls_of: dict[str, int] = {}
+        self._meta: dict[str, Any] = {}
+        self._step = 0
+        root = recording.steps[0]
+        assert isinstance(root, ModuleCall)
+        self._root = root
+
+    def build(self) -> Built:
+        """The graph of all steps."""
+        recording, root = self._recording, self._root
+        plan = list(self._plan())
+        for planned in plan:
+            step = planned.step
+            if not planned.is_end and not (isinstance(step, TorchCall) and step.kind):
+                self._want_sizes((step.args, step.kwargs))
+        self._want_sizes(root.output)
+        self._begin_node(root, 0)
+        arguments = arguments_of(root.module, root.args, root.kwargs)
+        for argument in arguments:
+            self._placeholder(argument)
+        if root.is_opaque:
+            self._call_module(root)
+        for number, step, is_end in plan:
+            self._begin_node(step, number)
+            if isinstance(step, TorchCall):
+                self._call(step, number)
+            elif is_end:
+                self._note_output(step)
+            else:
+                self._call_module(step)
+        self._begin_node(root, len(recording.steps))
+        self._graph.output(self._argument(root.output))
+        self._graph.lint()
+        module = fx.GraphModule(self._constants.root(), self._graph, type(root.module).__name__)
+        self._constants.finish(module)
+        return Built(module, self._values, self._versions, self._outputs, self._found)
+
+    def _plan(self) -> Iterator[_Planned]:
+        """The steps that become nodes, and the ends of calls: what happens in a leaf is none of them."""
+        steps = self._recording.steps if not self._root.is_opaque else []
+        number = 1
+        begun: list[ModuleCall] = []
+        while number < len(steps):
+            while begun and begun[-1].end <= number:
+                yield _Planned(number, begun.pop(), is_end=True)
+            step = steps[number]
+            if isinstance(step, TorchCall):
+                if step.kind != VALUE:
+                    yield _Planned(number, step, is_end=False)
+            elif step.is_opaque or self._leaves.has(step.module, self._name_of(step)):
+                yield _Planned(number, step, is_end=False)
+                number = max(step.end, number + 1)
+                continue
+            else:
+                begun.append(step)
+            number += 1
+        while begun:
+            yield _Planned(number, begun.pop(), is_end=True)
+
+    # Values to nodes.
+
+    def _node(self, tensor: torch.Tensor) -> fx.Node:
+        """The node that gives `tensor`."""
+        known = self._nodes.get(id(tensor))
+        if isinstance(known, fx.Node):
+            return known
+        if known is not None:
+            node = known.node
+            for part in known.path:
+                node = self._graph.call_function(getattr if part.is_attribute else operator.getitem, (node, part.key))
+                node.meta.update(known.node.meta)
+            return self._bind(tensor, node)
+        found = self._recording.tensors.get(id(tensor))
+        if found is not None:
+            name = self._constants.state(*found)
+        else:
+            name = self._constants.tensor(tensor)
+            self._found.append(Constant(name, self._step))
+        node = self._graph.get_attr(name)
+        node.meta.update(self._meta)
+        return self._bind(tensor, node)
+
+    def _bind(self, tensor: torch.Tensor, node: fx.Node, version: int | None = None) -> fx.Node:
+        self._nodes[id(tensor)] = node
+        self._values[node.name] = tensor
+        if version is not None:
+            self._versions[node.name] = version
+        node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
+        return node
+
+    def _bind_all(self, value: Any, node: fx.Node, version: int | None = None) -> None:
+        """Let `node` stand for `value`, and for each tensor in it."""
+        if isinstance(value, _TENSOR):
+            self._bind(value, node, version)  # type: ignore[arg-type]
+            return
+        found = list(tensors_in(value))
+        for path, tensor in found:
+            self._nodes[id(tensor)] = _Pending(node, path)
+        if found:
+            node.meta["tensor_meta"] = tuple(_extract_tensor_metadata(tensor) for _, tensor in found)
+
+    def _argument(self, value: Any) -> Any:
+        """`value` as an argument of a node."""
+        if isinstance(value, _TENSOR):
+            return self._node(value)  # type: ignore[arg-type]
+        if isinstance(value, LiveSize):
+            return self._size(value)
+        if isinstance(value, _KEPT_AS_THEY_ARE):
+            return value
+        if isinstance(value, tuple):
+            inner = [self._argument(each) for each in value]
+            return type(value)(*inner) if hasattr(value, "_fields") else tuple(inner)
+        if isinstance(value, list):
+            return [self._argument(each) for each in value]
+        if type(value) is dict:
+            return {key: self._argument(each) for key, each in value.items()}
+        if isinstance(value, slice):
+            return slice(*map(self._argument, (value.start, value.stop, value.step)))
+        if isinstance(value, (dict,)) or is_dataclass(value):
+            return self._rebuilt(value)
+        return self._object(value)
+
+    def _object(self, value: Any) -> fx.Node:
+        node = self._graph.get_attr(self._constants.object(value))
+        node.meta.update(self._meta)
+        return node
+
+    def _rebuilt(self, value: Any) -> Any:
+        """A dictionary or dataclass of the program's own, made anew of what is in it."""
+        if not any(True for _ in tensors_in(value)):
+            return self._object(value)
+        given = {str(part.key): inner for part, inner in parts_of(value) if not (inner is None and is_dataclass(value))}
+        node = self._graph.call_function(type(value), (), {key: self._argument(each) for key, each in given.items()})
+        node.meta.update(self._meta)
+        return node
+
+    # Sizes.
+
+    def _want_sizes(self, value: Any) -> None:
+        """Note which reads of sizes the calls that are given `value` need."""
+        if isinstance(value, LiveSize):
+            source = value.source
+            if isinstance(source, SizeRead):
+                self._wanted_sizes.add(source.step)
+            else:
+                for each in source.operands:
+                    self._want_sizes(each)
+        elif isinstance(value, slice):
+            self._want_sizes((value.start, value.stop, value.step))
+        elif not isinstance(value, _TENSOR):
+            for _, inner in parts_of(value):
+                self._want_sizes(inner)
+
+    def _size(self, size: LiveSize) -> Any:
+        source = size.source
+        if isinstance(source, SizeRead):
+            node = self._sizes.get(source.step)
+            if node is None:  # It was read in a leaf.
+                return int.__index__(size)
+            if source.index is None:
+                return node
+            return self._part_of_size(node, source.index, size)
+        return self._computed_size(size, source)
+
+    def _part_of_size(self, node: fx.Node, index: int, size: LiveSize) -> fx.Node:
+        for user in node.users:
+            if user.target is operator.getitem and user.args[1] == index:
+                return user
+        made = self._graph.call_function(operator.getitem, (node, index))
+        made.meta.update(node.meta)
+        made.meta["val"] = int.__index__(size)
+        return made
+
+    def _computed_size(self, size: LiveSize, source: SizeArithmetic) -> Any:
+        known = self._computed_sizes.get(id(size))
+        if known is not None:
+            return known[1]
+        operands = tuple(self._size(each) if isinstance(each, LiveSize) else each for each in source.operands)
+        if not any(isinstance(each, fx.Node) for each in operands):
+            return int.__index__(size)
+        node = self._graph.call_function(source.function, operands)
+        node.meta.update(self._meta)
+        node.meta["val"] = int.__index__(size)
+        self._computed_sizes[id(size)] = (size, node)
+        return node
+
+    # Steps to nodes.
+
+    def _placeholder(self, argument: Argument) -> None:
+        node = self._graph.placeholder(argument.target, default_value=argument.default)
+        node.meta.update(self._meta)
+        self._bind_all(argument.value, node)
+
+    def _call(self, call: TorchCall, number: int) -> None:
+        if call.kind == SIZE:
+            if number in self._wanted_sizes:
+                node = self._emit(call)
+                node.meta["val"] = call.result
+                self._sizes[number] = node
+            return
+        self._bind_all(call.result, self._emit(call), call.version)
+
+    def _emit(self, call: TorchCall) -> fx.Node:
+        args, kwargs = self._argument(call.args), self._argument(call.kwargs)
+        kind, target = _target_of(call)
+        if call.state != self._root.state:
+            function = _Method(target) if kind == "call_method" else target
+            kind, target = "call_function", CallUnder(function, call.state, self._root.state)
+        return self._finish(self._graph.create_node(kind, target, _form(call, args), kwargs))
+
+    def _call_module(self, call: ModuleCall) -> None:
+        target = self._constants.module(self._name_of(call), call.module)
+        args, kwargs = self._argument(call.args), self._argument(call.kwargs)
+        if call.state == self._root.state:
+            node = self._graph.call_module(target, args, kwargs)
+        else:
+            inside = self._constants.module_under(target, call, self._root.state)
+            node = self._graph.call_module(inside, args, kwargs)
+        self._bind_all(call.output, self._finish(node))
+        self._note_output(call)
+
+    def _finish(self, node: fx.Node) -> fx.Node:
+        node.meta.update(self._meta)
+        return node
+
+    # What is said of a node.
+
+    def _begin_node(self, step: ModuleCall | TorchCall, number: int) -> None:
+        self._step = number
+        around = step if isinstance(step, ModuleCall) else step.module_call
+        self._meta = {"nn_module_stack": self._stack_of(around), "stack_trace": self._stack_trace(step)}
+        _note_region(self._meta, step.region)
+
+    def _stack_trace(self, step: ModuleCall | TorchCall) -> str:
+        places: list[Place] = self._places.of(step.frames)
+        call = step.parent if isinstance(step, ModuleCall) else step.module_call
+        while call is not None:
+            places += self._places.of(call.frames)
+            call = call.parent
+        return as_traceback(places)
+
+    def _stack_of(self, call: ModuleCall) -> dict[str, tuple[str, type]]:
+        known = self._stacks.get(id(call))
+        if known is None:
+            above = self._stack_of(call.parent) if call.parent is not None else {}
+            name = self._name_of(call)
+            count = self._calls_of.get(name, 0)
+            self._calls_of[name] = count + 1
+            key = f"{name}@{count}" if count else name
+            known = self._stacks[id(call)] = {**above, key: (name, type(call.module))}
+        return known
+
+    def _name_of(self, call: ModuleCall) -> str:
+        """The qualified name of what was called; of a module that the model does not hold, after its caller and type."""
+        known = self._recording.tree.get(id(call.module))
+        if known is None:
+            above = self._name_of(call.parent) if call.parent is not None else ""
+            known = f"{above}.{type(call.module).__name__}".lstrip(".")
+        return known
+
+    def _note_output(self, call: ModuleCall) -> None:
+        """Note which node gives what a call of a module, which has just ended, put out."""
+        if isinstance(call.output, _TENSOR):
+            known = self._nodes.get(id(call.output))
+            if known is not None:
+                node = self._node(call.output)  # type: ignore[arg-type]
+                self._outputs.setdefault(self._name_of(call), []).append(node)
+
+
+class _Method:
+    """Calls a method of its first argument: what a node that calls a method does, as a function."""
+
+    def __init__(self, name: str) -> None:
+        self.name = self.__name__ = name
+
+    def __call__(self, owner: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(owner, self.name)(*args, **kwargs)
+
+
+def _target_of(call: TorchCall) -> tuple[str, Any]:
+    """Which kind of node a call is, and its target."""
+    function = call.function
+    name = getattr(function, "__name__", type(function).__name__)
+    if name in ("__get__", "__set__", "__delete__"):
+        return "call_function", {"__get__": getattr, "__set__": setattr, "__delete__": delattr}[name]
+    is_method = hasattr(function, "__objclass__") or getattr(function, "__qualname__", "").startswith("Tensor.")
+    if not is_method:
+        return "call_function", function
+    if name in _OPERATORS:
+        return "call_function", _OPERATORS[name]
+    if name in _BINARY and len(call.args) == 2 and not call.kwargs:
+        return "call_function", _BINARY[name]
+    if name in _UNARY:
+        return "call_function", _UNARY[name]
+    return "call_method", name
+
+
+def _form(call: TorchCall, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a node: those of a descriptor of torch's have the attribute's name among them."""
+    function = call.function
+    name = getattr(function, "__name__", "")
+    if name not in ("__get__", "__set__", "__delete__"):
+        return args
+    owner = function.__self__
+    attribute = getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "")
+    return (args[0], attribute, *args[1:]) if name == "__set__" else (args[0], attribute)
+
+
+def _note_region(meta: dict[str, Any], region: Sequence[Region]) -> None:
+    if region:
+        meta["checkpoint_region"] = tuple(each.number for each in region)
+        meta["checkpoint_reentrant"] = tuple(each.is_reentrant for each in region)

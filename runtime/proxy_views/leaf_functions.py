@@ -1,0 +1,92 @@
+"""Sees the calls of plain functions that are to be one node each.
+
+A program holds a function under any number of names, so it is its code that is replaced for the length of a block: by
+code that tells the live observer of the calling thread, and calls the original.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy_views.errors import LeafFunctionError
+from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.location import STAND_IN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import CodeType
+
+    from proxy_wrapper.live import LiveObserver
+
+_HANDLER: Final = "the constant in whose place the handler comes"
+
+
+def _stand_in(*args: Any, **kwargs: Any) -> Any:
+    return "the constant in whose place the handler comes".__call__(args, kwargs)
+
+
+class LeafFunctions:
+    """Functions whose calls the observer of a thread is told of."""
+
+    def __init__(self, functions: Iterable[Callable[..., Any]], live: Callable[[], LiveObserver | None]) -> None:
+        """Replace none yet.
+
+        Args:
+            functions: plain Python functions.
+            live: gives the live observer of the calling thread.
+
+        Raises:
+            LeafFunctionError: if one is none.
+        """
+        self._functions: list[FunctionType] = []
+        for each in functions:
+            if not isinstance(each, FunctionType):
+                raise LeafFunctionError(each)
+            self._functions.append(each)
+        self._live = live
+        self._originals: list[tuple[FunctionType, CodeType, CodeType]] = []
+
+    def install(self) -> None:
+        """Replace the code of each."""
+        for function in self._functions:
+            original = function.__code__
+            replacement = _replacement(original, self._handler(function))
+            self._originals.append((function, original, replacement))
+            function.__code__ = replacement
+
+    def remove(self) -> None:
+        """Put the code of each back, unless somebody else has replaced ours since."""
+        for function, original, replacement in reversed(self._originals):
+            if function.__code__ is replacement:
+                function.__code__ = original
+        self._originals.clear()
+
+    def _handler(self, function: FunctionType) -> Callable[[Any, Any], Any]:
+        """What is called in the place of `function`, with what that was given."""
+        inner = FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+        inner.__kwdefaults__ = function.__kwdefaults__
+
+        def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            live = self._live()
+            if live is None:
+                return inner(*args, **kwargs)
+            held = live.before_call(function, args, kwargs)
+            try:
+                result = inner(*args, **kwargs)
+            except BaseException as error:
+                live.after_raising(held)
+                hide_frames(error)
+                raise
+            return live.after_call(held, result)
+
+        return handle
+
+
+def _replacement(original: CodeType, handler: Callable[[Any, Any], Any]) -> CodeType:
+    """Code that calls `handler`, and can be that of a function with the cells of `original`."""
+    template = _stand_in.__code__
+    constants = tuple(handler if each == _HANDLER else each for each in template.co_consts)
+    return template.replace(co_consts=constants, co_freevars=original.co_freevars, co_name=STAND_IN)

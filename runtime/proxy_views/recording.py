@@ -1,0 +1,479 @@
+"""What one call of a model did, kept as it happened: the live observer behind `Proxy.trace`.
+
+It makes no graph, and copies no tensor. It keeps what each call was given and gave back, so that the identity of a
+tensor is that of a value: no other one can have its `id` meanwhile.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from proxy_views.call_state import CallState
+from proxy_views.errors import TransformError
+from proxy_views.places import Frames, frames_inside_module
+from proxy_views.sizes import SizeRead, live_size
+from proxy_wrapper.value_marks import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import nn
+
+_PLAIN: Final = frozenset({int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout})
+"""Types whose values hold no tensor and do not change."""
+
+_TENSOR: Final = torch._C.TensorBase  # The base of `torch.Tensor`, which has most of its methods.
+
+READ: Final = 1
+"""It gives no tensor and changes nothing: what it gives is in the program, not in the graph."""
+SIZE: Final = 2
+"""It gives sizes, which stay in the graph."""
+VALUE: Final = 3
+"""It gives values of a tensor to Python."""
+SWITCH: Final = 4
+"""It turns gradients on or off, which is part of the calls that run meanwhile."""
+ITERATOR: Final = 5
+"""It gives an iterator over a tensor."""
+
+_READS: Final = (
+    *("dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_inference", "is_conj"),
+    *("is_neg", "is_pinned", "is_shared", "is_same_size", "element_size", "data_ptr", "get_device", "storage_offset"),
+    *("untyped_storage", "type", "__repr__", "__format__", "__hash__", "__dir__", "__deepcopy__", "is_set_to"),
+)
+_VALUES: Final = (
+    *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__len__", "__contains__", "__array__"),
+    *("item", "tolist", "numpy", "is_nonzero", "equal", "allclose"),
+)
+_SIZES: Final = ("size", "numel", "nelement", "stride")
+_ATTRIBUTES: Final = (
+    *("dtype", "device", "ndim", "layout", "requires_grad", "is_leaf", "grad_fn", "output_nr", "name", "names"),
+    *("is_cuda", "is_cpu", "is_sparse", "is_sparse_csr", "is_quantized", "is_meta", "is_mps", "is_nested", "is_mkldnn"),
+    *("is_xpu", "is_xla", "is_ipu", "is_hpu", "is_mtia", "is_vulkan", "is_maia", "itemsize", "nbytes", "_version"),
+    *("retains_grad", "_backward_hooks", "_post_accumulate_grad_hooks", "volatile"),
+)
+
+
+class ModuleCall:
+    """A call of a module.
+
+    Attributes:
+        module: what was called.
+        parent: the call that it was made in; None for that of the model.
+        args: by position, as they were when it was called.
+        kwargs: by keyword.
+        output: what it gave back.
+        frames: from the call outwards, to where its parent begins.
+        is_opaque: whether what it calls is not seen.
+        end: the number of the first step behind it.
+        region: the checkpoints that it is called in.
+    """
+
+    __slots__ = ("args", "end", "frames", "is_opaque", "kwargs", "module", "output", "parent", "region", "state")
+
+    def __init__(
+        self,
+        module: nn.Module,
+        parent: ModuleCall | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        frames: Frames,
+        region: tuple[Region, ...],
+        state: CallState,
+        *,
+        is_opaque: bool,
+    ) -> None:
+        self.module, self.parent, self.args, self.kwargs = module, parent, args, kwargs
+        self.frames, self.region, self.state, self.is_opaque = frames, region, state, is_opaque
+        self.output: Any = None
+        self.end = 0
+
+
+class Region(NamedTuple):
+    """An activation checkpoint: its number among those of the region that it is in, and how it recomputes."""
+
+    number: int
+    is_reentrant: bool
+
+
+class TorchCall:
+    """A call of a function: torch's, a `torch.autograd.Function`'s, or one that was named as a leaf.
+
+    Attributes:
+        function: as torch names it to a function mode.
+        args: by position; lists and dictionaries as they were when it was called.
+        kwargs: by keyword.
+        result: what it gave back.
+        version: how often torch had counted a change of the result in place, when it gave it; -1 if that is no tensor.
+        module_call: the innermost call of a module that it was made in.
+        frames: from the call outwards, to where that begins.
+        state: which of torch's switches were on.
+        kind: `SIZE`, `VALUE`, or 0 for what is computed.
+        region: the checkpoints that it is made in, the outermost first.
+    """
+
+    __slots__ = (
+        "args",
+        "frames",
+        "function",
+        "kind",
+        "kwargs",
+        "module_call",
+        "region",
+        "result",
+        "state",
+        "version",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        module_call: ModuleCall,
+        frames: Frames,
+        state: CallState,
+        region: tuple[Region, ...],
+        kind: int,
+    ) -> None:
+        self.function, self.args, self.kwargs, self.module_call = function, args, kwargs, module_call
+        self.frames, self.state, self.region, self.kind = frames, state, region, kind
+        self.result: Any = None
+        self.version = -1
+
+
+class Frozen(NamedTuple):
+    """Something that the program read from a size, and went on with as a fixed value."""
+
+    step: int
+    what: str
+    value: object
+    frames: Frames
+    module_call: ModuleCall
+
+
+Step: TypeAlias = "ModuleCall | TorchCall"
+
+
+class _Checkpoint:
+    """A checkpoint that has not ended, as `before_call` gives it: how often gradients were switched inside it."""
+
+    __slots__ = ("inside", "state")
+
+    def __init__(self, inside: tuple[Region, ...], state: CallState) -> None:
+        self.inside, self.state = inside, state
+
+
+_SKIPPED: Final = object()
+"""What `before_call` gives for a call that is not recorded."""
+
+
+class Recording:
+    """Records one call of a model, and what happens inside it, on the thread that it observes.
+
+    Attributes:
+        model: the one whose call is recorded.
+        steps: what happened, in order; the first is the call of the model.
+        tree: the modules of the model when it was called, each with its qualified name.
+        tensors: its parameters and buffers then, each with its qualified name; of tied ones, the first.
+        froze: what was read from sizes.
+        failure: why there is no recording, if there is none.
+        is_open: whether the call is being recorded now.
+    """
+
+    def __init__(
+        self, model: nn.Module, call: int, is_blacklisted: Callable[[nn.Module], bool], *, live_sizes: bool
+    ) -> None:
+        """Wait for the call of that number, from 0, that is not made inside another one of the model."""
+        self.model = model
+        self.steps: list[Step] = []
+        self.tree: dict[int, str] = {}
+        self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
+        self.non_persistent: set[str] = set()
+        self.froze: list[Frozen] = []
+        self.failure: Exception | None = None
+        self.raised = False
+        self.calls_seen = 0
+        self.is_open = self.is_done = False
+        self._wanted = call
+        self._is_blacklisted = is_blacklisted
+        self._live_sizes = live_sizes
+        self._kinds: dict[Any, int] = _kinds()
+        self._stack: list[ModuleCall] = []
+        self._depth = 0  # Calls of the model that are not the one to be recorded.
+        self._inside: Any = None  # The call, of a module or a function, whose inner calls are not recorded.
+        self._region: tuple[Region, ...] = ()
+        self._regions_in: dict[tuple[int, ...], int] = {}
+        self._outer_state: CallState | None = None
+
+    # Modules.
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Note a call of a module, or begin with that of the model."""
+        try:
+            if self.is_open:
+                if self._inside is None:
+                    self._enter_module(module, args, kwargs)
+            elif module is self.model and not self.is_done:
+                self._depth += 1
+                if self._depth == 1:
+                    self.calls_seen += 1
+                    if self.calls_seen == self._wanted + 1:
+                        self._begin(args, kwargs)
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            self._fail(error)
+
+    def leave(self, module: nn.Module, output: Any) -> Any:
+        """Note what a module gave back."""
+        try:
+            self._leave(module, output, raised=False)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+        return output
+
+    def leave_raising(self, module: nn.Module) -> None:
+        """Note that a module raised; if it is the model, there is no recording."""
+        try:
+            self._leave(module, None, raised=True)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+
+    def _begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._note_tree(self.model, "")
+        self.is_open = True
+        self._enter_module(self.model, args, kwargs)
+
+    def _note_tree(self, module: nn.Module, name: str) -> None:
+        if id(module) in self.tree:
+            return
+        self.tree[id(module)] = name
+        prefix = f"{name}." if name else ""
+        attributes = module.__dict__
+        for registered in ("_parameters", "_buffers"):
+            for key, tensor in attributes.get(registered, {}).items():
+                if tensor is not None:
+                    self.tensors.setdefault(id(tensor), (prefix + key, tensor))
+        self.non_persistent |= {prefix + key for key in attributes.get("_non_persistent_buffers_set", ())}
+        for key, below in attributes.get("_modules", {}).items():
+            if below is not None:
+                self._note_tree(below, prefix + key)
+
+    def _enter_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        parent = self._stack[-1] if self._stack else None
+        is_opaque = self._is_blacklisted(module) or _is_compiled(module)
+        call = ModuleCall(
+            module, parent, as_given(args), dict(as_given(kwargs)),
+            frames_inside_module(2, of_call=True), self._region,
+            CallState.now(), is_opaque=is_opaque,
+        )  # fmt: skip
+        self.steps.append(call)
+        self._stack.append(call)
+        if is_opaque:
+            self._inside = call
+
+    def _leave(self, module: nn.Module, output: Any, *, raised: bool) -> None:
+        if not self.is_open:
+            if module is self.model and self._depth:
+                self._depth -= 1
+            return
+        if self._inside is not None and self._inside is not self._stack[-1]:
+            return
+        if self._inside is not None and self._inside.module is not module:
+            return
+        while self._stack:  # Those above it were left by exceptions that hooks are not told of.
+            call = self._stack.pop()
+            call.end = len(self.steps)
+            if self._inside is call:
+                self._inside = None
+            if call.module is module:
+                call.output = as_given(output)
+                break
+        if not self._stack:
+            self._end(raised=raised)
+
+    def _end(self, *, raised: bool) -> None:
+        self.is_open, self.is_done, self.raised = False, True, raised
+        self._depth = 0
+
+    # Functions.
+
+    def before_call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Note a call, with what it is given: a list may be changed after it."""
+        if not self.is_open or self._inside is not None:
+            return _SKIPPED
+        try:
+            return self._before_call(function, args, kwargs)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+            return _SKIPPED
+
+    def _before_call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if function is checkpoint:
+            return self._enter_region(is_reentrant=bool(kwargs["use_reentrant"]))
+        try:
+            kind = self._kinds.get(function)
+        except TypeError:  # Nothing that can be a key.
+            kind = 0
+        if kind is None:
+            kind = self._kinds[function] = _kind_of(function)
+        if kind == SWITCH:
+            return _SKIPPED
+        if kind == READ:
+            return _SKIPPED
+        if torch._C._are_functorch_transforms_active():
+            raise TransformError(frames_inside_module(3))
+        call = TorchCall(
+            function, as_given(args), dict(as_given(kwargs)) if kwargs else {}, self._stack[-1],
+            frames_inside_module(3), self._state(), self._region, kind,
+        )  # fmt: skip
+        self._inside = call
+        return call
+
+    def after_call(self, call: Any, result: Any) -> Any:
+        """Note what a call gave back; sizes are given back as such that know where they come from."""
+        if call is _SKIPPED:
+            return result
+        try:
+            return self._after_call(call, result)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+            return result
+
+    def _after_call(self, call: Any, result: Any) -> Any:
+        if isinstance(call, _Checkpoint):
+            self._leave_region(call)
+            return result
+        if self._inside is call:
+            self._inside = None
+        if not self.is_open:
+            return result
+        if call.kind == ITERATOR:
+            rows = tuple(result)
+            call.function, call.args, call.kind, result = torch.Tensor.unbind, (call.args[0], 0), 0, rows
+            call.result = rows
+            self.steps.append(call)
+            return iter(rows)
+        if call.kind == SIZE:
+            if not self._live_sizes:
+                return result
+            result = self._live(result)
+        call.result = as_given(result)
+        if isinstance(result, _TENSOR):
+            call.version = version_of(result)  # type: ignore[arg-type]
+        self.steps.append(call)
+        return result
+
+    def after_raising(self, call: Any) -> None:
+        """Forget a call that raised."""
+        if isinstance(call, _Checkpoint):
+            self._leave_region(call)
+        elif self._inside is call:
+            self._inside = None
+
+    def _live(self, result: Any) -> Any:
+        step = len(self.steps)
+        if isinstance(result, tuple):
+            sizes = [live_size(each, SizeRead(step, index), self) for index, each in enumerate(result)]
+            return torch.Size(sizes) if isinstance(result, torch.Size) else tuple(sizes)
+        return live_size(result, SizeRead(step, None), self) if type(result) is int else result
+
+    def freeze(self, what: str, value: object) -> None:
+        """Note that the program went on with what it read from a size."""
+        if self._inside is None and self._stack:
+            found = Frozen(len(self.steps), what, value, frames_inside_module(2), self._stack[-1])
+            if not self.froze or self.froze[-1][1:] != found[1:]:
+                self.froze.append(found)
+
+    # Checkpoints.
+
+    def _enter_region(self, *, is_reentrant: bool) -> _Checkpoint:
+        held = _Checkpoint(self._region, self._state())
+        path = tuple(each.number for each in self._region)
+        number = self._regions_in.get(path, 0)
+        self._regions_in[path] = number + 1
+        self._region = (*self._region, Region(number, is_reentrant))
+        if is_reentrant:
+            self._outer_state = held.state
+        return held
+
+    def _leave_region(self, held: _Checkpoint) -> None:
+        is_reentrant = self._region[len(held.inside)].is_reentrant if len(self._region) > len(held.inside) else False
+        self._region = held.inside
+        if is_reentrant and not any(each.is_reentrant for each in held.inside):
+            self._outer_state = None
+
+    def _state(self) -> CallState:
+        """Torch's switches; a reentrant checkpoint, which runs without gradients at first, does not count as one."""
+        state = CallState.now()
+        return state if self._outer_state is None else state._replace(grad=self._outer_state.grad)
+
+    def stop(self) -> None:
+        """Record no further: the block has ended."""
+        if self.is_open:
+            self._end(raised=True)
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        self.is_open, self.is_done = False, True
+
+
+def as_given(value: Any) -> Any:
+    """`value` itself, with the lists and dictionaries in it copied: the program may change its own."""
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, _TENSOR):
+        return value
+    if kind is tuple:
+        copies = tuple(map(as_given, value))
+        return value if all(map(operator.is_, copies, value)) else copies
+    if kind is list:
+        return [as_given(each) for each in value]
+    if isinstance(value, dict):
+        copied = {key: as_given(each) for key, each in value.items()}
+        return copied if kind is dict else _like(value, copied)
+    return value
+
+
+def _like(value: dict[Any, Any], copied: dict[Any, Any]) -> Any:
+    """`copied` as a dictionary of the type of `value`, where such can be made of its items alone."""
+    try:
+        return type(value)(**copied) if hasattr(value, "__dataclass_fields__") else type(value)(copied)
+    except Exception:  # noqa: BLE001  Whatever the program's class does with it.
+        return value
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """Whether nothing is seen of what a call of `module` does: it is compiled, or TorchScript."""
+    return (
+        isinstance(module, torch.jit.ScriptModule)
+        or type(module).__name__ == "OptimizedModule"
+        or getattr(module, "_compiled_call_impl", None) is not None
+    )
+
+
+def _kinds() -> dict[Any, int]:
+    """What is known of functions from the start."""
+    return {torch._C._set_grad_enabled: SWITCH}
+
+
+def _kind_of(function: Any) -> int:
+    name = getattr(function, "__name__", "")
+    if name == "__get__":
+        owner = function.__self__
+        attribute = getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "")
+        return SIZE if attribute == "shape" else READ if attribute in _ATTRIBUTES else 0
+    if name == "__iter__":
+        return ITERATOR
+    if name in _VALUES:
+        return VALUE
+    is_method = hasattr(function, "__objclass__") or getattr(function, "__qualname__", "").startswith("Tensor.")
+    if name in _SIZES and is_method:
+        return SIZE
+    if name in _READS:
+        return READ
+    module = str(getattr(function, "__module__", ""))
+    if module.startswith("torch._ops.profiler"):
+        return READ
+    return SWITCH if name in ("_set_grad_enabled", "_enter_autocast", "_exit_autocast", "set_grad_enabled") else 0

@@ -1,0 +1,139 @@
+"""Sizes of tensors that know where they come from, so that a graph can compute them anew for another input.
+
+Such a size is an int to everything: it is equal to one, hashes, prints, pickles and copies as one. Arithmetic with whole
+numbers gives another such size. A comparison, or a conversion, gives what an int would; that the path depends on it from
+then on is noted. Once the recording has ended it is a plain int that does no more.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Recorder(Protocol):
+    """What sizes belong to."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still records."""
+
+    def freeze(self, what: str, value: object) -> None:
+        """Note that the program went on with a fixed `value`, which was read by `what`."""
+
+
+class SizeRead(NamedTuple):
+    """A size that was read from a tensor: the number of the step that did, and which of the sizes it gave.
+
+    `index` is None where the step gave one number.
+    """
+
+    step: int
+    index: int | None
+
+
+class SizeArithmetic(NamedTuple):
+    """A size that was computed: by a function of `operator`, from sizes and whole numbers."""
+
+    function: Callable[..., Any]
+    operands: tuple[int, ...]
+
+
+class LiveSize(int):
+    """A size that knows its `source`, as long as its recorder is open."""
+
+    source: SizeRead | SizeArithmetic
+    recorder: Recorder
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return int, (int.__index__(self),)
+
+    def __copy__(self) -> int:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> int:
+        return self
+
+    __hash__ = int.__hash__  # That of a class with `__eq__` of its own would be None.
+
+
+def live_size(value: int, source: SizeRead | SizeArithmetic, recorder: Recorder) -> LiveSize:
+    """A size of that value."""
+    size = LiveSize(value)
+    size.source = source
+    size.recorder = recorder
+    return size
+
+
+def _arithmetic(name: str, function: Callable[..., Any]) -> None:
+    """Let `name` and its reflection give another such size."""
+    plain: Any = getattr(int, f"__{name}__")
+    reflected: Any = getattr(int, f"__r{name}__")
+
+    def forward(self: LiveSize, other: Any) -> Any:
+        result = plain(self, other)
+        if not self.recorder.is_open:
+            return result
+        if type(result) is int and isinstance(other, int):
+            return live_size(result, SizeArithmetic(function, (self, other)), self.recorder)
+        _note_float(self, name, other)
+        return result
+
+    def backward(self: LiveSize, other: Any) -> Any:
+        result = reflected(self, other)
+        if not self.recorder.is_open:
+            return result
+        if type(result) is int and isinstance(other, int):
+            return live_size(result, SizeArithmetic(function, (other, self)), self.recorder)
+        _note_float(self, name, other)
+        return result
+
+    setattr(LiveSize, f"__{name}__", forward)
+    setattr(LiveSize, f"__r{name}__", backward)
+
+
+def _note_float(size: LiveSize, name: str, other: Any) -> None:
+    """Note that arithmetic with a fraction leaves the graph; with a tensor it goes on there, by the tensor's method."""
+    if isinstance(other, float):
+        size.recorder.freeze(f"{name} of a size with {other!r}", int.__index__(size))
+
+
+def _unary(name: str, function: Callable[..., Any]) -> None:
+    plain: Any = getattr(int, f"__{name}__")
+
+    def compute(self: LiveSize) -> Any:
+        result = plain(self)
+        if not self.recorder.is_open:
+            return result
+        return live_size(result, SizeArithmetic(function, (self,)), self.recorder)
+
+    setattr(LiveSize, f"__{name}__", compute)
+
+
+def _noted(name: str, words: str) -> None:
+    """Let `name` give what it gives for an int, and note that the path depends on it."""
+    plain: Any = getattr(int, f"__{name}__")
+
+    def read(self: LiveSize, *others: Any) -> Any:
+        result = plain(self, *others)
+        if self.recorder.is_open and result is not NotImplemented:
+            shown = " ".join([str(int.__index__(self)), words, *map(repr, others)])
+            self.recorder.freeze(shown.strip(), result)
+        return result
+
+    setattr(LiveSize, f"__{name}__", read)
+
+
+_ARITHMETIC: Final = ("add", "sub", "mul", "floordiv", "mod")
+_COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_CONVERSIONS: Final = {"bool": "as a truth value", "int": "as a plain int", "float": "as a float", "truediv": "/", "rtruediv": "dividing"}
+
+for _name in _ARITHMETIC:
+    _arithmetic(_name, getattr(operator, _name))
+for _name in ("neg", "pos", "abs"):
+    _unary(_name, getattr(operator, _name))
+for _name, _words in {**_COMPARISONS, **_CONVERSIONS}.items():
+    _noted(_name, _words)

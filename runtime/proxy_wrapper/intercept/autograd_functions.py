@@ -1,0 +1,111 @@
+"""Sees the calls of `torch.autograd.Function.apply` and of activation checkpoints, for live observers.
+
+Torch tells a function mode of neither, only of what is called inside. So the two functions that all of them go through
+are replaced where torch looks them up at each call, while there is a live observer.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.utils import checkpoint
+
+from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.tracer import Tracer
+
+_APPLY: Final = "apply"
+_GENERATOR: Final = "_checkpoint_without_reentrant_generator"
+
+
+class AutogradFunctions:
+    """Makes no events; tells the live observer of a thread of these calls, around what happens inside them."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._originals: list[tuple[Any, str, Any, Any]] = []
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the functions are replaced now."""
+        return bool(self._originals)
+
+    def install(self) -> None:
+        """Replace both functions."""
+        if self._originals:
+            return
+        self._replace(torch.autograd.Function, _APPLY, self._applying(vars(torch.autograd.Function)[_APPLY].__func__))
+        original = getattr(checkpoint, _GENERATOR, None)
+        if original is not None:  # It is private to torch.
+            self._replace(checkpoint, _GENERATOR, self._checkpointing(original))
+
+    def remove(self) -> None:
+        """Put the originals back, unless somebody else has replaced ours since: then those only pass calls on."""
+        for owner, name, original, replacement in self._originals:
+            if vars(owner).get(name) is replacement:
+                setattr(owner, name, original)
+        self._originals.clear()
+
+    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
+        self._originals.append((owner, name, vars(owner)[name], replacement))
+        setattr(owner, name, replacement)
+
+    def _watching(self) -> ThreadState | None:
+        """The state of this thread if it has a live observer and is not in compiled code."""
+        thread = self._tracer.threads.state
+        return thread if thread.live is not None and thread.inside is None else None
+
+    def _applying(self, original: Any) -> Any:
+        @functools.wraps(original)
+        @uncounted
+        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            thread = self._watching()
+            live = None if thread is None else thread.live
+            if live is None:
+                return original(cls, *args, **kwargs)
+            if cls is checkpoint.CheckpointFunction:
+                held = live.before_call(checkpoint.checkpoint, (args[0], *args[2:]), {"use_reentrant": True})
+            else:
+                held = live.before_call(MethodType(original, cls), args, kwargs)
+            try:
+                result = original(cls, *args, **kwargs)
+            except BaseException as error:
+                live.after_raising(held)
+                hide_frames(error)
+                raise
+            return live.after_call(held, result)
+
+        return classmethod(apply)
+
+    def _checkpointing(self, original: Any) -> Any:
+        @functools.wraps(original)
+        @uncounted
+        def generator(function: Any, preserve: Any, *rest: Any, **kwargs: Any) -> Generator[None, None, Any]:
+            thread = self._watching()
+            live = None if thread is None else thread.live
+            if live is None:
+                return (yield from original(function, preserve, *rest, **kwargs))
+            inner = original(function, preserve, *rest, **kwargs)
+            next(inner)
+            held = live.before_call(checkpoint.checkpoint, (function,), {"use_reentrant": False})
+            try:
+                yield
+            except BaseException as error:
+                live.after_raising(held)
+                inner.throw(error)
+                raise
+            live.after_call(held, None)  # What its function gave back is known by the calls that made it.
+            try:
+                next(inner)
+            except StopIteration as end:
+                return end.value
+            return None
+
+        return generator

@@ -1,0 +1,101 @@
+"""Observers that see the values themselves, while the program runs: what a graph, or a change of an activation, needs.
+
+An observer of events (`channel.Observer`) is given frozen values that hold no tensor. A live observer is given the
+modules, functions, arguments and results, on the thread that calls, at the moment of the call. What it gives back goes
+on to the program. Interceptors ask `ThreadState.live` for None; a thread without live observers pays for nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import nn
+
+
+class LiveObserver(Protocol):
+    """Sees what one thread calls, as it calls it.
+
+    An exception that a method raises reaches the program; an observer that does not mean to stop it must catch its own.
+    """
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """A module is being called."""
+
+    def leave(self, module: nn.Module, output: Any) -> Any:
+        """It has returned `output`; what is given back is what the program gets."""
+
+    def leave_raising(self, module: nn.Module) -> None:
+        """It has raised an exception."""
+
+    def before_call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """A function is about to be called: one of torch's, `apply` of a `torch.autograd.Function`, or a checkpoint.
+
+        A checkpoint of either kind is a call of `torch.utils.checkpoint.checkpoint` with `use_reentrant`. Its function
+        is called inside it, and what that calls is seen too. So it is with `apply`.
+
+        Returns:
+            What `after_call` or `after_raising` is to be given.
+        """
+
+    def after_call(self, call: Any, result: Any) -> Any:
+        """The call has returned `result`; what is given back is what the program gets."""
+
+    def after_raising(self, call: Any) -> None:
+        """The call has raised an exception."""
+
+
+class LiveObservers:
+    """Several observers of one thread, each of which is given what the one before it has given back."""
+
+    def __init__(self, observers: Sequence[LiveObserver]) -> None:
+        self.observers = tuple(observers)
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Tell each of the call of a module."""
+        for observer in self.observers:
+            observer.enter(module, args, kwargs)
+
+    def leave(self, module: nn.Module, output: Any) -> Any:
+        """Tell each what a module gave back."""
+        for observer in self.observers:
+            output = observer.leave(module, output)
+        return output
+
+    def leave_raising(self, module: nn.Module) -> None:
+        """Tell each that a module has raised an exception."""
+        for observer in self.observers:
+            observer.leave_raising(module)
+
+    def before_call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Tell each of the call of a function."""
+        return [(observer, observer.before_call(function, args, kwargs)) for observer in self.observers]
+
+    def after_call(self, call: Any, result: Any) -> Any:
+        """Tell each what a function gave back; those that have come during the call know nothing of it."""
+        for observer, each in call:
+            result = observer.after_call(each, result)
+        return result
+
+    def after_raising(self, call: Any) -> None:
+        """Tell each that a function has raised an exception."""
+        for observer, each in call:
+            observer.after_raising(each)
+
+
+def joined(present: LiveObserver | None, observer: LiveObserver) -> LiveObserver:
+    """The observers of a thread once `observer` has come to those that it has."""
+    if present is None:
+        return observer
+    before = present.observers if isinstance(present, LiveObservers) else (present,)
+    return LiveObservers((*before, observer))
+
+
+def without(present: LiveObserver | None, observer: LiveObserver) -> LiveObserver | None:
+    """The observers of a thread once `observer` has gone; None if there is no other."""
+    if not isinstance(present, LiveObservers):
+        return None if present is observer else present
+    left = [each for each in present.observers if each is not observer]
+    return left[0] if len(left) == 1 else LiveObservers(left)
