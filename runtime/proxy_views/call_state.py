@@ -33,11 +33,6 @@ class CallState(NamedTuple):
     inference: bool
     autocast: tuple[Autocast, ...]
 
-    @classmethod
-    def now(cls) -> CallState:
-        """Those of this thread now."""
-        return cls(_is_grad_on(), _is_inference_on(), _autocast_now())
-
     def words(self, outer: CallState) -> str:
         """How it differs from `outer`, as part of a name."""
         words = []
@@ -48,6 +43,14 @@ class CallState(NamedTuple):
         if self.autocast != outer.autocast:
             words.append("autocast" if self.autocast else "without_autocast")
         return "_".join(words)
+
+
+def now(last: CallState) -> CallState:
+    """The switches of this thread now; `last` itself if they are the same."""
+    grad, inference, autocast = _is_grad_on(), _is_inference_on(), _autocast_now()
+    if grad is last.grad and inference is last.inference and autocast == last.autocast:
+        return last
+    return CallState(grad, inference, autocast)
 
 
 def _autocast_now() -> tuple[Autocast, ...]:

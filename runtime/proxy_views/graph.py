@@ -263,6 +263,9 @@ class GraphBuilder:
             return self._rebuilt(value)
         return self._object(value)
 
+    def _keywords(self, call: ModuleCall | TorchCall) -> dict[str, Any]:
+        return {key: self._argument(each) for key, each in call.kwargs.items()}
+
     def _object(self, value: Any) -> fx.Node:
         node = self._graph.get_attr(self._constants.object(value))
         node.meta.update(self._meta)
@@ -344,7 +347,7 @@ class GraphBuilder:
         self._bind_all(call.result, self._emit(call), call.version)
 
     def _emit(self, call: TorchCall) -> fx.Node:
-        args, kwargs = self._argument(call.args), self._argument(call.kwargs)
+        args, kwargs = self._argument(call.args), self._keywords(call)
         kind, target = _target_of(call)
         if call.state != self._root.state:
             function = _Method(target) if kind == "call_method" else target
@@ -353,7 +356,7 @@ class GraphBuilder:
 
     def _call_module(self, call: ModuleCall) -> None:
         target = self._constants.module(self._name_of(call), call.module)
-        args, kwargs = self._argument(call.args), self._argument(call.kwargs)
+        args, kwargs = self._argument(call.args), self._keywords(call)
         if call.state == self._root.state:
             node = self._graph.call_module(target, args, kwargs)
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from proxy_views.call_state import CallState
+from proxy_views.call_state import CallState, now
 from proxy_views.errors import TransformError
 from proxy_views.places import Frames, frames_inside_module
 from proxy_views.sizes import SizeRead, live_size
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = frozenset({int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout})
 """Types whose values hold no tensor and do not change."""
+
+_ATOMS: Final = frozenset({*_PLAIN, torch.Tensor, torch.nn.Parameter, torch.Size})
+"""Types of arguments that need not be looked into: nothing in them changes."""
 
 _TENSOR: Final = torch._C.TensorBase  # The base of `torch.Tensor`, which has most of its methods.
 
@@ -79,7 +82,7 @@ class ModuleCall:
         module: nn.Module,
         parent: ModuleCall | None,
         args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        kwargs: Mapping[str, Any],
         frames: Frames,
         region: tuple[Region, ...],
         state: CallState,
@@ -132,7 +135,7 @@ class TorchCall:
         self,
         function: Callable[..., Any],
         args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        kwargs: Mapping[str, Any],
         module_call: ModuleCall,
         frames: Frames,
         state: CallState,
@@ -208,6 +211,8 @@ class Recording:
         self._region: tuple[Region, ...] = ()
         self._regions_in: dict[tuple[int, ...], int] = {}
         self._outer_state: CallState | None = None
+        self._last_state = CallState(grad=True, inference=False, autocast=())
+        self._opaque_types: dict[type, bool] = {}
 
     # Modules.
 
@@ -263,12 +268,16 @@ class Recording:
 
     def _enter_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         parent = self._stack[-1] if self._stack else None
-        is_opaque = self._is_blacklisted(module) or _is_compiled(module)
+        is_opaque = self._opaque_types.get(type(module))
+        if is_opaque is None:
+            is_opaque = self._is_blacklisted(module) or _is_compiled(module)
+            self._opaque_types[type(module)] = is_opaque
         call = ModuleCall(
-            module, parent, as_given(args), dict(as_given(kwargs)),
-            frames_inside_module(2, of_call=True), self._region,
-            CallState.now(), is_opaque=is_opaque,
+            module, parent, _arguments_as_given(args), _keywords_as_given(kwargs),
+            frames_inside_module(2, of_call=True), self._region, self._state(),
+            is_opaque=is_opaque or getattr(module, "_compiled_call_impl", None) is not None,
         )  # fmt: skip
+        is_opaque = call.is_opaque
         self.steps.append(call)
         self._stack.append(call)
         if is_opaque:
@@ -326,8 +335,8 @@ class Recording:
         if torch._C._are_functorch_transforms_active():
             raise TransformError(frames_inside_module(3))
         call = TorchCall(
-            function, as_given(args), dict(as_given(kwargs)) if kwargs else {}, self._stack[-1],
-            frames_inside_module(3), self._state(), self._region, kind,
+            function, _arguments_as_given(args), _keywords_as_given(kwargs), self._stack[-1],
+            frames_inside_module(2), self._state(), self._region, kind,
         )  # fmt: skip
         self._inside = call
         return call
@@ -360,9 +369,11 @@ class Recording:
             if not self._live_sizes:
                 return result
             result = self._live(result)
-        call.result = as_given(result)
-        if isinstance(result, _TENSOR):
-            call.version = version_of(result)  # type: ignore[arg-type]
+        if type(result) is torch.Tensor:
+            call.result = result
+            call.version = version_of(result)
+        else:
+            call.result = as_given(result)
         self.steps.append(call)
         return result
 
@@ -407,7 +418,7 @@ class Recording:
 
     def _state(self) -> CallState:
         """Torch's switches; a reentrant checkpoint, which runs without gradients at first, does not count as one."""
-        state = CallState.now()
+        state = self._last_state = now(self._last_state)
         return state if self._outer_state is None else state._replace(grad=self._outer_state.grad)
 
     def stop(self) -> None:
@@ -418,6 +429,22 @@ class Recording:
     def _fail(self, error: Exception) -> None:
         self.failure = self.failure or error
         self.is_open, self.is_done = False, True
+
+
+def _arguments_as_given(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What `as_given` gives for arguments, most of which have nothing to be copied."""
+    for each in args:
+        if type(each) not in _ATOMS:
+            return tuple(map(as_given, args))
+    return args
+
+
+def _keywords_as_given(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same for arguments by keyword; the dictionary is the call's own."""
+    for each in kwargs.values():
+        if type(each) not in _ATOMS:
+            return {key: as_given(each) for key, each in kwargs.items()}
+    return kwargs
 
 
 def as_given(value: Any) -> Any:
@@ -449,7 +476,6 @@ def _is_compiled(module: nn.Module) -> bool:
     return (
         isinstance(module, torch.jit.ScriptModule)
         or type(module).__name__ == "OptimizedModule"
-        or getattr(module, "_compiled_call_impl", None) is not None
     )
 
 

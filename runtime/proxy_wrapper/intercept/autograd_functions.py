@@ -16,7 +16,7 @@ from torch.utils import checkpoint
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
@@ -31,6 +31,7 @@ class AutogradFunctions:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._originals: list[tuple[Any, str, Any, Any]] = []
+        self._made: dict[Any, Any] = {}
 
     @property
     def is_installed(self) -> bool:
@@ -41,10 +42,9 @@ class AutogradFunctions:
         """Replace both functions."""
         if self._originals:
             return
-        self._replace(torch.autograd.Function, _APPLY, self._applying(vars(torch.autograd.Function)[_APPLY].__func__))
-        original = getattr(checkpoint, _GENERATOR, None)
-        if original is not None:  # It is private to torch.
-            self._replace(checkpoint, _GENERATOR, self._checkpointing(original))
+        self._replace(torch.autograd.Function, _APPLY, lambda original: self._applying(original.__func__))
+        if hasattr(checkpoint, _GENERATOR):  # It is private to torch.
+            self._replace(checkpoint, _GENERATOR, self._checkpointing)
 
     def remove(self) -> None:
         """Put the originals back, unless somebody else has replaced ours since: then those only pass calls on."""
@@ -53,8 +53,12 @@ class AutogradFunctions:
                 setattr(owner, name, original)
         self._originals.clear()
 
-    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
-        self._originals.append((owner, name, vars(owner)[name], replacement))
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        original = vars(owner)[name]
+        if original not in self._made:  # Blocks come and go.
+            self._made[original] = make(original)
+        replacement = self._made[original]
+        self._originals.append((owner, name, original, replacement))
         setattr(owner, name, replacement)
 
     def _watching(self) -> ThreadState | None:

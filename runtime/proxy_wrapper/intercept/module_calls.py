@@ -126,7 +126,9 @@ class ModuleCalls:
             live = thread.live
             # What follows asks tensors for nothing that a function mode sees, but for the look at the model's state
             # before the outermost call.
-            if thread.stack and not _count_function_modes():
+            if live is not None and not self._modules:
+                self._mode.enter(module, is_proxied=False)
+            elif thread.stack and not _count_function_modes():
                 self._begin(module, args, thread, compiled=compiled)
             else:
                 with torch._C.DisableTorchFunction():
@@ -150,7 +152,10 @@ class ModuleCalls:
                 self._hide_traceback(module, rest)
                 return None
             live = thread.live
-            if not _count_function_modes() and not thread.aside:  # Else ours may be put back on the way.
+            if live is not None and not self._modules:
+                if thread.aside:
+                    self._mode.leave(module)
+            elif not _count_function_modes() and not thread.aside:  # Else ours may be put back on the way.
                 self._end(module, args, rest, thread)
             else:
                 with torch._C.DisableTorchFunction():
@@ -167,10 +172,10 @@ class ModuleCalls:
         mode = self._mode
         entry = self._modules.get(id(module))
         if entry is None or entry.module() is not module:
-            if not self._modules and thread.live is None:
+            if not self._modules:
                 self._rest()
                 return
-            entry = tracer.adopt(module) if self._modules else None
+            entry = tracer.adopt(module)
             if entry is None:
                 if mode.is_installed:
                     mode.enter(module, is_proxied=False)
