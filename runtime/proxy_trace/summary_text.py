@@ -78,23 +78,29 @@ def _how_to_see_another(summary: Summary, shown: ProcessSummary) -> str:
 
 def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:
     yield palette.paint(" ".join([summary.script, *map(shlex.quote, summary.argv)]), "bold")
+    for key, words in header_rows(summary):
+        yield f"  {key:<9}  {words}"
+
+
+def header_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    """What ran, with what, and how much of it was recorded: each in a word, and then in some."""
     started = summary.started.replace("T", " ").partition(".")[0].partition("+")[0]
-    yield f"  run        {summary.run}, started {started} UTC, {format_duration(summary.duration_us)} long"
-    yield f"  software   Python {summary.python}, torch {summary.torch}, proxy_wrapper {summary.version}"
+    yield "run", f"{summary.run}, started {started} UTC, {format_duration(summary.duration_us)} long"
+    yield "software", f"Python {summary.python}, torch {summary.torch}, proxy_wrapper {summary.version}"
     processes = len(summary.processes)
     if processes > 1 or summary.world_size > 1:
         ranks = f"{format_ranks(summary.ranks)} of {summary.world_size}"
         counted = "1 process" if processes == 1 else f"{processes} processes"
-        yield f"  processes  {counted}, {ranks}"
-    yield f"  training   {_training_words(summary)}"
-    yield from _recording_lines(summary)
+        yield "processes", f"{counted}, {ranks}"
+    yield "training", _training_words(summary)
+    yield from _recording_rows(summary)
     if summary.period:
-        yield f"  period     {summary.period}: all below is about it alone"
+        yield "period", f"{summary.period}: all below is about it alone"
     size = sum(process.size_bytes for process in summary.processes)
-    yield f"  trace      {format_count(summary.events, 'event')}, {format_size(size)}"
+    yield "trace", f"{format_count(summary.events, 'event')}, {format_size(size)}"
 
 
-def _recording_lines(summary: Summary) -> Iterator[str]:
+def _recording_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     """The stages, if there are several; and what was left out of the trace on purpose."""
     process = max(summary.processes, key=lambda process: (process.steps, process.module_calls))
     if set(process.stages) - {TRAIN}:
@@ -103,7 +109,7 @@ def _recording_lines(summary: Summary) -> Iterator[str]:
             counts = [format_count(stage.steps, "step")] if stage.steps else []
             counts += [format_count(stage.outermost_calls, "call")] if stage.outermost_calls or not counts else []
             parts.append(f"{name} ({', '.join(counts)})")
-        yield f"  stages     {', '.join(parts)}"
+        yield "stages", ", ".join(parts)
     sampled = {(module.first, module.every) for module in process.modules if is_sampled(module)}
     unwatched = sum(not tensor.watched for tensor in process.tensors)
     left_out = [
@@ -113,7 +119,7 @@ def _recording_lines(summary: Summary) -> Iterator[str]:
     if unwatched:
         words.append(f"{format_count(unwatched, 'tensor')} not watched")
     if words:
-        yield f"  recorded   {'; '.join(words)}"
+        yield "recorded", "; ".join(words)
 
 
 def _training_words(summary: Summary) -> str:
@@ -141,7 +147,7 @@ def _finding_lines(summary: Summary, rules: Mapping[str, Rule], palette: Palette
         yield palette.paint(_nothing_there(summary), "yellow")
     else:
         yield ""
-        yield _check_words(summary.checks, palette)
+        yield check_words(summary.checks, palette)
     show_ranks = len(summary.processes) > 1
     for code, findings in _by_code(summary.findings).items():
         yield ""
@@ -223,7 +229,7 @@ def _nothing_there(summary: Summary) -> str:
     return f"Nothing happened in this period. The run has {steps}, and of stages {', '.join(stages)}."
 
 
-def _check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
+def check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
     """How many checks passed and what they did not look at; that nothing looks wrong only where something was."""
     by_state = {state: [check for check in checks if check.state == state] for state in _STATES}
     passed, found = by_state[PASSED], by_state[FINDING]

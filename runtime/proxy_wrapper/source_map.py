@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 _COMMENT = re.compile(
-    rb'# instrument: format=1 source=("(?:[^"\\]|\\.)*") sha256=[0-9a-f]{64} added=(\S*)(?: eof=none)?[ \t]*'
+    rb'# instrument: format=1 source=("(?:[^"\\]|\\.)*") sha256=([0-9a-f]{64}) added=(\S*)(?: eof=none)?[ \t]*'
 )
 _TAIL_BYTES = 1 << 16
 
 
 class SourceMap(NamedTuple):
-    """The original's path as the comment gives it, and the sorted lines that were added whole."""
+    """The original's path as the comment gives it, the sorted lines that were added whole, and the original's hash."""
 
     source: str
     added_lines: tuple[int, ...]
+    sha256: str = ""
 
     def original_line(self, line: int) -> int:
         """The original's line for `line` of the instrumented file; an added line counts as the one before it."""
@@ -31,9 +32,9 @@ def parse_source_comment(text: bytes) -> SourceMap | None:
     found = _COMMENT.fullmatch(lines[-1])
     if found is None:
         return None
-    added = found[2].decode("ascii").split(",")
+    added = found[3].decode("ascii").split(",")
     whole_lines = tuple(sorted(int(edit[1:]) for edit in added if edit.startswith("+")))
-    return SourceMap(json.loads(found[1]), whole_lines)
+    return SourceMap(json.loads(found[1]), whole_lines, found[2].decode("ascii"))
 
 
 def read_source_map(path: str) -> SourceMap | None:

@@ -1,0 +1,73 @@
+"""Which processes of a run are drawn on its page, and their curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy_trace.report.page import DrawnProcess
+from proxy_trace.report.process_curves import CurvesTask, read_curves
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy_trace.process_summary import ProcessSummary
+    from proxy_trace.selection import GlobMatcher, StepRange
+    from proxy_trace.summary import Summary
+    from proxy_trace.trace import Trace, TraceFile
+    from proxy_trace.workers import Workers
+
+_MOST: Final = 8
+"""So many processes can be told apart in a plot."""
+
+_MOST_POINTS: Final = 700_000
+"""So many points all curves have: their numbers take 4 MB of a page."""
+
+
+class DrawnRun(NamedTuple):
+    """A run, what it sums up to, and what is put before the names of its processes: "" for the only run."""
+
+    trace: Trace
+    summary: Summary
+    label: str = ""
+
+
+def draw_processes(
+    runs: Sequence[DrawnRun], workers: Workers, steps: StepRange | None = None, is_chosen: GlobMatcher | None = None
+) -> tuple[list[DrawnProcess], int]:
+    """The processes of some runs that are drawn, in order, and how many are not.
+
+    Args:
+        runs: one, or two that are laid over each other.
+        workers: who reads the files.
+        steps: only what happened in these steps.
+        is_chosen: only the curves of parameters and buffers with such a name.
+    """
+    chosen: list[tuple[str, TraceFile, ProcessSummary]] = []
+    left_out = 0
+    for run in runs:
+        telling = [pair for pair in zip(run.trace.files, run.summary.processes, strict=True) if _tells(pair[1])]
+        telling = telling or list(zip(run.trace.files, run.summary.processes, strict=True))[:1]
+        shown = telling[: _MOST // len(runs)]
+        left_out += len(telling) - len(shown)
+        chosen += [(_label(run, process, telling), file, process) for file, process in shown]
+    most_points = _MOST_POINTS // len(chosen)
+    step = None if steps is None else steps.first
+    tasks = [CurvesTask(file, most_points, steps, is_chosen, step) for _, file, _ in chosen]
+    curves = workers.map(read_curves, tasks)
+    drawn = [
+        DrawnProcess(label, process, of_process) for (label, _, process), of_process in zip(chosen, curves, strict=True)
+    ]
+    return drawn, left_out
+
+
+def _tells(process: ProcessSummary) -> bool:
+    """Whether there is anything to draw of a process: a worker that loads data has nothing."""
+    return bool(process.steps or process.module_calls or process.backward_passes)
+
+
+def _label(run: DrawnRun, process: ProcessSummary, telling: Sequence[tuple[TraceFile, ProcessSummary]]) -> str:
+    words = [run.label] if run.label else []
+    if len(telling) > 1:
+        of_rank = sum(other.rank == process.rank for _, other in telling)
+        words.append(f"rank {process.rank}" if of_rank == 1 else f"rank {process.rank}, process {process.pid}")
+    return " ".join(words) or f"rank {process.rank}"
