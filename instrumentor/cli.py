@@ -4,11 +4,36 @@
 import os
 import sys
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from instrumentor import __version__
+from instrumentor.options import (
+    FILES,
+    MESSAGES,
+    OUTPUT,
+    REPORTS,
+    REVIEW,
+    SPEED,
+    CacheDirOption,
+    CacheOption,
+    ConfigOption,
+    EveryOption,
+    FirstOption,
+    IsolatedOption,
+    LogdirOption,
+    LogLevelOption,
+    MaxSizeOption,
+    MinConfidenceOption,
+    PythonPathOption,
+    RanksOption,
+    RecurseOption,
+    SelectOption,
+    SkipOption,
+    StatisticsOfOption,
+    option,
+)
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells count
 _READER_GONE = 141  # 128 + SIGPIPE
@@ -63,38 +88,6 @@ _EPILOG = """
   141  whoever read the output has gone, as with [cyan]| head[/cyan]
 """
 
-_FILES = "Files"
-_OUTPUT = "Output"
-_REVIEW = "Preview (writes no script)"
-_REPORTS = "Reports"
-_TRACE = "Tracing"
-_SPEED = "Speed and clusters"
-_MESSAGES = "Messages"
-
-
-class LogLevelName(str, Enum):
-    """The values of `--log-level`."""
-
-    WARNING = "WARNING"
-    INFO = "INFO"
-    DEBUG = "DEBUG"
-
-
-class StatisticsName(str, Enum):
-    """The values of `--statistics-of`."""
-
-    STATE = "state"
-    OUTPUTS = "outputs"
-    ALL = "all"
-
-
-class ConfidenceName(str, Enum):
-    """The values of `--min-confidence`."""
-
-    CERTAIN = "certain"
-    LIKELY = "likely"
-    POSSIBLE = "possible"
-
 
 class FormatName(str, Enum):
     """The values of `--format`."""
@@ -110,21 +103,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _option(names: str, panel: str, text: str, *, metavar: str = "", **more: Any) -> Any:
-    """An option in a panel of the help; without a `metavar` it is a flag, behind which the help shows no type.
-
-    Args:
-        names: how it may be spelled, with blanks between.
-        panel: the heading that it stands under.
-        text: what the help says of it.
-        metavar: what stands for its value.
-        more: further arguments of `typer.Option`.
-    """
-    # Some versions of typer show "None" for what has no default.
-    shown = {"show_default": False, **more}
-    return typer.Option(*names.split(), help=text, metavar=metavar, rich_help_panel=panel, **shown)
 
 
 def _print_version(value: bool) -> None:
@@ -145,74 +123,59 @@ def instrument(
     ] = None,
     include: Annotated[
         list[str] | None,
-        _option(
+        option(
             "--include",
-            _FILES,
+            FILES,
             "Which files of a directory to take (gitignore patterns). [dim]\\[default: *.py, *.ipynb][/dim]",
             metavar="GLOB",
         ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        _option(
+        option(
             "--exclude",
-            _FILES,
+            FILES,
             "Which to leave out, in place of the defaults (.git, .venv, build, node_modules, ...).",
             metavar="GLOB",
         ),
     ] = None,
     extend_exclude: Annotated[
         list[str] | None,
-        _option("--extend-exclude", _FILES, "Which to leave out besides those.", metavar="GLOB"),
+        option("--extend-exclude", FILES, "Which to leave out besides those.", metavar="GLOB"),
     ] = None,
     force_exclude: Annotated[
         bool | None,
-        _option("--force-exclude", _FILES, "Leave out excluded files even where they are named."),
+        option("--force-exclude", FILES, "Leave out excluded files even where they are named."),
     ] = None,
     respect_gitignore: Annotated[
         bool | None,
-        _option(
+        option(
             "--respect-gitignore/--no-respect-gitignore",
-            _FILES,
+            FILES,
             "Leave out what git ignores. [dim]\\[default: yes][/dim]",
         ),
     ] = None,
     files_from: Annotated[
         str | None,
-        _option(
+        option(
             "--files-from",
-            _FILES,
+            FILES,
             "Read more paths from this file ([bold]-[/bold]: standard input), one per line or separated by NULs.",
             metavar="FILE",
         ),
     ] = None,
     show_files: Annotated[
         bool,
-        _option("--show-files", _FILES, "List the files that would be looked at, and do nothing else."),
+        option("--show-files", FILES, "List the files that would be looked at, and do nothing else."),
     ] = False,
-    config: Annotated[
-        str | None,
-        _option("--config", _FILES, "Read settings from this TOML file alone.", metavar="FILE"),
-    ] = None,
-    isolated: Annotated[
-        bool,
-        _option("--isolated", _FILES, "Read no configuration file."),
-    ] = False,
-    python_path: Annotated[
-        list[str] | None,
-        _option(
-            "--python-path",
-            _FILES,
-            "Where the packages of the scripts are installed: a site-packages folder or an environment. May be"
-            " repeated. [dim]\\[default: the active environment][/dim]",
-            metavar="DIR",
-        ),
-    ] = None,
+    config: ConfigOption = None,
+    isolated: IsolatedOption = False,
+    python_path: PythonPathOption = None,
     output: Annotated[
         str | None,
-        _option(
+        option(
             "--output -o",
-            _OUTPUT,
+            OUTPUT,
             "Where to write: a file, a directory (one that exists, or a name that ends in /), or [bold]-[/bold] for"
             " standard output. A directory given as PATH is mirrored there, so that it runs as it stands. Default:"
             " instrumented_<name> beside each script.",
@@ -221,70 +184,70 @@ def instrument(
     ] = None,
     entry: Annotated[
         bool,
-        _option(
+        option(
             "--entry",
-            _FILES,
+            FILES,
             "Also instrument those files of its project that the script imports and that make models. All go to"
             " a tree that runs as it stands: -o, or instrumented_<name>/ beside the script.",
         ),
     ] = False,
     copy_all: Annotated[
         bool,
-        _option("--copy-all", _OUTPUT, "In a mirror, copy files that are not Python, instead of linking to them."),
+        option("--copy-all", OUTPUT, "In a mirror, copy files that are not Python, instead of linking to them."),
     ] = False,
     changed_only: Annotated[
         bool,
-        _option("--changed-only", _OUTPUT, "In a mirror, write only scripts that change."),
+        option("--changed-only", OUTPUT, "In a mirror, write only scripts that change."),
     ] = False,
     in_place: Annotated[
         bool,
-        _option("--in-place", _OUTPUT, "Replace the scripts themselves."),
+        option("--in-place", OUTPUT, "Replace the scripts themselves."),
     ] = False,
     force: Annotated[
         bool,
-        _option("--force -f", _OUTPUT, "Overwrite files that instrument did not write, or that were edited since."),
+        option("--force -f", OUTPUT, "Overwrite files that instrument did not write, or that were edited since."),
     ] = False,
     revert: Annotated[
         bool,
-        _option(
+        option(
             "--revert",
-            _OUTPUT,
+            OUTPUT,
             "Restore the originals of instrumented scripts: in place if they were instrumented in place, else"
             " under their own name.",
         ),
     ] = False,
     stdin_filename: Annotated[
         str | None,
-        _option(
+        option(
             "--stdin-filename",
-            _OUTPUT,
+            OUTPUT,
             "A name for standard input; imports are looked up in its directory.",
             metavar="PATH",
         ),
     ] = None,
     diff: Annotated[
         bool,
-        _option(
-            "--diff", _REVIEW, "Show what would change as a unified diff; for a directory, one that `git apply` takes."
+        option(
+            "--diff", REVIEW, "Show what would change as a unified diff; for a directory, one that `git apply` takes."
         ),
     ] = False,
     check: Annotated[
         bool,
-        _option("--check", _REVIEW, "Exit with 1 if something would change."),
+        option("--check", REVIEW, "Exit with 1 if something would change."),
     ] = False,
     explain: Annotated[
         bool,
-        _option("--explain", _REVIEW, "Show every place where a model is made, what becomes of it, and why."),
+        option("--explain", REVIEW, "Show every place where a model is made, what becomes of it, and why."),
     ] = False,
     statistics: Annotated[
         bool,
-        _option("--statistics", _REVIEW, "Count those places by decision and reason."),
+        option("--statistics", REVIEW, "Count those places by decision and reason."),
     ] = False,
     report: Annotated[
         list[str] | None,
-        _option(
+        option(
             "--report",
-            _REPORTS,
+            REPORTS,
             "Write a report as well: .html (a page for review), .md (a pull-request comment), .sarif (code"
             " scanning) or .json. May be repeated.",
             metavar="FILE",
@@ -292,9 +255,9 @@ def instrument(
     ] = None,
     format_: Annotated[
         FormatName,
-        _option(
+        option(
             "--format",
-            _REPORTS,
+            REPORTS,
             "What to print: messages, the JSON report, or annotations for GitHub Actions.",
             metavar="text|json|github",
             show_default=True,
@@ -302,80 +265,28 @@ def instrument(
     ] = FormatName.TEXT,
     merge_reports: Annotated[
         bool,
-        _option(
+        option(
             "--merge-reports",
-            _REPORTS,
+            REPORTS,
             "Join .json reports of shards, given as PATH, into the one that --report names.",
         ),
     ] = False,
-    select: Annotated[
-        list[str] | None,
-        _option(
-            "--select",
-            _TRACE,
-            "Wrap only models bound to a matching name ('model', 'self.net*'). May be repeated.",
-            metavar="NAME-GLOB",
-        ),
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        _option(
-            "--skip",
-            _TRACE,
-            "Leave models bound to a matching name alone, selected or not. May be repeated.",
-            metavar="NAME-GLOB",
-        ),
-    ] = None,
-    min_confidence: Annotated[
-        ConfidenceName | None,
-        _option(
-            "--min-confidence",
-            _TRACE,
-            "Wrap only what is a model with at least this certainty. [dim]\\[default: likely][/dim]",
-            metavar="certain|likely|possible",
-        ),
-    ] = None,
-    recurse: Annotated[
-        bool | None,
-        _option("--recurse/--no-recurse", _TRACE, "Trace submodules too. [dim]\\[default: yes][/dim]"),
-    ] = None,
-    logdir: Annotated[
-        str | None,
-        _option(
-            "--logdir",
-            _TRACE,
-            "Where the script writes its trace; a name that ends in .log makes it a text log. [dim]\\[default:"
-            " proxy_trace][/dim]",
-            metavar="DIR",
-        ),
-    ] = None,
-    log_level: Annotated[
-        LogLevelName | None,
-        _option(
-            "--log-level",
-            _TRACE,
-            "How much to trace: first NaNs only, every call and update, or every operation."
-            " [dim]\\[default: INFO][/dim]",
-            metavar="WARNING|INFO|DEBUG",
-            case_sensitive=False,
-        ),
-    ] = None,
-    statistics_of: Annotated[
-        StatisticsName | None,
-        _option(
-            "--statistics-of",
-            _TRACE,
-            "Which tensors to record minimum, maximum, norm and fingerprint of: parameters, buffers and gradients; also"
-            " what modules put out; or everything. [dim]\\[default: state][/dim]",
-            metavar="state|outputs|all",
-            case_sensitive=False,
-        ),
-    ] = None,
+    select: SelectOption = None,
+    skip: SkipOption = None,
+    min_confidence: MinConfidenceOption = None,
+    recurse: RecurseOption = None,
+    logdir: LogdirOption = None,
+    log_level: LogLevelOption = None,
+    statistics_of: StatisticsOfOption = None,
+    first: FirstOption = None,
+    every: EveryOption = None,
+    ranks: RanksOption = None,
+    max_size: MaxSizeOption = None,
     jobs: Annotated[
         int | None,
-        _option(
+        option(
             "--jobs -j",
-            _SPEED,
+            SPEED,
             "How many scripts to work on at a time. [dim]\\[default: one for each processor][/dim]",
             min=1,
             metavar="N",
@@ -383,9 +294,9 @@ def instrument(
     ] = None,
     engine: Annotated[
         str,
-        _option(
+        option(
             "--engine",
-            _SPEED,
+            SPEED,
             "Where to work on them: in [bold]local[/bold] processes, on [bold]ray[/bold], or on another engine that"
             " an installed package offers.",
             metavar="NAME",
@@ -394,44 +305,29 @@ def instrument(
     ] = "local",
     shard: Annotated[
         str | None,
-        _option("--shard", _SPEED, "Take only part I of N, by a hash of each path: for job arrays.", metavar="I/N"),
+        option("--shard", SPEED, "Take only part I of N, by a hash of each path: for job arrays.", metavar="I/N"),
     ] = None,
     resume: Annotated[
         bool,
-        _option("--resume", _SPEED, "Go on where an interrupted run with the same --report stopped."),
+        option("--resume", SPEED, "Go on where an interrupted run with the same --report stopped."),
     ] = False,
-    cache: Annotated[
-        bool,
-        _option(
-            "--cache/--no-cache",
-            _SPEED,
-            "Keep results, and do not look again at files that have not changed. [dim]\\[default: yes][/dim]",
-        ),
-    ] = True,
-    cache_dir: Annotated[
-        str | None,
-        _option(
-            "--cache-dir",
-            _SPEED,
-            "Where to keep results. [dim]\\[default: the user's cache directory][/dim]",
-            metavar="DIR",
-        ),
-    ] = None,
+    cache: CacheOption = True,
+    cache_dir: CacheDirOption = None,
     clear_cache: Annotated[
         bool,
-        _option("--clear-cache", _SPEED, "Forget all kept results first."),
+        option("--clear-cache", SPEED, "Forget all kept results first."),
     ] = False,
     quiet: Annotated[
         bool,
-        _option("--quiet -q", _MESSAGES, "Print errors only."),
+        option("--quiet -q", MESSAGES, "Print errors only."),
     ] = False,
     verbose: Annotated[
         bool,
-        _option("--verbose -v", _MESSAGES, "Print every decision as well."),
+        option("--verbose -v", MESSAGES, "Print every decision as well."),
     ] = False,
     version: Annotated[  # noqa: ARG001 - its callback acts
         bool,
-        _option("--version -V", _MESSAGES, "Show the version and exit.", callback=_print_version, is_eager=True),
+        option("--version -V", MESSAGES, "Show the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Instrument scripts; the text of `--help` is `_HELP`."""
@@ -445,6 +341,10 @@ def instrument(
         logdir=logdir,
         log_level=log_level.value if log_level else None,
         statistics_of=statistics_of.value if statistics_of else None,
+        first=first,
+        every=every,
+        ranks=ranks,
+        max_size=max_size,
         recurse=recurse,
         min_confidence=min_confidence.value if min_confidence else None,
         select=select,
@@ -505,6 +405,10 @@ def instrument(
 def main() -> None:
     """Run the command with the arguments of this process; the entry point of the distribution."""
     try:
+        if sys.argv[1:2] == ["run"]:
+            from instrumentor.running.command_line import run_app
+
+            run_app(sys.argv[2:], prog_name="instrument run")
         app(prog_name="instrument")
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)

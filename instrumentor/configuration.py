@@ -8,18 +8,19 @@ import re
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from instrumentor.errors import ConfigError
 from instrumentor.paths.selection import DEFAULT_EXCLUDE, DEFAULT_INCLUDE, Patterns, SelectionRules
-from instrumentor.settings import Confidence, LogLevel, Settings, StatisticsOf
+from instrumentor.settings import RANKS_PATTERN, SIZE_PATTERN, Confidence, LogLevel, Settings, StatisticsOf
 
 FILE_NAME = "pyproject.toml"
 TABLE = "tool.instrumentor"
 _LARGEST = 1 << 24
+_EXAMPLES = {"ranks": "0,8-15", "max-size": "2G"}
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -31,6 +32,10 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_
     logdir: str | UnsetType = UNSET
     log_level: LogLevel | UnsetType = UNSET
     statistics_of: StatisticsOf | UnsetType = UNSET
+    first: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    every: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    ranks: Annotated[str, Meta(pattern=f"^{RANKS_PATTERN}$")] | UnsetType = UNSET
+    max_size: Annotated[str, Meta(pattern=f"^{SIZE_PATTERN}$")] | UnsetType = UNSET
     recurse: bool | UnsetType = UNSET
     min_confidence: Confidence | UnsetType = UNSET
     select: tuple[str, ...] | UnsetType = UNSET
@@ -191,6 +196,10 @@ def _describe_values(key: str) -> str:
         return f"choose {', '.join(map(_quote, choices[:-1]))} or {_quote(choices[-1])}"
     if bool in kinds:
         return "write true or false"
+    if int in kinds:
+        return f"write a whole number, {key} = 10"
+    if key in _EXAMPLES:
+        return f'write a string such as {key} = "{_EXAMPLES[key]}"'
     return f'write a string, {key} = "..."' if str in kinds else f'write a list of strings, {key} = ["..."]'
 
 

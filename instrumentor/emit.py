@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from instrumentor.settings import Settings
 
 RUNTIME_MODULE = "proxy_wrapper.proxy"
+RUNNING_MODULE = "proxy_wrapper.running.start"
+TYPED_NAME = "instrument"
 PROXY = "Proxy"
 LOG_LEVELS = ("WARNING", "INFO", "DEBUG")
 STATISTICS = ("state", "outputs", "all")
 KEYWORDS = ("recurse", "name", "logdir", "log_level")
-OPTIONAL_KEYWORDS = ("statistics",)
+OPTIONAL_KEYWORDS = ("statistics", "first", "every", "ranks", "max_size")
 SOURCE_COMMENT = re.compile(
     r'# instrument: format=1 source=(?P<source>"(?:[^"\\]|\\.)*") sha256=(?P<sha256>[0-9a-f]{64})'
     r" added=(?P<added>\S*)(?P<no_newline> eof=none)?[ \t]*"
@@ -57,6 +59,25 @@ def render_import(alias: str) -> str:
     return f"import {RUNTIME_MODULE} as {alias}"
 
 
+def render_begin(message: bytes) -> str:
+    """The statement that a script which runs in memory begins with; it binds no name.
+
+    Args:
+        message: what the runtime is told, marshalled.
+    """
+    return f"__import__({RUNNING_MODULE!r}, fromlist=('begin',)).begin({message!r})"
+
+
+def render_begin_module(message: bytes) -> str:
+    """The one statement of a program in memory that runs a module, as `python -m` does; it binds no name.
+
+    Args:
+        message: what the runtime is told, marshalled.
+    """
+    arguments = f"__import__({RUNNING_MODULE!r}, fromlist=('begin_module',)).begin_module({message!r})"
+    return f"__import__('runpy')._run_code(*{arguments})"
+
+
 def render_search_path(folder: str, *, can_encode: Callable[[str], bool]) -> str:
     """The statement by which a script looks modules up in a folder, right after its own, and binds no name.
 
@@ -81,23 +102,32 @@ def render_wrapping(
         is_each: whether the expression is an iterator, each of whose elements gets a proxy when it is asked for.
     """
     logdir = quote(settings.logdir, can_encode=can_encode)
-    call = _render_call(alias, settings.recurse, logdir, settings.log_level, settings.statistics_of)
+    call = _render_call(alias, settings.recurse, logdir, settings.log_level, _stated(settings))
     before, _, after = call.partition(_HOLE)
     after = after.replace(_NAME_HOLE, quote(name, can_encode=can_encode), 1)
     return Wrapping(f"({before}each{after} for each in ", ")") if is_each else Wrapping(before, after)
 
 
-@lru_cache(maxsize=256)
-def _render_call(alias: str, recurse: bool, logdir: str, level: str, statistics: str) -> str:
-    """The call with holes for the value and its name: it differs only in these from one model to the next.
+def _stated(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Those optional arguments that say something else than what holds anyway: most lines are as short as can be."""
+    values: tuple[tuple[str, str | int, str | int], ...] = (
+        ("statistics", settings.statistics_of, STATISTICS[0]),
+        ("first", settings.first, 0),
+        ("every", settings.every, 1),
+        ("ranks", settings.ranks, ""),
+        ("max_size", settings.max_size, ""),
+    )
+    return tuple((name, json.dumps(value)) for name, value, default in values if value != default)
 
-    What it does not say of statistics holds anyway: most lines are as short as can be.
-    """
+
+@lru_cache(maxsize=256)
+def _render_call(alias: str, recurse: bool, logdir: str, level: str, stated: tuple[tuple[str, str], ...]) -> str:
+    """The call with holes for the value and its name: it differs only in these from one model to the next."""
     # libcst takes 0.15 s to import, which a script without any model need not pay.
     import libcst as cst
     from libcst.helpers import parse_template_expression
 
-    more: dict[str, Any] = {} if statistics == STATISTICS[0] else {"statistics": cst.SimpleString(f'"{statistics}"')}
+    more = {keyword: cst.parse_expression(value) for keyword, value in stated}
     call = parse_template_expression(
         "{alias}.{proxy}({value}, recurse={recurse}, name={name}, logdir={logdir}, log_level={alias}.{level}"
         f"{''.join(f', {keyword}={{{keyword}}}' for keyword in more)})",

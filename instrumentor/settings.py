@@ -8,6 +8,12 @@ from typing import Literal
 LogLevel = Literal["WARNING", "INFO", "DEBUG"]
 StatisticsOf = Literal["state", "outputs", "all"]
 Confidence = Literal["certain", "likely", "possible"]
+RANKS_PATTERN = r"[0-9]{1,7}(-[0-9]{1,7})?(,[0-9]{1,7}(-[0-9]{1,7})?)*"
+"""How ranks are written: `0,8-15`."""
+
+SIZE_PATTERN = r"[0-9]{1,12}(\.[0-9]{1,3})?[KMGT]?"
+"""How sizes are written: `2G`, in powers of 1000."""
+
 CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
 
 
@@ -19,6 +25,10 @@ class Settings:
         logdir: directory the instrumented script writes its trace to; a name ending in `.log` asks for a text log.
         log_level: how much the runtime records.
         statistics_of: which tensors it records statistics of.
+        first: how many iterations at the start are all recorded.
+        every: after those, each `every`-th is.
+        ranks: which processes of a distributed run write a trace, such as `0,8-15`; empty for all.
+        max_size: how large the trace of each process may grow, such as `2G`; empty for no limit.
         recurse: whether the proxies reach the submodules of a wrapped model.
         select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
         skip: name globs of the bindings to leave alone, or dotted-name globs of what makes them; wins over `select`.
@@ -32,6 +42,10 @@ class Settings:
     logdir: str = "proxy_trace"
     log_level: LogLevel = "INFO"
     statistics_of: StatisticsOf = "state"
+    first: int = 0
+    every: int = 1
+    ranks: str = ""
+    max_size: str = ""
     recurse: bool = True
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from instrumentor.plain_text import escape_unprintable
 from instrumentor.report.kinds import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from instrumentor.request import Request
 
@@ -26,7 +26,19 @@ if TYPE_CHECKING:
     _Check = tuple[bool, str, str]
 
 # The settings that say what is put into scripts.
-_TRACED = ("logdir", "log_level", "statistics_of", "recurse", "min_confidence", "select", "skip")
+_TRACED = (
+    "logdir",
+    "log_level",
+    "statistics_of",
+    "first",
+    "every",
+    "ranks",
+    "max_size",
+    "recurse",
+    "min_confidence",
+    "select",
+    "skip",
+)
 
 # Each with one that says the opposite, or wants the same output.
 _EXCLUDING = (
@@ -95,9 +107,46 @@ def refuse_nonsense(request: Request) -> None:
         typer.BadParameter: options that contradict one another, or a value that means nothing.
     """
     checks = (_wrong_together, _wrong_about_scripts, _wrong_about_entry, _wrong_about_results)
-    for is_wrong, option, message in (each for check in checks for each in check(request)):
+    _refuse_wrong(each for check in checks for each in check(request))
+
+
+def refuse_nonsense_of_run(overrides: Section, script: str, python_path: Sequence[str], *, is_both: bool) -> None:
+    """Check what no single option of `instrument run` can check.
+
+    Args:
+        overrides: the settings given as options.
+        script: what is to be run.
+        python_path: where packages are said to be installed.
+        is_both: one configuration file is to be read alone, and none.
+
+    Raises:
+        typer.BadParameter: options that contradict one another, or a value that means nothing.
+    """
+    notebook = "is a notebook; in it, %load_ext proxy_wrapper, and %%trace at the top of a cell"
+    checks = [
+        (not script, "SCRIPT", "is empty; name a script, or with -m a module"),
+        (is_notebook(script), "SCRIPT", notebook),
+        (is_both, "--isolated", "cannot be combined with --config; leave one of them out"),
+        _missing_folders(python_path),
+        _empty_logdir(overrides),
+    ]
+    _refuse_wrong(checks)
+
+
+def _refuse_wrong(checks: Iterable[_Check]) -> None:
+    for is_wrong, option, message in checks:
         if is_wrong:
             raise typer.BadParameter(escape_unprintable(message), param_hint=option)
+
+
+def _missing_folders(python_path: Sequence[str]) -> _Check:
+    gone = [each for each in python_path if not os.path.isdir(each)]  # noqa: PTH112 - no name makes it raise
+    words = f"{', '.join(gone)} is no directory; name a site-packages folder or an environment"
+    return bool(gone), "--python-path", words
+
+
+def _empty_logdir(overrides: Section) -> _Check:
+    return overrides.logdir == "", "--logdir", "is empty; name a directory such as proxy_trace"
 
 
 def _wrong_together(request: Request) -> Iterator[_Check]:
@@ -131,7 +180,6 @@ def _wrong_together(request: Request) -> Iterator[_Check]:
 
 def _wrong_about_scripts(request: Request) -> Iterator[_Check]:
     has_stdin = STANDARD_STREAM in request.arguments
-    gone = [each for each in request.python_path if not os.path.isdir(each)]  # noqa: PTH112 - no name makes it raise
     yield "" in request.arguments, "PATH", "is empty; name files or directories, . for the current one"
     yield request.in_place and has_stdin, "--in-place", "needs files; standard input has no place to write back to"
     yield (
@@ -139,11 +187,7 @@ def _wrong_about_scripts(request: Request) -> Iterator[_Check]:
         "--stdin-filename",
         "names standard input, which is read only where a script is given as -",
     )
-    yield (
-        bool(gone),
-        "--python-path",
-        f"{', '.join(gone)} is no directory; name a site-packages folder or an environment",
-    )
+    yield _missing_folders(request.python_path)
 
 
 def _wrong_about_entry(request: Request) -> Iterator[_Check]:
@@ -195,7 +239,7 @@ def _wrong_about_results(request: Request) -> Iterator[_Check]:
         "--copy-all" if request.rest == "copy" else "--changed-only",
         "says what else goes into the mirror of a directory; name a directory, and with -o where its mirror goes",
     )
-    yield request.overrides.logdir == "", "--logdir", "is empty; name a directory such as proxy_trace"
+    yield _empty_logdir(request.overrides)
     yield bool(strange), "--report", f"{', '.join(strange)} is of no kind that there is; name it *{', *'.join(KINDS)}"
     for option, is_given, why in (
         ("--merge-reports", request.merge_reports, "for what the reports become"),

@@ -156,7 +156,7 @@ class RankFinder:
     def look(self) -> Rank:
         """The rank: what `torch.distributed` says or has said, or what a launcher has put into the environment."""
         self.note()
-        return self._known or _rank_in(os.environ)
+        return self._known or rank_in_environment(os.environ)
 
     def note(self) -> None:
         """Keep what `torch.distributed` says, if it is set up; it may be gone when somebody asks for the rank."""
@@ -190,7 +190,7 @@ def _launcher(environment: Mapping[str, str]) -> tuple[str, str, float] | None:
     get = environment.get
     address = get("MASTER_ADDR", "")
     is_local = address in ("", "localhost", "::1") or address.startswith("127.")
-    rank, size = _rank_in(environment)
+    rank, size = rank_in_environment(environment)
     place = f"rank{rank}"
     if size < 2:
         if not _starts_itself(environment):
@@ -237,7 +237,8 @@ def _run_of(pid: int, logdir: Path) -> str:
     return max((file.parent.name for file in files if _RUN_NAME.fullmatch(file.parent.name)), default="")
 
 
-def _rank_in(environment: Mapping[str, str]) -> Rank:
+def rank_in_environment(environment: Mapping[str, str]) -> Rank:
+    """The rank that a launcher has put into `environment`; 0 of 1 if there was none."""
     for rank_name, size_name in _RANK_NAMES:
         rank, size = _number(environment, rank_name), _number(environment, size_name)
         if rank is not None and size is not None and (rank_name != _SLURM_RANK or _is_slurm_task(environment)):

@@ -1,0 +1,119 @@
+"""`instrument run`: the command line of a program that is run with its models under proxies."""
+
+# Annotations are evaluated where they stand: typer would compile each of them again from its text.
+from typing import Annotated
+
+import typer
+
+from instrumentor.options import (
+    FILES,
+    MESSAGES,
+    CacheDirOption,
+    CacheOption,
+    ConfigOption,
+    EveryOption,
+    FirstOption,
+    IsolatedOption,
+    LogdirOption,
+    LogLevelOption,
+    MaxSizeOption,
+    MinConfidenceOption,
+    PythonPathOption,
+    RanksOption,
+    RecurseOption,
+    SelectOption,
+    SkipOption,
+    StatisticsOfOption,
+    option,
+)
+
+_HELP = """
+Run a PyTorch program with its models under a tracing proxy, and write nothing but the trace.
+
+The program runs as `python SCRIPT ARGS...` runs it: the same results, output, exit code and tracebacks. At its end \
+one line on standard error says how many findings there are, where the trace is, and what to type next.
+
+[bold]Examples[/bold]
+
+  [cyan]$ instrument run train.py --epochs 1[/cyan]
+  [cyan]$ instrument run --log-level DEBUG --first 10 train.py --epochs 1[/cyan]
+  With the other files of its project that make models:
+    [cyan]$ instrument run --entry train.py[/cyan]
+  A module, as `python -m` does:
+    [cyan]$ instrument run -m package.train --epochs 1[/cyan]
+  In the processes of a launcher:
+    [cyan]$ torchrun --no-python --nproc-per-node 2 instrument run train.py[/cyan]
+    [cyan]$ accelerate launch --no_python instrument run train.py[/cyan]
+
+What stands behind the script goes to the script. A path that is called run is given to `instrument` as ./run.
+"""
+
+
+run_app = typer.Typer(
+    name="instrument run",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    # What stands behind the script is the script's.
+    context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False},
+)
+
+
+@run_app.command(help=_HELP, no_args_is_help=True)
+def run(
+    script: Annotated[
+        str,
+        typer.Argument(metavar="SCRIPT", help="A script, or a folder with a __main__.py.", show_default=False),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="What the script is given.", show_default=False),
+    ] = None,
+    is_module: Annotated[
+        bool,
+        option("-m", FILES, "SCRIPT is a module or package, as for [bold]python -m[/bold]."),
+    ] = False,
+    entry: Annotated[
+        bool,
+        option("--entry", FILES, "Also wrap the models that other files of its project make."),
+    ] = False,
+    config: ConfigOption = None,
+    isolated: IsolatedOption = False,
+    python_path: PythonPathOption = None,
+    select: SelectOption = None,
+    skip: SkipOption = None,
+    min_confidence: MinConfidenceOption = None,
+    recurse: RecurseOption = None,
+    logdir: LogdirOption = None,
+    log_level: LogLevelOption = None,
+    statistics_of: StatisticsOfOption = None,
+    first: FirstOption = None,
+    every: EveryOption = None,
+    ranks: RanksOption = None,
+    max_size: MaxSizeOption = None,
+    cache: CacheOption = True,
+    cache_dir: CacheDirOption = None,
+    quiet: Annotated[bool, option("--quiet -q", MESSAGES, "Say nothing at the end.")] = False,
+) -> None:
+    """Run a program; the text of `--help` is `_HELP`."""
+    from instrumentor.running.execution import run as run_program
+    from instrumentor.running.program import Choices, find_module, find_script
+    from instrumentor.usage import make_overrides, refuse_nonsense_of_run
+
+    overrides = make_overrides(
+        logdir=logdir,
+        log_level=log_level.value if log_level else None,
+        statistics_of=statistics_of.value if statistics_of else None,
+        first=first,
+        every=every,
+        ranks=ranks,
+        max_size=max_size,
+        recurse=recurse,
+        min_confidence=min_confidence.value if min_confidence else None,
+        select=select,
+        skip=skip,
+    )
+    refuse_nonsense_of_run(overrides, script, python_path or (), is_both=isolated and config is not None)
+    choices = Choices(overrides, config, isolated, entry, tuple(python_path or ()), cache, cache_dir)
+    target = find_module(script) if is_module else find_script(script)
+    run_program(target, arguments or [], choices, is_quiet=quiet)

@@ -1,0 +1,112 @@
+"""Becomes the program that is to be run: Python started anew, in this very process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from instrumentor import emit
+from instrumentor.errors import InstrumentError
+from instrumentor.messages import say
+from instrumentor.running.program import Choices, Target, prepare, read_source
+from instrumentor.running.program_code import module_file, pack_files, script_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from instrumentor.running.program import Prepared
+
+
+def run(target: Target, arguments: Sequence[str], choices: Choices, *, is_quiet: bool) -> NoReturn:
+    """Run a program with its models under proxies; this process becomes it.
+
+    What Python cannot run, Python is given as it is, so that its own words tell why. So is, after a word on standard
+    error, what cannot be instrumented.
+    """
+    source = None if target.file is None else read_source(target.file)
+    if target.file is None or source is None or not _is_python(source, target):
+        _become([*_named(target), *arguments])
+    try:
+        prepared = prepare(target, choices)
+        if prepared.failure:
+            say(f"instrument: {prepared.failure}; it runs untraced")
+            _become([*_named(target), *arguments])
+        code = _code(target, source, prepared, is_quiet=is_quiet)
+    except (InstrumentError, SyntaxError, ValueError, RecursionError) as error:
+        say(f"instrument: {error}; {target.name} runs untraced")
+        _become([*_named(target), *arguments])
+    number = _open_in_memory(code)
+    _become(["-X", f"{emit.TYPED_NAME}={target.name}", f"/dev/fd/{number}", *arguments])
+
+
+def _is_python(source: bytes, target: Target) -> bool:
+    """Whether a main file can be compiled; what Python warns of while it compiles a script, is said as it says it."""
+    if target.module:
+        return True
+    try:
+        compile(source, _path(target), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _code(target: Target, source: bytes, prepared: Prepared, *, is_quiet: bool) -> bytes:
+    message = {
+        "module": target.module,
+        "search": target.search,
+        "flags": _flags(),
+        "files": pack_files(prepared.files),
+        "logdir": prepared.logdir,
+        "shown_logdir": prepared.shown_logdir,
+        "hint": prepared.hint,
+        "is_quiet": is_quiet,
+    }
+    if target.module:
+        return module_file(message)
+    assert target.file is not None
+    real = os.path.realpath(target.file)
+    instrumented = next((changed for path, _, changed in prepared.files if path == real), source)
+    return script_file(instrumented, _path(target), message)
+
+
+def _path(target: Target) -> str:
+    """The file of a script as Python names it: absolute, and else as it was typed."""
+    name = target.name
+    return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH117, PTH118
+
+
+def _named(target: Target) -> list[str]:
+    """How Python is told to run a program."""
+    return ["-m", target.name] if target.module and target.module != "__main__" else [target.name]
+
+
+def _flags() -> list[str]:
+    """The options that this interpreter was given."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001
+    is_unbuffered = bool(sys.flags.unbuffered if hasattr(sys.flags, "unbuffered") else False)
+    return [*flags, "-u"] if is_unbuffered else flags
+
+
+def _open_in_memory(code: bytes) -> int:
+    """The number of an open file that has no name, which the next program inherits."""
+    if hasattr(os, "memfd_create"):
+        number = os.memfd_create("instrument")
+    else:
+        from tempfile import TemporaryFile
+
+        with TemporaryFile() as file:
+            number = os.dup(file.fileno())
+    rest = memoryview(code)
+    while rest:
+        rest = rest[os.write(number, rest) :]
+    os.lseek(number, 0, os.SEEK_SET)
+    os.set_inheritable(number, True)
+    return number
+
+
+def _become(arguments: Sequence[str]) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *_flags(), *arguments])

@@ -1,0 +1,187 @@
+"""The program that `instrument run` is to run: its main file found as Python finds it, and its models wrapped."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from instrumentor.configuration import Configurations
+from instrumentor.engine.cache_directory import cache_directory
+from instrumentor.engine.outcome import Task
+from instrumentor.messages import describe_elsewhere, describe_nothing
+from instrumentor.paths import files
+from instrumentor.resolve.search_path import SearchPaths
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from instrumentor.configuration import Section
+    from instrumentor.engine.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be run.
+
+    Attributes:
+        name: the script, the folder or archive, or the module, as it was typed.
+        file: the file with its main program; None where Python has none, or none that is source text.
+        module: the module to run; "__main__" for a folder or an archive, empty for a script.
+        search: the folder where the program's imports begin.
+    """
+
+    name: str
+    file: str | None
+    module: str
+    search: str
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What was asked for besides.
+
+    Attributes:
+        overrides: the settings that were given as options.
+        config: the one configuration file to read; None for the nearest.
+        isolated: read none.
+        entry: wrap models in the files of its project that the program imports, too.
+        python_path: where packages are installed; empty for the active environment.
+        cache: whether what is learned of installed packages is kept.
+        cache_dir: where; None for the default.
+    """
+
+    overrides: Section
+    config: str | None = None
+    isolated: bool = False
+    entry: bool = False
+    python_path: tuple[str, ...] = ()
+    cache: bool = True
+    cache_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A program with its models wrapped.
+
+    Attributes:
+        files: the changed files: path with all links followed, original and instrumented bytes.
+        logdir: where its trace goes, absolute.
+        shown_logdir: the same, as the user would type it.
+        hint: why nothing is traced, if nothing is.
+        failure: why its main file could not be instrumented; empty where it could.
+    """
+
+    files: tuple[tuple[str, bytes, bytes], ...]
+    logdir: str
+    shown_logdir: str
+    hint: str
+    failure: str = ""
+
+
+def find_script(name: str) -> Target:
+    """The script, folder or archive that a path names, as for `python PATH`."""
+    directory = os.path.dirname(os.path.realpath(name))  # noqa: PTH120
+    if os.path.isfile(name) and not _is_archive(name):  # noqa: PTH113
+        return Target(name, name, "", directory)
+    inside = os.path.join(name, "__main__.py")  # noqa: PTH118
+    if os.path.isdir(name):  # noqa: PTH112
+        return Target(name, inside if os.path.isfile(inside) else None, "__main__", name)  # noqa: PTH113
+    return Target(name, None, "", directory)
+
+
+def find_module(name: str) -> Target:
+    """The module that a dotted name means, as for `python -m NAME`, without importing the packages it is in."""
+    folder = os.getcwd()  # noqa: PTH109
+    own = "" if sys.flags.isolated or getattr(sys.flags, "safe_path", False) else folder
+    # This process was started from elsewhere: the first folder is of its own main program.
+    search: Sequence[str] | None = ([own] if own else []) + sys.path[bool(own) :]
+    found = None
+    for part in name.split("."):
+        if search is None:
+            return Target(name, None, name, folder)
+        found = _find_spec(part, name, search)
+        if found is None:
+            return Target(name, None, name, folder)
+        search = found.submodule_search_locations
+    if search is not None:
+        found = _find_spec("__main__", name, search)
+    is_source = found is not None and isinstance(found.loader, importlib.machinery.SourceFileLoader)
+    return Target(name, found.origin if is_source and found is not None else None, name, folder)
+
+
+def _find_spec(part: str, name: str, search: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
+    try:
+        found = importlib.machinery.PathFinder.find_spec(part, list(search))
+        # What is installed in a way of its own, such as an editable package, has a finder of its own.
+        return found or (importlib.util.find_spec(part) if part == name.partition(".")[0] else None)
+    except (ImportError, ValueError, AttributeError):
+        return None
+
+
+def _is_archive(path: str) -> bool:
+    import zipfile
+
+    return zipfile.is_zipfile(path)
+
+
+def prepare(target: Target, choices: Choices) -> Prepared:
+    """Wrap the models of a program.
+
+    Raises:
+        InstrumentError: a configuration means nothing.
+    """
+    assert target.file is not None
+    shown = os.path.relpath(target.file) if target.module else target.file
+    directory = os.path.dirname(shown)  # noqa: PTH120
+    configurations = Configurations(choices.overrides, file=choices.config, isolated=choices.isolated)
+    settings = configurations.of_directory(directory).settings
+    # The trace lies where the program was started, wherever the program goes.
+    logdir = os.path.abspath(settings.logdir)  # noqa: PTH100
+    task = Task(
+        path=os.path.abspath(shown),  # noqa: PTH100
+        shown=shown,
+        name=files.recorded_name(shown),
+        settings=replace(settings, logdir=logdir),
+        packages=SearchPaths(choices.python_path).packages(directory),
+        modules_cache=str(choices.cache_dir or cache_directory()) if choices.cache else None,
+    )
+    outcomes = _outcomes(task, entry=choices.entry)
+    failures = [outcome.failure.text for _, outcome in outcomes if outcome.failure is not None]
+    changed = [
+        (os.path.realpath(path), outcome.original, outcome.result)
+        for path, outcome in outcomes
+        if outcome.original is not None and outcome.result is not None
+    ]
+    hint = "" if changed else _hint(shown, outcomes[0][1])
+    return Prepared(tuple(changed), logdir, settings.logdir, hint, failures[0] if failures else "")
+
+
+def _outcomes(task: Task, *, entry: bool) -> list[tuple[str, Outcome]]:
+    """What becomes of the main file, and with `entry` of those of its project, each with its path."""
+    if entry:
+        from instrumentor.entry import process_program
+
+        return [(part.path, outcome) for part, outcome in process_program(task, is_moved=False).parts]
+    from instrumentor.engine.work import process
+
+    return [(task.path, process(task))]
+
+
+def _hint(shown: str, outcome: Outcome) -> str:
+    """Why nothing is traced."""
+    if outcome.elsewhere:
+        return describe_elsewhere(shown, outcome.elsewhere)
+    return f"{describe_nothing(outcome)} in {shown}; instrument {shown} --explain --verbose says why"
+
+
+def read_source(path: str) -> bytes | None:
+    """The bytes of a main file; None where they cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,102 @@
+"""A program as code that Python can be started with: what `instrument run` hands over in memory."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import marshal
+import runpy
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from instrumentor import emit
+from instrumentor.source.original_tree import original_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import CodeType
+
+# Of the header of a file of code: which kind it is (none whose source would be looked for), and of which time and size.
+_HEADER = importlib.util.MAGIC_NUMBER + bytes(12)
+
+
+def compile_original(source: bytes, path: str) -> CodeType:
+    """The code of an instrumented script, with the places of the original.
+
+    Args:
+        source: the instrumented script.
+        path: what its code is to name as its file: the original.
+
+    Raises:
+        SyntaxError: it is too much for Python's compiler.
+    """
+    return compile(original_tree(source, source_name=path), path, "exec", dont_inherit=True)
+
+
+def pack_files(files: Iterable[tuple[str, bytes, bytes]]) -> dict[str, tuple[bytes, bytes]]:
+    """Files as programs find them: by absolute path, the digest of the original and the code to run in its place.
+
+    Args:
+        files: of each the path, the original and the instrumented bytes.
+    """
+    return {
+        path: (sha256(original).digest(), marshal.dumps(compile_original(instrumented, path)))
+        for path, original, instrumented in files
+    }
+
+
+def script_file(source: bytes, path: str, message: Mapping[str, Any]) -> bytes:
+    """A file of code that runs a script as its main program.
+
+    Python runs it with no frame of ours below it; what it does before all else puts right what Python took from its
+    name.
+
+    Args:
+        source: the script, instrumented or not.
+        path: the original, absolute, as Python would name it.
+        message: what the runtime is told.
+    """
+    tree = original_tree(source, source_name=path)
+    statement = ast.parse(emit.render_begin(marshal.dumps(dict(message)))).body[0]
+    before = _count_fixed(tree.body)
+    place = tree.body[before] if before < len(tree.body) else tree.body[-1] if tree.body else None
+    _put_at(statement, 1 if place is None else place.lineno)
+    tree.body.insert(before, statement)
+    return _HEADER + marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
+
+
+def module_file(message: Mapping[str, Any]) -> bytes:
+    """A file of code that runs a module as its main program, as `python -m` does.
+
+    Its one frame looks like that of the function of `runpy` that Python would call.
+    """
+    original = runpy._run_module_as_main.__code__  # type: ignore[attr-defined]  # noqa: SLF001
+    last_line = max(line for _, _, line in original.co_lines() if line is not None)
+    tree = ast.parse(emit.render_begin_module(marshal.dumps(dict(message))))
+    for statement in tree.body:
+        _put_at(statement, last_line)
+    code = compile(tree, original.co_filename, "exec", dont_inherit=True)
+    return _HEADER + marshal.dumps(code.replace(co_name=original.co_name, co_firstlineno=original.co_firstlineno))
+
+
+def _count_fixed(body: list[ast.stmt]) -> int:
+    """How many statements have to stay first: the docstring, and what switches features on."""
+    count = 1 if body and isinstance(body[0], ast.Expr) and _is_text(body[0].value) else 0
+    while count < len(body) and _is_future_import(body[count]):
+        count += 1
+    return count
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_future_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__" and not statement.level
+
+
+def _put_at(statement: ast.stmt, line: int) -> None:
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.stmt, ast.expr, ast.keyword)):
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = -1

@@ -1,0 +1,114 @@
+"""The start of a program that `instrument run` runs: what Python took from the name of its file is put right.
+
+Python was started with a file of code that lies in memory. From here on nothing tells the program from one that was
+started as `python train.py`: its arguments, `__file__`, `__loader__` and the folder where imports begin are those.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import marshal
+import os
+import sys
+from typing import Any, Final, TypedDict
+
+from proxy_wrapper.running.child_processes import ChildProcesses
+from proxy_wrapper.running.in_memory_files import InMemoryFiles
+from proxy_wrapper.running.memory_file import take_memory_file
+
+TYPED_NAME: Final = "instrument"
+"""The `-X` option that gives the script, or the module, as it was typed; so lists of processes show it, too."""
+
+
+class Message(TypedDict):
+    """What `instrument run` tells.
+
+    Attributes:
+        module: the module that is run as `python -m` does, "" for a script; "__main__" for a folder or an archive.
+        search: where the imports begin: the script's folder.
+        flags: the options that Python was given.
+        files: see `InMemoryFiles`.
+        logdir: the folder of the trace, or the file of a text log; absolute.
+        shown_logdir: the same, as the user would type it.
+        hint: what to say if nothing is traced.
+        is_quiet: whether to say nothing at the end.
+    """
+
+    module: str
+    search: str
+    flags: list[str]
+    files: dict[str, tuple[bytes, bytes]]
+    logdir: str
+    shown_logdir: str
+    hint: str
+    is_quiet: bool
+
+
+def begin(message: bytes) -> None:
+    """Let the main program, a script, be as if it were run from its file."""
+    told, name = _begin(message)
+    path = name if os.path.isabs(name) else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH117, PTH118
+    main = vars(sys.modules["__main__"])
+    main["__file__"] = path
+    main["__loader__"] = importlib.machinery.SourceFileLoader("__main__", path)
+    sys.orig_argv[:] = [sys.orig_argv[0], *told["flags"], name, *sys.argv[1:]]
+
+
+def begin_module(message: bytes) -> tuple[Any, ...]:
+    """The arguments of the function of `runpy` that runs a module as the main program.
+
+    Raises:
+        SystemExit: if there is no such module, as `python -m` says it.
+    """
+    import runpy
+
+    from_runpy: Any = runpy
+    told, name = _begin(message)
+    is_named = told["module"] != "__main__"
+    sys.argv[0] = "-m" if is_named else name
+    before = ["-m"] if is_named else []
+    sys.orig_argv[:] = [sys.orig_argv[0], *told["flags"], *before, name, *sys.argv[1:]]
+    try:
+        if is_named:
+            _, spec, code = from_runpy._get_module_details(told["module"], from_runpy._Error)
+        else:
+            _, spec, code = from_runpy._get_main_module_details(from_runpy._Error)
+    except from_runpy._Error as error:
+        sys.exit(f"{sys.executable}: {error}")
+    if is_named:
+        sys.argv[0] = spec.origin
+    return code, vars(sys.modules["__main__"]), None, "__main__", spec
+
+
+def begin_child(number: int) -> None:
+    """Let a process that `multiprocessing` has started find the files that are in memory in its parent."""
+    _install(marshal.loads(take_memory_file(number)))
+
+
+def _begin(message: bytes) -> tuple[Message, str]:
+    """Put right what is the same for scripts and modules; gives the message, and the name as it was typed."""
+    told: Message = marshal.loads(message)
+    name = str(sys._xoptions.pop(TYPED_NAME))
+    os.close(int(sys.argv[0].rpartition("/")[2]))
+    sys.argv[0] = name
+    if _has_search_path():
+        sys.path[0] = told["search"]
+    elif told["module"] == "__main__":
+        sys.path.insert(0, told["search"])
+    _install(told["files"])
+    if not told["is_quiet"]:
+        from proxy_wrapper.running.last_line import LastLine
+
+        LastLine(told["logdir"], told["shown_logdir"], told["hint"]).install()
+    return told, name
+
+
+def _has_search_path() -> bool:
+    """Whether Python has put the folder of its main program first among those of imports."""
+    return not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+
+
+def _install(files: dict[str, tuple[bytes, bytes]]) -> None:
+    in_memory = InMemoryFiles(files)
+    in_memory.install()
+    ChildProcesses(in_memory).install()
