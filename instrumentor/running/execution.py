@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from instrumentor import emit
 from instrumentor.errors import InstrumentError
 from instrumentor.messages import say
-from instrumentor.running.program import Choices, Target, prepare, read_source
+from instrumentor.running.program import Choices, Target, absolute_path, prepare, read_source
 from instrumentor.running.program_code import module_file, pack_files, script_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from instrumentor.running.program import Prepared
+
+# Options of Python whose value is the next argument.
+_WITH_VALUE = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 
 
 def run(target: Target, arguments: Sequence[str], choices: Choices, *, is_quiet: bool) -> NoReturn:
@@ -26,6 +28,8 @@ def run(target: Target, arguments: Sequence[str], choices: Choices, *, is_quiet:
     error, what cannot be instrumented.
     """
     source = None if target.file is None else read_source(target.file)
+    if target.file is None and os.path.isfile(target.name):  # noqa: PTH113
+        say(f"instrument: {target.name} is an archive, which runs untraced")
     if target.file is None or source is None or not _is_python(source, target):
         _become([*_named(target), *arguments])
     try:
@@ -46,7 +50,7 @@ def _is_python(source: bytes, target: Target) -> bool:
     if target.module:
         return True
     try:
-        compile(source, _path(target), "exec", dont_inherit=True)
+        compile(source, absolute_path(target.name), "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
@@ -55,6 +59,7 @@ def _is_python(source: bytes, target: Target) -> bool:
 def _code(target: Target, source: bytes, prepared: Prepared, *, is_quiet: bool) -> bytes:
     message = {
         "module": target.module,
+        "script": "" if target.module else os.path.realpath(target.name),
         "search": target.search,
         "flags": _flags(),
         "files": pack_files(prepared.files),
@@ -68,13 +73,7 @@ def _code(target: Target, source: bytes, prepared: Prepared, *, is_quiet: bool) 
     assert target.file is not None
     real = os.path.realpath(target.file)
     instrumented = next((changed for path, _, changed in prepared.files if path == real), source)
-    return script_file(instrumented, _path(target), message)
-
-
-def _path(target: Target) -> str:
-    """The file of a script as Python names it: absolute, and else as it was typed."""
-    name = target.name
-    return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH117, PTH118
+    return script_file(instrumented, absolute_path(target.name), message)
 
 
 def _named(target: Target) -> list[str]:
@@ -83,10 +82,16 @@ def _named(target: Target) -> list[str]:
 
 
 def _flags() -> list[str]:
-    """The options that this interpreter was given."""
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001
-    is_unbuffered = bool(sys.flags.unbuffered if hasattr(sys.flags, "unbuffered") else False)
-    return [*flags, "-u"] if is_unbuffered else flags
+    """The options that this interpreter was given; those that the environment sets, it will set again."""
+    flags: list[str] = []
+    arguments = iter(sys.orig_argv[1:])
+    for each in arguments:
+        if not each.startswith("-") or each.startswith("-m"):
+            break
+        flags.append(each)
+        if each in _WITH_VALUE:
+            flags.append(next(arguments, ""))
+    return flags
 
 
 def _open_in_memory(code: bytes) -> int:

@@ -32,7 +32,7 @@ class Target:
         name: the script, the folder or archive, or the module, as it was typed.
         file: the file with its main program; None where Python has none, or none that is source text.
         module: the module to run; "__main__" for a folder or an archive, empty for a script.
-        search: the folder where the program's imports begin.
+        search: the folder where the program's imports begin; empty for the one where it is started.
     """
 
     name: str
@@ -90,7 +90,7 @@ def find_script(name: str) -> Target:
         return Target(name, name, "", directory)
     inside = os.path.join(name, "__main__.py")  # noqa: PTH118
     if os.path.isdir(name):  # noqa: PTH112
-        return Target(name, inside if os.path.isfile(inside) else None, "__main__", name)  # noqa: PTH113
+        return Target(name, inside if os.path.isfile(inside) else None, "__main__", absolute_path(name))  # noqa: PTH113
     return Target(name, None, "", directory)
 
 
@@ -103,15 +103,15 @@ def find_module(name: str) -> Target:
     found = None
     for part in name.split("."):
         if search is None:
-            return Target(name, None, name, folder)
+            return Target(name, None, name, "")
         found = _find_spec(part, name, search)
         if found is None:
-            return Target(name, None, name, folder)
+            return Target(name, None, name, "")
         search = found.submodule_search_locations
     if search is not None:
         found = _find_spec("__main__", name, search)
     is_source = found is not None and isinstance(found.loader, importlib.machinery.SourceFileLoader)
-    return Target(name, found.origin if is_source and found is not None else None, name, folder)
+    return Target(name, found.origin if is_source and found is not None else None, name, "")
 
 
 def _find_spec(part: str, name: str, search: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
@@ -121,6 +121,13 @@ def _find_spec(part: str, name: str, search: Sequence[str]) -> importlib.machine
         return found or (importlib.util.find_spec(part) if part == name.partition(".")[0] else None)
     except (ImportError, ValueError, AttributeError):
         return None
+
+
+def absolute_path(name: str) -> str:
+    """A path as Python makes it absolute for a main program: otherwise it stays as it was typed."""
+    if os.path.isabs(name):
+        return name
+    return os.getcwd() if name == "." else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118
 
 
 def _is_archive(path: str) -> bool:

@@ -6,7 +6,9 @@ import ast
 import importlib.util
 import marshal
 import runpy
+import warnings
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instrumentor import emit
@@ -30,7 +32,7 @@ def compile_original(source: bytes, path: str) -> CodeType:
     Raises:
         SyntaxError: it is too much for Python's compiler.
     """
-    return compile(original_tree(source, source_name=path), path, "exec", dont_inherit=True)
+    return _compiled(original_tree(source, source_name=path), path)
 
 
 def pack_files(files: Iterable[tuple[str, bytes, bytes]]) -> dict[str, tuple[bytes, bytes]]:
@@ -62,7 +64,7 @@ def script_file(source: bytes, path: str, message: Mapping[str, Any]) -> bytes:
     place = tree.body[before] if before < len(tree.body) else tree.body[-1] if tree.body else None
     _put_at(statement, 1 if place is None else place.lineno)
     tree.body.insert(before, statement)
-    return _HEADER + marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
+    return _HEADER + marshal.dumps(_compiled(tree, path))
 
 
 def module_file(message: Mapping[str, Any]) -> bytes:
@@ -71,12 +73,27 @@ def module_file(message: Mapping[str, Any]) -> bytes:
     Its one frame looks like that of the function of `runpy` that Python would call.
     """
     original = runpy._run_module_as_main.__code__  # type: ignore[attr-defined]  # noqa: SLF001
-    last_line = max(line for _, _, line in original.co_lines() if line is not None)
+    last_line = _line_of_call(original.co_name)
     tree = ast.parse(emit.render_begin_module(marshal.dumps(dict(message))))
     for statement in tree.body:
         _put_at(statement, last_line)
-    code = compile(tree, original.co_filename, "exec", dont_inherit=True)
-    return _HEADER + marshal.dumps(code.replace(co_name=original.co_name, co_firstlineno=original.co_firstlineno))
+    code = _compiled(tree, original.co_filename)
+    return _HEADER + marshal.dumps(code.replace(co_name=original.co_name))
+
+
+def _line_of_call(function: str) -> int:
+    """The line of the last statement of a function of `runpy`."""
+    tree = ast.parse(Path(runpy.__file__).read_bytes())
+    (found,) = (each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == function)
+    return found.body[-1].lineno
+
+
+def _compiled(tree: ast.Module, path: str) -> CodeType:
+    """The code of a tree; what there is to be warned of, Python does for the original."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code: CodeType = compile(tree, path, "exec", dont_inherit=True)
+    return code
 
 
 def _count_fixed(body: list[ast.stmt]) -> int:

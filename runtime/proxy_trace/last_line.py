@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from proxy_trace.checks.all_checks import all_checks, all_rules
-from proxy_trace.checks.choice import read_choice
-from proxy_trace.findings import NOTE
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
+from proxy_wrapper.launch import rank_in_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LONGEST_S: Final = 60.0
+"""How long a program waits at its end for the findings to be counted; a large trace takes longer."""
 
 _OTHERS_END_S: Final = 5.0
 """How long the files of other processes, which end at the same time, are waited for."""
@@ -19,41 +24,106 @@ _OTHERS_END_S: Final = 5.0
 _TAIL_BYTES: Final = 4096
 
 
-def main(run: str, shown: str, *, waits: bool) -> None:
-    """Print the line for a run.
+class Told(TypedDict):
+    """What the program that has ended tells.
 
-    Args:
-        run: its folder.
-        shown: what the user would call that.
-        waits: whether all its processes are about to end in order.
+    Attributes:
+        logdir: the folder of its traces, or the file of its text log; absolute.
+        shown: the same, as the user would type it.
+        hint: why nothing is traced, if nothing is.
+        started_s: when it started, in Unix time.
+        pid: the process.
+        run: the name of its run, as far as it knows.
+        waits: whether all processes of the run are about to end in order.
     """
-    folder = Path(run)
-    if waits:
-        _wait_for_ends(folder)
-    print(last_line(folder, shown))
+
+    logdir: str
+    shown: str
+    hint: str
+    started_s: float
+    pid: int
+    run: str
+    waits: bool
 
 
-def last_line(folder: Path, shown: str) -> str:
-    """The line for the run in `folder`; notes, which are only worth knowing, do not count.
+class _TakesTooLongError(Exception):
+    """The trace is large."""
 
-    Args:
-        folder: the run.
-        shown: what the user would call it.
 
-    Raises:
-        TraceError: if it cannot be read.
-    """
+def main(told: Told) -> None:
+    """Say the line on standard error; in a launch, for rank 0 alone."""
+    if rank_in_environment(os.environ).rank == 0:
+        sys.stderr.write(f"instrument: {last_line(told)}\n")
+
+
+def last_line(told: Told) -> str:
+    """The line for the run that a program has left; notes, which are only worth knowing, do not count as findings."""
+    logdir = Path(told["logdir"])
+    if logdir.suffix == ".log":
+        return f"the trace is in {told['shown']}" if logdir.is_file() else f"nothing was traced: {told['hint']}"
+    run = _find_run(told)
+    if run is None:
+        return f"nothing was traced: {told['hint']}"
+    shown = os.path.join(told["shown"], run.name)  # noqa: PTH118
+    command = f"proxy-trace summary {shlex.quote(shown)}"
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, _LONGEST_S)
+    try:
+        if told["waits"]:
+            _wait_for_ends(run)
+        words = _describe_findings(run)
+    except (_TakesTooLongError, KeyboardInterrupt):
+        return f"the trace is in {shown}; what looks wrong says {command}"
+    except Exception as error:  # noqa: BLE001  Whatever it is, the trace is there.
+        return f"the trace is in {shown}, and could not be read ({error}); next: {command}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return f"{words}; the trace is in {shown}; next: {command}"
+
+
+def _give_up(*_: Any) -> None:
+    raise _TakesTooLongError
+
+
+def _describe_findings(run: Path) -> str:
+    from proxy_trace.checks.all_checks import all_checks, all_rules
+    from proxy_trace.checks.choice import read_choice
+    from proxy_trace.findings import NOTE
+    from proxy_trace.summary import summarize
+    from proxy_trace.trace import Trace
+
     checks = all_checks()
     choice = read_choice(all_rules(checks), None, None, None)
-    findings = summarize(Trace.open(folder), checks=checks, choice=choice).findings
+    findings = summarize(Trace.open(run), checks=checks, choice=choice).findings
     number = sum(finding.severity != NOTE for finding in findings)
-    told = f"{number:,} finding{'s' if number != 1 else ''}" if number else "nothing looks wrong"
-    return f"{told}; the trace is in {shown}; next: proxy-trace summary {shlex.quote(shown)}"
+    return f"{number:,} finding{'s' if number != 1 else ''}" if number else "nothing looks wrong"
 
 
-def _wait_for_ends(folder: Path) -> None:
+def _find_run(told: Told) -> Path | None:
+    """The folder of the run that the process, or one that it has started, has left; None if there is none."""
+    try:
+        found = {folder: _files_of(folder) for folder in Path(told["logdir"]).iterdir() if folder.is_dir()}
+    except OSError:
+        return None
+    runs = {folder: files for folder, files in found.items() if files}
+    own = [folder for folder, files in runs.items() if any(_is_of(name, told["pid"]) for name in files)]
+    named = [folder for folder in runs if folder.name == told["run"]]
+    recent = [folder for folder, files in runs.items() if max(files.values()) >= told["started_s"]]
+    return max(own or named or recent, default=None)
+
+
+def _files_of(folder: Path) -> Mapping[str, float]:
+    """The trace files in a folder, each with when it was last written to."""
+    return {file.name: file.stat().st_mtime for file in folder.glob("*.jsonl")}
+
+
+def _is_of(name: str, pid: int) -> bool:
+    return f"-{pid}." in name or f"-{pid}-" in name
+
+
+def _wait_for_ends(run: Path) -> None:
     deadline = time.monotonic() + _OTHERS_END_S
-    while time.monotonic() < deadline and not all(map(_has_ended, folder.glob("*.jsonl"))):
+    while time.monotonic() < deadline and not all(map(_has_ended, run.glob("*.jsonl"))):
         time.sleep(0.05)
 
 

@@ -10,14 +10,12 @@ import importlib.machinery
 import marshal
 import os
 import sys
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
-from proxy_wrapper.running.child_processes import ChildProcesses
+from proxy_wrapper.after_import import AfterImport
 from proxy_wrapper.running.in_memory_files import InMemoryFiles
 from proxy_wrapper.running.memory_file import take_memory_file
-
-TYPED_NAME: Final = "instrument"
-"""The `-X` option that gives the script, or the module, as it was typed; so lists of processes show it, too."""
+from proxy_wrapper.running.started_processes import CHILD, TYPED_NAME, MainProgram, StartedProcesses
 
 
 class Message(TypedDict):
@@ -25,7 +23,8 @@ class Message(TypedDict):
 
     Attributes:
         module: the module that is run as `python -m` does, "" for a script; "__main__" for a folder or an archive.
-        search: where the imports begin: the script's folder.
+        script: the script, with all links followed; "" for a module.
+        search: where the imports begin: the script's folder; "" for the folder where a module is started.
         flags: the options that Python was given.
         files: see `InMemoryFiles`.
         logdir: the folder of the trace, or the file of a text log; absolute.
@@ -35,6 +34,7 @@ class Message(TypedDict):
     """
 
     module: str
+    script: str
     search: str
     flags: list[str]
     files: dict[str, tuple[bytes, bytes]]
@@ -82,33 +82,31 @@ def begin_module(message: bytes) -> tuple[Any, ...]:
 
 def begin_child(number: int) -> None:
     """Let a process that `multiprocessing` has started find the files that are in memory in its parent."""
-    _install(marshal.loads(take_memory_file(number)))
+    _install(marshal.loads(take_memory_file(number)), MainProgram(b"", "", ""))
 
 
 def _begin(message: bytes) -> tuple[Message, str]:
     """Put right what is the same for scripts and modules; gives the message, and the name as it was typed."""
     told: Message = marshal.loads(message)
-    name = str(sys._xoptions.pop(TYPED_NAME))
-    os.close(int(sys.argv[0].rpartition("/")[2]))
+    options: dict[str, Any] = sys._xoptions
+    name, is_child = str(options.pop(TYPED_NAME)), options.pop(CHILD, False)
+    code = take_memory_file(int(sys.argv[0].rpartition("/")[2]))
     sys.argv[0] = name
-    if _has_search_path():
-        sys.path[0] = told["search"]
+    search = told["search"] or os.getcwd()  # noqa: PTH109  As early as this, `pathlib` need not be loaded.
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path[0] = search
     elif told["module"] == "__main__":
-        sys.path.insert(0, told["search"])
-    _install(told["files"])
-    if not told["is_quiet"]:
+        sys.path.insert(0, search)
+    _install(told["files"], MainProgram(code, told["module"], told["script"]))
+    if not (told["is_quiet"] or is_child):
         from proxy_wrapper.running.last_line import LastLine
 
         LastLine(told["logdir"], told["shown_logdir"], told["hint"]).install()
     return told, name
 
 
-def _has_search_path() -> bool:
-    """Whether Python has put the folder of its main program first among those of imports."""
-    return not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))
-
-
-def _install(files: dict[str, tuple[bytes, bytes]]) -> None:
+def _install(files: dict[str, tuple[bytes, bytes]], program: MainProgram) -> None:
     in_memory = InMemoryFiles(files)
     in_memory.install()
-    ChildProcesses(in_memory).install()
+    AfterImport("runpy", in_memory.install_in_runpy)
+    StartedProcesses(in_memory, program).install()
