@@ -127,10 +127,9 @@ def _render_call(alias: str, recurse: bool, logdir: str, level: str, stated: tup
     import libcst as cst
     from libcst.helpers import parse_template_expression
 
-    more = {keyword: cst.parse_expression(value) for keyword, value in stated}
     call = parse_template_expression(
         "{alias}.{proxy}({value}, recurse={recurse}, name={name}, logdir={logdir}, log_level={alias}.{level}"
-        f"{''.join(f', {keyword}={{{keyword}}}' for keyword in more)})",
+        f"{''.join(f', {keyword}={value}' for keyword, value in stated)})",
         alias=cst.Name(alias),
         proxy=cst.Name(PROXY),
         value=cst.Name(_HOLE),
@@ -138,7 +137,6 @@ def _render_call(alias: str, recurse: bool, logdir: str, level: str, stated: tup
         name=cst.Name(_NAME_HOLE),
         logdir=cst.SimpleString(logdir),
         level=cst.Name(level),
-        **more,
     )
     return cst.Module([]).code_for_node(call)
 

@@ -125,7 +125,7 @@ def _find_spec(part: str, name: str, search: Sequence[str]) -> importlib.machine
 
 def absolute_path(name: str) -> str:
     """A path as Python makes it absolute for a main program: otherwise it stays as it was typed."""
-    if os.path.isabs(name):
+    if os.path.isabs(name):  # noqa: PTH117
         return name
     return os.getcwd() if name == "." else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118
 

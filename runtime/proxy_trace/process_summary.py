@@ -49,7 +49,8 @@ class ModuleSummary(msgspec.Struct):
 
     `training_calls` are those in training mode.
     `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
-    `every`-th are recorded. `is_compiled` if some of its calls ran compiled code, in which no calls are seen;
+    `every`-th are recorded, and none of those after the trace reached its largest size
+    (`is_cut_short`). `is_compiled` if some of its calls ran compiled code, in which no calls are seen;
     `calls_seen` and `removed` as in `events.Module`; `place` is where it was proxied, as "file:line".
     """
 
@@ -70,6 +71,7 @@ class ModuleSummary(msgspec.Struct):
     is_compiled: bool = False
     calls_seen: bool = True
     removed: bool = False
+    is_cut_short: bool = False
     place: str = ""
 
     @property
@@ -209,6 +211,9 @@ class ProcessSummary(msgspec.Struct):
     end_step: int = 0
     """The optimizer steps that had ended then."""
 
+    limited_at_step: int | None = None
+    """The optimizer steps that had ended when the trace reached its largest size; None if it never did."""
+
     is_empty: bool = False
     """Whether only a period was asked for, and nothing happened in it."""
 
@@ -315,6 +320,7 @@ class ProcessCollector:
             events.CallFunction: self._call_function,
             events.CallMethod: self._call_function,
             events.Problem: self._problem,
+            events.Limit: self._limit,
             events.RunEnd: self._run_end,
         }
 
@@ -349,6 +355,8 @@ class ProcessCollector:
         process.surplus += reading.surplus
         self._cut_circles()
         process.modules = list(self._modules.values())
+        for module in process.modules:
+            module.is_cut_short = process.limited_at_step is not None
         process.tensors = list(self._tensors.values())
         self._judge_changes()
         process.module_calls = sum(module.calls for module in process.modules)
@@ -651,6 +659,9 @@ class ProcessCollector:
     def _run_end(self, event: events.RunEnd) -> None:
         self._process.end = f"{event.reason} {event.error}".rstrip()
         self._process.end_step = event.step
+
+    def _limit(self, event: events.Limit) -> None:
+        self._process.limited_at_step = event.step
 
     def _problem(self, event: events.Problem) -> None:
         known = self._problems.get(event.message)

@@ -286,6 +286,10 @@ def _problem(event: events.Problem, _: Names) -> str:
     return " ".join(event.message.split())
 
 
+def _limit(event: events.Limit, _: Names) -> str:
+    return f"{event.max_size:,} bytes: from here on only changes of state are recorded"
+
+
 def _run_end(event: events.RunEnd, _: Names) -> str:
     return f"{event.reason} {event.error}".rstrip()
 
@@ -316,5 +320,6 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.DelAttr: _del_attr,
     events.Configuration: _configuration,
     events.Problem: _problem,
+    events.Limit: _limit,
     events.RunEnd: _run_end,
 }

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.all_checks import all_rules
 from proxy_trace.checks.check import FINDING, LEFT_OUT, NOT_CHECKED, PASSED
-from proxy_trace.checks.evidence import is_sampled
 from proxy_trace.checks.non_finite_values import NON_FINITE
 from proxy_trace.findings import ERROR, NOTE, WARNING
 from proxy_trace.module_tree import ModuleTree
@@ -110,12 +109,14 @@ def _recording_rows(summary: Summary) -> Iterator[tuple[str, str]]:
             counts += [format_count(stage.outermost_calls, "call")] if stage.outermost_calls or not counts else []
             parts.append(f"{name} ({', '.join(counts)})")
         yield "stages", ", ".join(parts)
-    sampled = {(module.first, module.every) for module in process.modules if is_sampled(module)}
+    sampled = {(module.first, module.every) for module in process.modules if module.every > 1}
     unwatched = sum(not tensor.watched for tensor in process.tensors)
     left_out = [
         f"1 of {every:,} steps" + (f" after the first {first:,}" if first else "") for first, every in sorted(sampled)
     ]
     words = [f"only {' or '.join(left_out)} (of {process.steps_made:,})"] if left_out else []
+    if process.limited_at_step is not None:
+        words.append(f"only changes of state from step {process.limited_at_step:,} on (max_size)")
     if unwatched:
         words.append(f"{format_count(unwatched, 'tensor')} not watched")
     if words:
@@ -125,7 +126,7 @@ def _recording_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 def _training_words(summary: Summary) -> str:
     """Steps and backward passes of the process that made most; where only a sample is recorded, that it is one."""
     process = max(summary.processes, key=lambda process: (process.steps, process.backward_passes))
-    is_sample = any(map(is_sampled, process.modules))
+    is_sample = any(module.every > 1 for module in process.modules)
     recorded = " recorded" if is_sample else ""
     if not process.steps:
         by_hand = process.steps_made if any(tensor.gradients for tensor in process.tensors) else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from proxy_wrapper.levels import WARNING
+from proxy_wrapper.limits import Limits
 from proxy_wrapper.signal_handlers import comes_from_signal_handler
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Channel:
         self._lock = lock
         self._prologue: Callable[[], None] | None = None
         self.level = WARNING
+        self.limits = Limits()
 
     def add(self, observer: Observer) -> None:
         """Let `observer` have all events from now on."""

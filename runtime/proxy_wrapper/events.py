@@ -499,6 +499,16 @@ class Problem(Happening, frozen=True, gc=False):
     message: str = ""
 
 
+class Limit(Happening, frozen=True, gc=False):
+    """The trace of this process has reached the size that was asked for (`max_size`, in bytes).
+
+    From here on there are only records of what changes state: updates, the steps of optimizers and their settings; and
+    what is wrong: non-finite values and problems.
+    """
+
+    max_size: Count = 0
+
+
 class RunEnd(Happening, frozen=True, gc=False):
     """The last record of a file whose process ended, or stopped being traced, in an orderly way.
 
@@ -515,6 +525,6 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, ReturnModule, Loss, Backward, BackwardEnd, Optimizer, OptimizerStep, OptimizerStepEnd, Gradient, Update,
     NonFinite,
-    CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Configuration, Problem, RunEnd,
+    CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Configuration, Problem, Limit, RunEnd,
 ]  # fmt: skip
 """Every class that a trace may hold."""

@@ -158,6 +158,11 @@ class RankFinder:
         self.note()
         return self._known or rank_in_environment(os.environ)
 
+    def is_known(self) -> bool:
+        """Whether anybody has said what the rank is: it may still turn out that there are others."""
+        self.note()
+        return self._known is not None or rank_in_environment(os.environ).world_size > 1
+
     def note(self) -> None:
         """Keep what `torch.distributed` says, if it is set up; it may be gone when somebody asks for the rank."""
         distributed = sys.modules.get("torch.distributed")

@@ -28,6 +28,7 @@ from proxy_wrapper.forks import hold_while_forking
 from proxy_wrapper.kept_statistics import parse_statistics
 from proxy_wrapper.launch import Launch
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, parse_level
+from proxy_wrapper.limits import Ranks, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +128,8 @@ class ProxyType(type):
         include: str | Iterable[str] | None = None,
         exclude: str | Iterable[str] | None = None,
         statistics: str | None = None,
+        ranks: str | int | Iterable[int] | None = None,
+        max_size: str | int | None = None,
         **misspelled: Never,
     ) -> T:
         """Proxy `obj`, and give back `obj` itself.
@@ -152,6 +155,10 @@ class ProxyType(type):
             statistics: of what there are statistics: "state" (parameters, buffers and gradients), "outputs" (also what
                 modules put out) or "all" (also optimizer state, and at DEBUG what torch calls put out or change);
                 "state" for a root.
+            ranks: which processes of a distributed run write a trace: "0,8-15", a number, or several; all if not given.
+                The others trace nothing. It holds for all of the `logdir`.
+            max_size: how large the trace of each process may grow, in bytes, or as in "2G"; from there on only what
+                changes state is recorded. Without a limit if not given. It holds for all of the `logdir`.
             misspelled: nothing; what is given here is answered with the nearest name.
 
         `first`, `every`, `include`, `exclude` and `statistics` are inherited as the level is.
@@ -159,7 +166,8 @@ class ProxyType(type):
         Raises:
             UnknownLevelError: if there is no such level.
             SettingsTypeError: if an argument is of the wrong type.
-            SettingsValueError: if `first` or `every` is too small, or `statistics` is none of the three.
+            SettingsValueError: if `first` or `every` is too small, `statistics` is none of the three, or
+                `ranks` or `max_size` means nothing.
             SettingsNameError: if there is no such argument.
         """
         for argument in misspelled:
@@ -173,6 +181,8 @@ class ProxyType(type):
         if not isinstance(recurse, (bool, int)):
             raise SettingsTypeError("recurse", recurse, "True or False")
         watch = _watch_settings(first, every, include, exclude, statistics)
+        chosen = None if ranks is None else Ranks.parse(ranks)
+        max_bytes = None if max_size is None else parse_size(max_size)
         if _is_module(obj):
             from torch._C import DisableTorchFunction
 
@@ -181,7 +191,16 @@ class ProxyType(type):
                 tracer = _installed.get()  # Asked again: another thread may have ended that one's tracing.
                 try:
                     with DisableTorchFunction():  # A function mode of the program's must not see what we read.
-                        tracer.attach(obj, recurse=bool(recurse), logdir=folder, level=level, name=name, watch=watch)
+                        tracer.attach(
+                            obj,
+                            recurse=bool(recurse),
+                            logdir=folder,
+                            level=level,
+                            name=name,
+                            watch=watch,
+                            ranks=chosen,
+                            max_bytes=max_bytes,
+                        )
                 except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
                     tracer.fail(error)
         return obj

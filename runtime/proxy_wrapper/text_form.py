@@ -72,6 +72,7 @@ class TextForm:
             events.DelAttr: self._del_attr,
             events.Configuration: _configuration,
             events.Problem: self._problem,
+            events.Limit: self._limit,
             events.RunEnd: _run_end,
         }
 
@@ -222,6 +223,9 @@ class TextForm:
         message = " ".join(event.message.split())
         when = f"at step {event.step}{self._place(event.location)}"
         return [f"{_WARNING}Tracing met a problem{where}: {message} ({when})"]
+
+    def _limit(self, event: events.Limit) -> list[str]:
+        return [f"{_WARNING}The log has reached {event.max_size:,} bytes: from here on only changes of state are kept"]
 
     # Parts of lines
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.live import LiveObserver
+    from proxy_wrapper.limits import Ranks
     from proxy_wrapper.sinks.sink import Sink
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.watch import Watch
@@ -138,6 +139,8 @@ class Tracer:
                 self._may_begin,
                 self._name_tensor,
                 self._note_hidden_change,
+                channel.limits,
+                lambda is_end: self._is_chosen(channel.limits.ranks, is_final=is_end),
             )
             self._writers.append(writer)
             channel.add(writer)
@@ -294,8 +297,15 @@ class Tracer:
         level: int | None,
         name: str | None,
         watch: Mapping[str, Any],
+        ranks: Ranks | None = None,
+        max_bytes: int | None = None,
     ) -> None:
-        """Proxy `module`, or change the settings of one that is proxied already; `watch` has fields of `Watch`."""
+        """Proxy `module`, or change the settings of one that is proxied already; `watch` has fields of `Watch`.
+
+        `ranks` and `max_bytes` (see `Limits`) hold for all of its `logdir`. What is not to write sees nothing.
+        """
+        if not self._is_chosen(ranks):
+            return
         location = self.locator.locate(2)
         with self.lock:
             if not self.active:
@@ -311,9 +321,16 @@ class Tracer:
             known = self.registry.module_entry(module)
             if known is not None:
                 self.note_use(known)
+                known.channel.limits.update(ranks, max_bytes)
             self._note_levels()
             self.configurations.look(with_autocast=True)
             self.install_interceptors()
+
+    def _is_chosen(self, ranks: Ranks | None, *, is_final: bool = False) -> bool:
+        """Whether this process may be one that is to write a trace; finally, without a rank, it has rank 0."""
+        if ranks is None or not (is_final or self.ranks.is_known()):
+            return True
+        return self.ranks.look().rank in ranks
 
     def detach(self, module: nn.Module) -> None:
         """Forget `module` and all modules below it."""

@@ -111,6 +111,11 @@ def test_a_signal_that_comes_while_the_program_flushes() -> None:
 
         def refresh(self) -> None: ...
 
+        def size(self) -> int:
+            return 0
+
+        def discard(self) -> None: ...
+
         def close(self) -> None: ...
 
     reports: list[str] = []

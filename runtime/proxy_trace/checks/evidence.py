@@ -25,7 +25,7 @@ def is_recorded(module: ModuleSummary) -> bool:
 
 def is_sampled(module: ModuleSummary) -> bool:
     """Whether some steps were not recorded, so that what the trace lacks may have happened all the same."""
-    return module.every > 1
+    return module.every > 1 or module.is_cut_short
 
 
 class Evidence:
@@ -111,7 +111,10 @@ class Evidence:
     @cached_property
     def sampling_words(self) -> list[str]:
         """That some steps are not recorded."""
-        return ["only a sample of the steps is recorded"] if any(map(is_sampled, self.modules)) else []
+        if any(module.every > 1 for module in self.modules):
+            return ["only a sample of the steps is recorded"]
+        is_cut_short = any(module.is_cut_short for module in self.modules)
+        return ["the later steps are not recorded (max_size)"] if is_cut_short else []
 
     @cached_property
     def compiled_words(self) -> list[str]:

@@ -163,6 +163,9 @@ def _settings_of(entry: ModuleEntry, sent: ModuleEntry) -> dict[str, Any]:
         settings["name"] = entry.plain_name
     if entry is sent or entry.own_channel:
         settings["logdir"] = str(Path(entry.channel.logdir).absolute())
+        limits = entry.channel.limits
+        settings["ranks"] = None if limits.ranks is None else str(limits.ranks)
+        settings["max_size"] = limits.max_bytes
     if entry is sent or entry.own_level:
         settings["log_level"] = entry.configured_level
     fields = entry.watch.__struct_fields__ if entry is sent else entry.own_watch

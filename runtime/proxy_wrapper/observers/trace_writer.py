@@ -20,9 +20,12 @@ from proxy_wrapper.events import (
     GetAttr,
     Gradient,
     Happening,
+    Limit,
     NonFinite,
+    Optimizer,
     OptimizerState,
     OptimizerStep,
+    OptimizerStepEnd,
     Parameter,
     Problem,
     ReturnModule,
@@ -32,6 +35,7 @@ from proxy_wrapper.events import (
     have_same_values,
 )
 from proxy_wrapper.launch import is_multiprocessing_child
+from proxy_wrapper.limits import Limits
 from proxy_wrapper.pending import NumbersLostError, Pending
 from proxy_wrapper.signal_handlers import comes_from_signal_handler
 
@@ -75,6 +79,12 @@ _OF_SEVERAL: Final = {
 """The events with statistics of several tensors, and the fields that have them."""
 
 
+_KEPT_AT_LIMIT: Final = frozenset(
+    (Configuration, NonFinite, Optimizer, OptimizerStep, OptimizerStepEnd, Problem, RunEnd, Update)
+)
+"""What happens that is recorded even when the trace has grown as large as it may."""
+
+
 class TraceWriter:
     """An observer that hands events to a sink from a thread of its own, in order.
 
@@ -93,6 +103,8 @@ class TraceWriter:
         may_begin: Callable[[], bool] = lambda: True,
         name: Callable[[AnyEvent], str] = lambda event: type(event).__name__,
         on_hidden_change: Callable[[int], object] = lambda _: None,
+        limits: Limits | None = None,
+        may_go_on: Callable[[bool], bool] = lambda _: True,
     ) -> None:
         """Start without a thread and without a file.
 
@@ -103,7 +115,13 @@ class TraceWriter:
             name: says in words what the numbers of an event are of; called on the writer's thread.
             on_hidden_change: told the number of a tensor that, as numbers from a device show, has changed around its
                 version count; called on the writer's thread.
+            limits: says how large the trace may grow.
+            may_go_on: asked before each write, and with True at the end; False if this process, as is known by now, is
+                not to write a trace, so that what it has written is removed.
         """
+        self._limits = limits or Limits()
+        self._may_go_on = may_go_on
+        self._is_limited = False
         self._may_begin = may_begin
         self._name = name
         self._on_hidden_change = on_hidden_change
@@ -145,6 +163,10 @@ class TraceWriter:
 
     def close(self) -> None:
         """Write what is left, and end for good."""
+        if not self._may_go_on(True):
+            self._finish_thread()
+            with self._when_not_writing():
+                self._withdraw()
         self.flush()
         self._has_ended = True
         with self._when_not_writing() as is_free:
@@ -161,7 +183,15 @@ class TraceWriter:
         if self._sink is not None:
             with contextlib.suppress(OSError):  # Nothing is buffered: this closes the child's copy of the file.
                 self._sink.close()
-        self.__init__(self._open_sink, self._report, self._may_begin, self._name, self._on_hidden_change)  # type: ignore[misc]
+        self.__init__(  # type: ignore[misc]
+            self._open_sink,
+            self._report,
+            self._may_begin,
+            self._name,
+            self._on_hidden_change,
+            self._limits,
+            self._may_go_on,
+        )
 
     def pause(self) -> None:
         """Write everything and end the thread, until the next event: around a fork, which copies no thread."""
@@ -256,13 +286,16 @@ class TraceWriter:
             return [queue.popleft() for _ in range(min(len(queue), _BATCH))]
 
     def _write(self, batch: list[AnyEvent]) -> None:
+        if not self._may_go_on(False):
+            self._withdraw()
+            return
         if self._sink is None:
             self._sink = self._open_sink()
         else:
             self._sink.refresh()
         with self._taking:
             losses, self._losses = self._losses, _Losses()
-        events = self._resolved(batch)
+        events = self._within_limit(self._resolved(batch))
         try:
             self._sink.write([losses.as_problem(), *events] if losses.count else events)
         except BaseException:
@@ -272,6 +305,28 @@ class TraceWriter:
             self._seen_nonfinite -= {_place_of(event) for event in events if isinstance(event, NonFinite)}
             raise
         self._retry_at_s, self._retry_after_s = 0.0, FIRST_RETRY_S
+
+    def _withdraw(self) -> None:
+        """Remove what is written, and write nothing any more."""
+        self._has_ended = True
+        self._losses = _Losses()
+        with self._taking:
+            self._queue.clear()
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.discard()
+
+    def _within_limit(self, events: list[AnyEvent]) -> list[AnyEvent]:
+        """The events, less what is not kept once the trace has grown as large as it may."""
+        limit, sink = self._limits.max_bytes, self._sink
+        if limit is None or sink is None or not (self._is_limited or sink.size() >= limit):
+            return events
+        kept = [event for event in events if not isinstance(event, Happening) or type(event) in _KEPT_AT_LIMIT]
+        if self._is_limited:
+            return kept
+        self._is_limited = True
+        now = next((event for event in events if isinstance(event, Happening)), Problem(0))
+        return [Limit(now.time_us, now.step, stage=now.stage, max_size=limit), *kept]
 
     def _suspend(self, batch: list[AnyEvent], error: OSError) -> None:
         """Note that the file system refuses for now."""

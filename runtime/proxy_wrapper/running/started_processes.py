@@ -55,7 +55,7 @@ class StartedProcesses:
         self._program = program
 
     def install(self) -> None:
-        """Hand them down from now on: to what `subprocess` and `multiprocessing` start, and what `os.exec*` executes."""
+        """Hand them down from now on: to what `subprocess` and `multiprocessing` start, and `os.exec*` executes."""
         import _posixsubprocess
 
         module: Any = _posixsubprocess

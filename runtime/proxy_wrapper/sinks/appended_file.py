@@ -38,6 +38,7 @@ class AppendedFile:
         self._is_ours = is_new
         self._file = os.open(path, flags | os.O_EXCL if is_new else flags, 0o666)
         self._identity = _identity(os.fstat(self._file))
+        self.size = 0  # How many bytes have been appended.
 
     def append(self, text: bytes) -> None:
         """Hand `text` to the operating system.
@@ -58,6 +59,7 @@ class AppendedFile:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file, status.st_size)
             raise
+        self.size += len(text)
 
     def move_to(self, path: Path) -> None:
         """Give the file another name, unless that is taken or the system does not rename open files."""

@@ -68,6 +68,15 @@ class JsonLinesSink:
         self._file.move_to(self.path.with_name(_file_name(run)))
         self._run = run
 
+    def size(self) -> int:
+        """How many bytes have been kept."""
+        return self._file.size
+
+    def discard(self) -> None:
+        """Close the file and remove it."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

@@ -19,5 +19,11 @@ class Sink(Protocol):
     def refresh(self) -> None:
         """Take note of the rank of the process, if that has become known."""
 
+    def size(self) -> int:
+        """How many bytes have been kept."""
+
+    def discard(self) -> None:
+        """Let go of the file, and remove it, unless others may have written to it, too."""
+
     def close(self) -> None:
         """Let go of the file. Nothing is written."""

@@ -44,6 +44,14 @@ class TextLogSink:
     def refresh(self) -> None:
         """Do nothing: the text does not speak of ranks, and the file keeps its name."""
 
+    def size(self) -> int:
+        """How many bytes have been kept."""
+        return self._file.size
+
+    def discard(self) -> None:
+        """Close the file; what others have written stays."""
+        self.close()
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

@@ -6,8 +6,9 @@ PLAIN: dict[str, str] = {
     "names and arguments": """
         import sys
 
-        print(sys.argv, __name__, __file__, __doc__, __package__, __spec__ and (__spec__.name, __spec__.origin), __cached__, sorted(globals()))
-        print(type(__loader__).__name__, sorted(vars(__loader__)) if hasattr(__loader__, "__dict__") else "", sys.path[0], sys.orig_argv[1:], sys._xoptions)
+        print(sys.argv, __name__, __file__, __doc__, __package__, __cached__, sorted(globals()))
+        print(__spec__ and (__spec__.name, __spec__.origin), type(__loader__).__name__, hasattr(__loader__, "path"))
+        print(sys.path[0], sys.orig_argv[1:], sys._xoptions)
         print(sys.modules["__main__"].__dict__ is globals(), sys.flags, sys.stdout.line_buffering)
         """,
     "a docstring and a future import": '''
@@ -158,7 +159,7 @@ PLAIN: dict[str, str] = {
     "an excepthook": """
         import sys
 
-        sys.excepthook = lambda kind, value, at: print(kind, value, at.tb_lineno, at.tb_frame.f_code.co_name, at.tb_next)
+        sys.excepthook = lambda kind, value, at: print(value, at.tb_lineno, at.tb_frame.f_code.co_name, at.tb_next)
         {}[1]
         """,
     "the environment": "import os; print(sorted(os.environ), os.getpgid(0) == os.getpgid(os.getppid()))",

@@ -85,7 +85,7 @@ def test_torch_is_loaded_when_the_script_loads_it(tmp_path: Path) -> None:
     folder.mkdir()
     text = """
         import os, sys
-        print([name for name in ("torch", "numpy", "msgspec", "libcst", "typer", "instrumentor") if name in sys.modules])
+        print([name for name in ("torch", "numpy", "msgspec", "libcst", "instrumentor") if name in sys.modules])
         import torch.nn as nn
         model = nn.Linear(2, 2)
         print("torch" in sys.modules)

@@ -35,6 +35,11 @@ class ListSink:
 
     def refresh(self) -> None: ...
 
+    def size(self) -> int:
+        return 0
+
+    def discard(self) -> None: ...
+
     def close(self) -> None:
         self.is_closed = True
 
