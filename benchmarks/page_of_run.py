@@ -96,8 +96,10 @@ def main() -> None:
         command = [sys.executable, "-m", "proxy_trace", "report", str(trace), "-o", str(page)]
         subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
         seconds = time.perf_counter() - began
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        print(f"{seconds:.1f} s, {peak / 1e6:.0f} MB of memory, a page of {page.stat().st_size / 1e6:.2f} MB")
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        peak, cpu = spent.ru_maxrss * 1024, spent.ru_utime + spent.ru_stime
+        size = page.stat().st_size
+        print(f"{seconds:.1f} s ({cpu:.1f} s of CPU), {peak / 1e6:.0f} MB of memory, a page of {size / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class SourceMap(NamedTuple):
 
     source: str
     added_lines: tuple[int, ...]
-    sha256: str = ""
+    sha256: str
 
     def original_line(self, line: int) -> int:
         """The original's line for `line` of the instrumented file; an added line counts as the one before it."""

@@ -18,11 +18,11 @@ COMMENT = b'# instrument: format=1 source="a b/mnist.py" sha256=' + HASH + b" ad
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r", b""])
 def test_the_comment_is_read_with_any_newline(newline: bytes) -> None:
     text = (newline or b"\n").join([b"import torch", COMMENT]) + newline
-    assert parse_source_comment(text) == SourceMap("a b/mnist.py", (3, 13))
+    assert parse_source_comment(text) == SourceMap("a b/mnist.py", (3, 13), "0" * 64)
 
 
 def test_a_note_on_the_end_of_the_file_is_read_over() -> None:
-    assert parse_source_comment(b"x = 1\n" + COMMENT + b" eof=none\n") == SourceMap("a b/mnist.py", (3, 13))
+    assert parse_source_comment(b"x = 1\n" + COMMENT + b" eof=none\n") == SourceMap("a b/mnist.py", (3, 13), "0" * 64)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_anything_else_has_no_map(text: bytes) -> None:
 def test_the_comment_is_found_at_the_end_of_files_of_any_length(length: int, tmp_path: Path) -> None:
     path = tmp_path / "instrumented_mnist.py"
     path.write_bytes(b"x = 1  # a line like any other\n" * length + COMMENT + b"\n")
-    assert read_source_map(str(path)) == SourceMap("a b/mnist.py", (3, 13))
+    assert read_source_map(str(path)) == SourceMap("a b/mnist.py", (3, 13), "0" * 64)
 
 
 def test_lines_count_without_those_added() -> None:
-    lines = SourceMap("mnist.py", (3, 13))
+    lines = SourceMap("mnist.py", (3, 13), "0" * 64)
     assert [lines.original_line(line) for line in (1, 2, 3, 4, 12, 13, 14)] == [1, 2, 2, 3, 11, 11, 12]
 
 

@@ -212,8 +212,8 @@ def _drawn_sections(page: RunPage) -> str:
             f"{as_text(each.label)}</label>"
             for number, each in enumerate(page.processes)
         )
-        left_out = f"<p>{format_count(page.not_drawn, 'more process').replace('processs', 'processes')}"
-        left_out += " not drawn; --rank N draws those of a rank.</p>"
+        more = "1 more process is" if page.not_drawn == 1 else f"{page.not_drawn:,} more processes are"
+        left_out = f"<p>{more} not drawn; --rank N draws those of a rank.</p>"
         processes = f'<fieldset id="processes"><legend>laid over each other</legend>{boxes}</fieldset>'
         processes += left_out if page.not_drawn else ""
     return (

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -18,9 +14,9 @@ from instrumentor.report import html_report
 from instrumentor.report.record import summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from selenium import webdriver
     from selenium.webdriver.remote.webelement import WebElement
 
     from instrumentor.report.record import FileRecord
@@ -30,29 +26,6 @@ def page_of(records: list[FileRecord]) -> str:
     out = io.BytesIO()
     html_report.render(lambda: iter(records), summarize(records), out)
     return out.getvalue().decode()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        if os.environ.get("REQUIRE_BROWSER"):
-            pytest.fail("REQUIRE_BROWSER is set, but there is no chromium or no chromedriver")
-        pytest.skip("needs chromium and chromedriver (Debian: apt install chromium chromium-driver)")
-    options = webdriver.ChromeOptions()
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1400,900",
-    ):
-        options.add_argument(argument)
-    options.binary_location = chromium
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    found = webdriver.Chrome(options=options, service=Service(driver))
-    yield found
-    found.quit()
 
 
 class Page:

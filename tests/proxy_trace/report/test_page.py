@@ -1,120 +1,314 @@
-"""The report is one page that needs nothing else and holds whatever traces hold as text."""
+"""The page of a run: in a real browser, with a mouse, by keyboard, light and dark; and for any trace at all."""
 
 from __future__ import annotations
 
+import json
+import re
+import time
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from proxy_trace.cli import run_command
-from proxy_trace.places import Place
-from proxy_trace.records.compare_records import RecordComparison
-from proxy_trace.records.distances import KINDS, Distance, Series
-from proxy_trace.records.parting import Parting, SeenRecord
-from proxy_trace.report.page import render
-from proxy_trace.runs import ComparedRun
 from proxy_wrapper import events
+from tests.proxy_trace.report.conftest import (
+    SPIKE,
+    STEPS,
+    drawn_records,
+    gradient_at,
+    loss_at,
+    norm_at,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from selenium import webdriver
+    from selenium.webdriver.remote.webelement import WebElement
 
     from tests.proxy_trace.conftest import WriteTrace
 
-SIZES: tuple[float | str, ...] = (1e-3, 0.0, "inf", 1.0)
-HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e\" onload='x"
+HOSTILE = "</script><script>document.title='broken'</script><img src=x onerror=alert(1)>\x1b[31m\u202e\" onload='x"
+SCRIPT = "import torch\n\ndef main():\n    model(data)\n    loss.backward()\n    optimizer.step()\n"
 
 
-class Page(HTMLParser):
-    """What a browser would make of a page: tags, attributes, and the text in between."""
+class Page:
+    """The open page, as somebody uses it."""
+
+    def __init__(self, browser: webdriver.Chrome, path: Path) -> None:
+        self.browser = browser
+        browser.get_log("performance")
+        browser.get_log("browser")
+        browser.get(path.as_uri())
+        ended = time.monotonic() + 20
+        while not self.run("return 'ready' in document.documentElement.dataset") and time.monotonic() < ended:
+            time.sleep(0.05)
+        self.requests = [
+            message["params"]["request"]["url"]
+            for entry in browser.get_log("performance")
+            if (message := json.loads(entry["message"])["message"])["method"] == "Network.requestWillBeSent"
+        ]
+
+    def run(self, script: str) -> Any:
+        return self.browser.execute_script(script)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.browser.switch_to.active_element.send_keys(key)
+
+    def numbers(self, plot: str) -> dict[int, str]:
+        """What stands below a plot of one line: the value, and of which step it is."""
+        return {
+            int(each.get_attribute("data-step") or ""): each.get_attribute("data-value") or ""
+            for each in self.all(f"{plot} .number")
+        }
+
+    def point_at(self, plot: str, share: float) -> None:
+        over = self.one(f"{plot} .u-over")
+        self.run(f"document.querySelector('{plot}').scrollIntoView({{block: 'center'}})")
+        by = int(over.size["width"] * (share - 0.5))
+        ActionChains(self.browser).move_to_element_with_offset(over, by, 0).perform()
+
+    def problems(self) -> list[str]:
+        return [entry["message"] for entry in self.browser.get_log("browser")]
+
+
+@pytest.fixture
+def make_page(tmp_path: Path, write_trace: WriteTrace) -> Callable[..., Path]:
+    """Writes a trace for each list of records, and their page; gives back its path."""
+
+    def make(*runs: list[events.Event], options: tuple[str, ...] = (), **run: Any) -> Path:
+        folders = []
+        for number, records in enumerate(runs):
+            folder = tmp_path / f"run{number}"
+            write_trace(folder / "rank0-1.jsonl", *records, run=f"run{number}", **{"ends": True, **run})
+            folders.append(str(folder))
+        page = tmp_path / "page.html"
+        assert run_command(["report", *folders, "-o", str(page), "--force", *options]) == 0
+        return page
+
+    return make
+
+
+@pytest.fixture
+def page(
+    browser: webdriver.Chrome, make_page: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Page:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    found = Page(browser, make_page(drawn_records()))
+    assert found.problems() == []
+    return found
+
+
+def test_nothing_is_requested(page: Page) -> None:
+    assert page.requests == [page.browser.current_url]
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("plot", "value_of"), [("#norm", norm_at), ("#gradient", gradient_at), ("#loss", loss_at)], ids=str
+)
+def test_the_numbers_under_the_cursor_are_those_of_the_trace(
+    page: Page, plot: str, value_of: Callable[[int], float]
+) -> None:
+    page.one("#filter").send_keys("fc.weight", Keys.ENTER)
+    seen = set()
+    for share in (0.1, 0.35, 0.6, 0.9):
+        page.point_at(plot, share)
+        ((step, value),) = page.numbers(plot).items()
+        assert float(value) == value_of(step)
+        assert value in page.one(f"{plot} .numbers").text
+        seen.add(step)
+    assert len(seen) == 4
+
+
+def test_a_spike_of_one_step_is_there_and_can_be_walked_to(page: Page) -> None:
+    page.one("#filter").send_keys("fc.weight", Keys.ENTER)
+    area = page.one("#norm .area")
+    page.run("document.querySelector('#norm .area').focus()")
+    area.send_keys(Keys.HOME)
+    assert page.numbers("#norm") == {-1: "2"}
+    for _ in range(SPIKE + 1):
+        area.send_keys(Keys.ARROW_RIGHT)
+    assert page.numbers("#norm") == {SPIKE: str(norm_at(SPIKE))}
+    area.send_keys(Keys.END)
+    assert {step: float(value) for step, value in page.numbers("#norm").items()} == {STEPS - 1: norm_at(STEPS - 1)}
+
+
+def test_parameters_are_chosen_by_name(page: Page) -> None:
+    assert [each.text for each in page.all("#names span")] == ["model.fc.weight", "model.mean"]
+    page.press("/")
+    page.press("mean")
+    assert [each.text for each in page.all("#names span")] == ["model.mean"]
+    page.press(Keys.ENTER)
+    assert page.numbers("#norm") == {-1: "2"}
+    assert page.one("#gradient .numbers").text == "not recorded"
+    page.press(Keys.ESCAPE)
+    assert page.browser.switch_to.active_element.tag_name == "body"
+
+
+def test_modules_calls_and_the_script(page: Page) -> None:
+    rows = [each.text.split() for each in page.all(".modules tbody tr")]
+    assert rows == [
+        ["▾model", "Net", "300", "30.0", "ms", "100", "us", "12"],
+        ["fc", "Linear", "300", "12.0", "ms", "40", "us", "12"],
+    ]
+    page.one(".modules button").send_keys(Keys.ARROW_LEFT)
+    assert len(page.all(".modules tbody tr")) == 1
+    canvas = page.one("#calls canvas")
+    names = []
+    for _ in range(4):
+        canvas.send_keys(Keys.ARROW_RIGHT)
+        names.append(page.one("#calls p b").text)
+    assert names == ["model", "model.fc", "backward", "SGD.step"]
+    page.one("#calls p a").click()
+    assert page.one("tr.current").text.split() == ["6", "optimizer.step()", "SGD.step", "\u00d7300"]
+
+
+def test_light_and_dark_and_keys(page: Page) -> None:
+    def background() -> str:
+        return page.one("body").value_of_css_property("background-color")
+
+    seen = {background()}
+    page.press("t")
+    seen.add(background())
+    assert seen == {"rgba(255, 255, 255, 1)", "rgba(13, 17, 23, 1)"}
+    page.press("l")
+    assert page.one("#log").get_attribute("aria-pressed") == "true"
+    page.press("?")
+    assert page.one("dialog").is_displayed()
+    page.press("?")
+    assert not page.one("dialog").is_displayed()
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_the_page_is_no_wider_than_the_window(page: Page, width: int) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        time.sleep(0.3)
+        assert page.run("return document.documentElement.scrollWidth") <= width
+        assert page.run("return document.querySelector('#norm canvas').getBoundingClientRect().right") <= width
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_findings_have_place_evidence_and_remedy(
+    browser: webdriver.Chrome, make_page: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    records = drawn_records(steps=20)
+    broken = events.Statistics("nan", "nan", "nan", 9, "00000000000000ff")
+    records.append(events.Update(30_000, 20, 2, 3, tensor=1, statistics=broken))
+    records.append(events.NonFinite(30_000, 20, 2, 3, where="parameter", tensor=1, count=9, type="float32[3, 3]"))
+    page = Page(browser, make_page(records))
+    finding = page.one(".rule.error .finding")
+    assert "model.fc.weight" in finding.text
+    assert "at step 20, train.py:6" in finding.text
+    assert "What to do:" in page.one(".rule.error .remedy").text
+    assert "NaN" in finding.find_element(By.CSS_SELECTOR, ".plot .numbers").text
+    finding.find_element(By.CSS_SELECTOR, "a.place").click()
+    assert page.one("tr.current").text.startswith("6")
+    page.run("document.activeElement.blur()")
+    page.press("j")
+    assert browser.switch_to.active_element == finding
+    assert page.problems() == []
+
+
+def test_two_runs_are_laid_over_each_other(browser: webdriver.Chrome, make_page: Callable[..., Path]) -> None:
+    page = Page(browser, make_page(drawn_records(steps=9), drawn_records(steps=9, momentum=0.9)))
+    assert [each.text for each in page.all("#processes label")] == ["first", "second"]
+    assert len(page.all("#loss .number")) == 2
+    page.all("#processes input")[1].click()
+    assert len(page.all("#loss .number")) == 1
+    assert "Where the two runs part" in page.one("#parting h2").text
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("records", "run"),
+    [
+        pytest.param([], {}, id="nothing at all"),
+        pytest.param(drawn_records(steps=0), {}, id="no step"),
+        pytest.param(drawn_records(steps=1)[:-4], {"ends": False}, id="cut within a step"),
+        pytest.param(drawn_records(), {"ends": False, "tail": b'{"kind":"upd'}, id="cut within a line"),
+        pytest.param(
+            [
+                *drawn_records(steps=0),
+                *(
+                    events.Update(step, step, 2, 3, tensor=1, statistics=events.Statistics("nan", "inf", "-inf", 9))
+                    for step in range(5)
+                ),
+                *(events.Backward(step, step, loss_value="nan") for step in range(5)),
+            ],
+            {},
+            id="nothing but NaN and infinity",
+        ),
+        pytest.param(drawn_records(HOSTILE, HOSTILE), {"script": HOSTILE, "argv": [HOSTILE]}, id="names that are HTML"),
+    ],
+)
+def test_any_trace_has_a_page_without_a_problem(
+    browser: webdriver.Chrome, make_page: Callable[..., Path], records: list[events.Event], run: dict[str, Any]
+) -> None:
+    page = Page(browser, make_page(records, **run))
+    assert page.run("return 'ready' in document.documentElement.dataset")
+    page.press("l")
+    page.run("window.scrollTo(0, document.body.scrollHeight)")
+    assert page.problems() == []
+    assert page.requests == [browser.current_url]
+    assert browser.title != "broken"
+    assert not page.all("img")
+
+
+class Static(HTMLParser):
+    """The tags of a page, with their attributes."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += attrs
 
-    def handle_data(self, data: str) -> None:
-        self.text += data
+
+def test_hostile_names_add_no_tag_and_the_policy_is_strict(make_page: Callable[..., Path]) -> None:
+    records = [events.Problem(5, message=HOSTILE)]
+    plain = make_page(drawn_records() + records, script="train.py").read_text("utf-8")
+    hostile = make_page(drawn_records(HOSTILE, HOSTILE) + records, script=HOSTILE, argv=[HOSTILE, "1"]).read_text(
+        "utf-8"
+    )
+    assert Static(hostile).tags == Static(plain).tags
+    assert "\x1b" not in hostile
+    names = {name for name, _ in Static(hostile).attributes}
+    assert not {"src", "style", "onload", "onerror", "onclick"} & names
+    assert {value for name, value in Static(plain).attributes if name == "href" and value} >= {"data:,", "#findings-0"}
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', plain)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
 
 
-def comparison(name: str = "model.fc", *, steps: int = 5, modules: int = 3) -> RecordComparison:
-    run = ComparedRun("p", "20261121T080911-3f2a9c", name, [name], "3.11", name, [0], steps, "exit")
-    record = SeenRecord("call_function", name, name, Place(name, 3, name, [name]), name, [name])
-    series = [
-        Series(0, f"{name}{module}", kind, 0, [Distance(step, step, size, 2) for step in range(-1, steps)])
-        for module in range(modules)
-        for kind, size in zip(KINDS, SIZES, strict=True)
-    ]
-    partings = [
-        Parting("configuration", 0, 0, "", "", name, name, [name, name], [record, None]),
-        Parting("value", 0, 1, name, name, name, name, [name, name], [record, record]),
-        Parting("more", 0, 2, name, name, name, "", [], [None, record], 1),
-    ]
-    return RecordComparison([run, run], [0], 9, partings, {"value": 1}, series, 2, [(name, name)], [[name], []], [name])
+def test_the_licence_of_the_plots_stands_in_the_page(make_page: Callable[..., Path]) -> None:
+    text = make_page(drawn_records(steps=1)).read_text("utf-8")
+    assert "Copyright (c) 2022 Leon Sorokin" in text
+    assert "Permission is hereby granted" in text
 
 
-def test_a_page_loads_nothing_and_runs_nothing() -> None:
-    page = Page(render(comparison()))
-    assert not {"script", "link", "img", "iframe", "a"} & set(page.tags)
-    names = {name for name, _ in page.attributes}
-    assert not {"href", "src", "style"} & names
-    assert not any(name.startswith("on") for name in names)
-    policy = [value for name, value in page.attributes if name == "content" and value and "default-src" in value]
-    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
-
-
-def test_what_a_trace_holds_is_text() -> None:
-    plain, hostile = Page(render(comparison())), Page(render(comparison(HOSTILE)))
-    assert hostile.tags == plain.tags
-    assert [name for name, _ in hostile.attributes] == [name for name, _ in plain.attributes]
-    assert "<script>alert(1)</script>\\x1b[31m\\u202e" in hostile.text
-    assert "\x1b" not in hostile.text
-
-
-def test_a_page_says_where_the_runs_part_and_how_far_they_go_apart() -> None:
-    page = Page(render(comparison()))
-    assert "They part at step 1, in model.fc: another value of call_function model.fc" in page.text
-    assert page.tags.count("svg") == 2
-    assert page.tags.count("polyline") == len(KINDS)
-    assert page.tags.count("rect") == len(KINDS) + 3 * len(KINDS) * 6
-    assert "1.0e-03" in page.text
-
-
-def test_runs_that_agree_have_a_page_without_plots() -> None:
-    found = comparison()
-    found.partings, found.series = [], []
-    page = Page(render(found))
-    assert "The runs agree in every record compared." in page.text
-    assert "svg" not in page.tags
-
-
-@pytest.mark.parametrize("steps", [0, 1, 64])
-def test_any_number_of_steps_can_be_drawn(steps: int) -> None:
-    assert "nan" not in render(comparison(steps=steps)).lower()
-
-
-def test_many_modules_are_drawn_as_far_as_there_is_room() -> None:
-    assert "and 340 more" in Page(render(comparison(modules=100))).text
-
-
-def test_the_command_writes_the_page(
-    tmp_path: Path, write_trace: WriteTrace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    call = events.CallFunction(1, 0, target="torch.relu")
-    first = str(write_trace(tmp_path / "a" / "rank0-1.jsonl", call, ends=True, run="a").parent)
-    second = str(write_trace(tmp_path / "b" / "rank0-1.jsonl", call, call, ends=True, run="b").parent)
-    assert run_command(["report", first, second]) == 0
-    assert "only the second run has call_function torch.relu here" in capsys.readouterr().out
-    assert "<svg" not in (tmp_path / "a-b.html").read_text()
-    assert run_command(["report", first, second]) == 2
-    assert "a-b.html: exists." in capsys.readouterr().err
-    assert run_command(["report", first, second, "--force"]) == 0
-    assert run_command(["report", first, second, "-o", "deep/page.html"]) == 0
-    assert (tmp_path / "deep" / "page.html").exists()
+def test_the_same_run_has_the_same_page(make_page: Callable[..., Path]) -> None:
+    assert make_page(drawn_records()).read_bytes() == make_page(drawn_records()).read_bytes()
