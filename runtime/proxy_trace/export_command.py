@@ -20,12 +20,13 @@ Write a run in the format of another tool.
 
 [bold]Formats[/bold]
 
-  [cyan]parquet[/cyan]  a dataset partitioned by run and rank, for DuckDB, Polars or Spark
-  [cyan]chrome[/cyan]   a timeline for https://ui.perfetto.dev or chrome://tracing
-  [cyan]csv[/cyan]      one table
+  [cyan]parquet[/cyan]      a dataset partitioned by run and rank, for DuckDB, Polars or Spark
+  [cyan]chrome[/cyan]       a timeline for https://ui.perfetto.dev or chrome://tracing
+  [cyan]csv[/cyan]          one table
+  [cyan]tensorboard[/cyan]  losses, rates and norms as scalars, findings as text
 
-Parquet needs the extra: pip install 'instrumentor\\[export]'. Several runs can \
-be exported into one dataset. docs/trace_format.md describes the columns.
+Parquet needs the extra: pip install 'instrumentor\\[export]', TensorBoard's format 'instrumentor\\[tensorboard]'. \
+Several runs can be exported into one dataset or logdir. docs/trace_format.md describes the columns and the tags.
 
 An export appears when it is whole; nothing is replaced without --force. An export to Parquet that broke off is gone \
 on with: what had been written of files that have not changed since is not written again.
@@ -45,6 +46,7 @@ class ExportFormat(str, Enum):
     PARQUET = "parquet"
     CHROME = "chrome"
     CSV = "csv"
+    TENSORBOARD = "tensorboard"
 
 
 _SUFFIXES: Final = {
@@ -63,7 +65,7 @@ def export(
             "--output",
             "-o",
             metavar="PATH",
-            help="The folder of the dataset, or the file. Default: ./proxy_trace.parquet, or ./RUN_ID.json.gz or .csv.",
+            help="The folder, or the file. Default: ./proxy_trace.parquet, .tensorboard, or ./RUN_ID.json.gz, .csv.",
             show_default=False,
         ),
     ] = None,
@@ -72,7 +74,7 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            metavar="parquet|chrome|csv",
+            metavar="parquet|chrome|csv|tensorboard",
             help="Default: what the name of the output says, else parquet.",
             show_default=False,
         ),
@@ -127,8 +129,8 @@ def _default_output(chosen: ExportFormat, run: str) -> Path:
     """
     from proxy_trace.errors import OutputIsLinkError
 
-    if chosen is ExportFormat.PARQUET:
-        folder = Path("proxy_trace.parquet")
+    if chosen in (ExportFormat.PARQUET, ExportFormat.TENSORBOARD):
+        folder = Path(f"proxy_trace.{chosen.value}")
         if folder.is_symlink():
             raise OutputIsLinkError(folder)
         return folder
@@ -145,6 +147,10 @@ def _write(chosen: ExportFormat, trace: Trace, target: Path, workers: Workers, *
         from proxy_trace.export.chrome import export_chrome
 
         return export_chrome(trace, target, force=force, report=workers.report)
+    if chosen is ExportFormat.TENSORBOARD:
+        from proxy_trace.export.tensorboard import export_tensorboard
+
+        return export_tensorboard(trace, target, workers, force=force)
     from proxy_trace.export.csv_file import export_csv
 
     return export_csv(trace, target, force=force, report=workers.report)
