@@ -20,7 +20,7 @@ from proxy_trace.export.result import ExportCounter, Exported
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from proxy_trace.names import Names
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 1 << 13
 _MAIN_TRACK: Final = 1
+_SETTINGS: Final = (events.Configuration, events.Loss, events.Optimizer)
 _OPEN_SPANS: Final = 256
 """How many spans lie in one another at most, and in how many threads: beyond that the oldest count as ended."""
 
@@ -123,7 +124,7 @@ class Timeline:
         elif isinstance(event, events.ReturnModule):
             yield from self._end(event, self._names.module_name(event.module), outputs=event.outputs)
         elif isinstance(event, events.Backward):
-            yield from self._begin(event, "backward", "backward", inputs=event.inputs)
+            yield from self._backward(event)
         elif isinstance(event, events.BackwardEnd):
             yield from self._end(event, "backward")
         elif isinstance(event, events.OptimizerStep):
@@ -152,6 +153,11 @@ class Timeline:
         args.update(step=event.step, stage=event.stage, place=self._names.place(event.location))
         span = self._span("B", self._track(event.thread), event.time_us)
         yield {**span, "name": name, "cat": category, "args": args}
+
+    def _backward(self, event: events.Backward) -> Iterator[dict[str, Any]]:
+        yield from self._begin(event, "backward", "backward", inputs=event.inputs)
+        if isinstance(event.loss_value, float):  # What is not finite cannot be drawn; it has an instant of its own.
+            yield self._counter(event, "loss", {"loss": event.loss_value})
 
     def _end(self, event: events.Happening, name: str, **args: Any) -> Iterator[dict[str, Any]]:
         """End the innermost span of this name, and those inside it, which an exception left open."""
@@ -182,6 +188,9 @@ class Timeline:
             args.update(inputs=event.inputs, outputs=event.outputs)
         elif isinstance(event, events.ReadValue):
             name = f"{event.target} = {event.value}"
+        elif isinstance(event, _SETTINGS):
+            yield from self._settings(event, args)
+            return
         else:
             return
         span = self._span("i", self._track(event.thread), event.time_us)
@@ -189,6 +198,32 @@ class Timeline:
         if isinstance(event, (events.NonFinite, events.Problem)):
             scope, category = "p", "warning"
         yield {**span, "s": scope, "name": name, "cat": category, "args": args}
+
+    def _settings(
+        self, event: events.Configuration | events.Loss | events.Optimizer, args: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """What is told once, and again where it has changed."""
+        if isinstance(event, events.Configuration):
+            name = "settings of torch"
+            args.update(event.settings)
+        elif isinstance(event, events.Loss):
+            name = "a way to compute a loss"
+            args["nodes"] = [node.name for node in event.nodes]
+        else:
+            name = f"settings of {event.optimizer}"
+            groups = dict(zip((f"group {index}" for index in event.indices), event.groups, strict=False))
+            args.update({group: found.settings for group, found in groups.items()})
+            rates = {group: found.settings.get("lr") for group, found in groups.items()}
+            rates = {group: rate for group, rate in rates.items() if type(rate) in (int, float)}
+            if rates:
+                yield self._counter(event, f"learning rate of {event.optimizer}", rates)
+        yield {
+            **self._span("i", self._track(event.thread), event.time_us),
+            "s": "t",
+            "name": name,
+            "cat": "settings",
+            "args": args,
+        }
 
     def _step(self, event: events.OptimizerStepEnd) -> Iterator[dict[str, Any]]:
         span = self._span("X", _STEPS_TRACK, self._step_began_us)
@@ -201,8 +236,7 @@ class Timeline:
             if math.isfinite(norm):
                 counters["gradient norm"] = norm  # type: ignore[assignment]
             for name, value in counters.items():
-                counter = self._span("C", self._track(event.thread), event.time_us)
-                yield {**counter, "name": name, "args": {name: value}}
+                yield self._counter(event, name, {name: value})
         self._square_sum, self._nonfinite, self._has_gradients = 0.0, 0, False
 
     def _count(self, statistics: events.Statistics | None) -> None:
@@ -214,6 +248,9 @@ class Timeline:
 
     def _span(self, phase: str, track: int, time_us: int) -> dict[str, Any]:
         return {"ph": phase, "pid": self._process, "tid": track, "ts": time_us + self._offset_us}
+
+    def _counter(self, event: events.Happening, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._span("C", self._track(event.thread), event.time_us), "name": name, "args": dict(values)}
 
     def _name(self, what: str, track: int, name: str) -> dict[str, Any]:
         return {"ph": "M", "name": what, "pid": self._process, "tid": track, "args": {"name": name}}

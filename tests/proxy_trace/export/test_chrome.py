@@ -95,6 +95,28 @@ def test_what_is_wrong_is_marked(tmp_path: Path, write_trace: WriteTrace) -> Non
     assert (mark["name"], mark["s"], mark["args"]["count"]) == ("non-finite output: model", "p", 2)
 
 
+def test_settings_losses_and_learning_rates_are_there(tmp_path: Path, write_trace: WriteTrace) -> None:
+    groups = [events.ParameterGroup({"lr": 0.5, "momentum": 0.9}), events.ParameterGroup({"lr": 0.25})]
+    run = [
+        events.Configuration(5, settings={"cudnn.benchmark": True}),
+        events.Loss(8, id=1, nodes=[events.LossNode("MseLossBackward0")]),
+        events.Backward(10, loss_value=1.5, loss=1),
+        events.Backward(11, loss_value="nan", loss=1),
+        events.Optimizer(12, id=1, optimizer="SGD", groups=groups, indices=[0, 1]),
+        events.Optimizer(20, 1, id=1, optimizer="SGD", groups=[events.ParameterGroup({"lr": 0.125})], indices=[1]),
+    ]
+    found = timeline(write_trace(tmp_path / "r" / "rank0-1.jsonl", *run), tmp_path / "run.json")
+    told = {event["name"]: event["args"] for event in found if event["ph"] == "i" and event["ts"] < 20}
+    assert told["settings of torch"]["cudnn.benchmark"] is True
+    assert told["a way to compute a loss"]["nodes"] == ["MseLossBackward0"]
+    assert told["settings of SGD"]["group 0"] == {"lr": 0.5, "momentum": 0.9}
+    assert [(event["ts"], event["name"], event["args"]) for event in found if event["ph"] == "C"] == [
+        (10, "loss", {"loss": 1.5}),
+        (12, "learning rate of SGD", {"group 0": 0.5, "group 1": 0.25}),
+        (20, "learning rate of SGD", {"group 1": 0.125}),
+    ]
+
+
 @settings(max_examples=40, deadline=None)
 @given(generated=st.lists(records(), max_size=40))
 def test_any_records_make_a_timeline_in_which_all_that_begins_ends(
