@@ -30,6 +30,7 @@ from proxy_trace.order_command import ORDER_HELP, order
 from proxy_trace.ranks_command import RANKS_HELP, ranks
 from proxy_trace.report_command import REPORT_HELP, report
 from proxy_trace.summary_command import SUMMARY_HELP, summary
+from proxy_trace.watch_command import WATCH_HELP, watch
 from proxy_wrapper import __version__
 
 if TYPE_CHECKING:
@@ -229,6 +230,7 @@ app.command(help=ORDER_HELP)(order)
 app.command(help=RANKS_HELP)(ranks)
 app.command(help=COMPARE_HELP)(compare)
 app.command(help=REPORT_HELP)(report)
+app.command(help=WATCH_HELP)(watch)
 app.command(help=EXPORT_HELP)(export)
 
 

@@ -297,6 +297,7 @@ class ProcessCollector:
         self._origins = Origins()
         self._call_names: dict[tuple[str, int], str] = {}
         self._unfinished = ""
+        self._surplus = 0
         self._open_backward_passes = 0
         self._has_other_steps = False
         self._has_begun = False
@@ -343,7 +344,7 @@ class ProcessCollector:
                 self._latest_step = event.step
 
     def finish(self) -> ProcessEvidence:
-        """What there is to say of the process, once all has been read."""
+        """What there is to say of the process by what has been read; more may follow, and be asked for again."""
         process, reading = self._process, self._reading
         process.duration_us = self._latest_us
         process.steps_made = max(self._latest_step, process.steps_made)
@@ -352,7 +353,7 @@ class ProcessCollector:
         process.first_malformed_line = reading.first_malformed_line
         process.unknown = reading.unknown
         process.is_cut = reading.is_cut
-        process.surplus += reading.surplus
+        process.surplus = reading.surplus + self._surplus
         self._cut_circles()
         process.modules = list(self._modules.values())
         for module in process.modules:
@@ -534,7 +535,7 @@ class ProcessCollector:
 
     def _non_finite(self, event: events.NonFinite) -> None:
         if len(self._non_finite_values) >= _MOST_NON_FINITE:
-            self._process.surplus += 1
+            self._surplus += 1
             return
         self._non_finite_values.append(event)
         returned = self._returned.get(event.thread)

@@ -79,6 +79,8 @@ class Reading:
         self.is_cut = False
         self._path = path
         self._lines: BoundedLines | None = None
+        self._position = 0
+        self._unfinished = 0
 
     def __iter__(self) -> Iterator[AnyEvent]:
         """Yield the events; memory does not grow with their number.
@@ -86,24 +88,49 @@ class Reading:
         Raises:
             UnreadableFileError: if the file system refuses.
         """
-        decode = msgspec.json.Decoder(AnyEvent).decode
-        learn = self.names.learn
-        definitions = (Location, Module, StateTensor)
         try:
             with open_regular(self._path) as file:
                 lines = self._lines = BoundedLines(file)
-                for number, line in enumerate(lines, 1):
-                    try:
-                        event = decode(line)
-                    except NO_RECORD:
-                        self._read_over(line, number, is_cut=lines.is_unfinished)
-                        continue
-                    if isinstance(event, definitions) and not learn(event, len(line)):
-                        self.surplus += 1
-                        continue
-                    yield event
+                yield from self._events(lines)
         except OSError as error:
             raise UnreadableFileError(self._path, error) from error
+
+    def written_since(self) -> Iterator[AnyEvent]:
+        """Yield the events that have been written since this was last read to its end, by a process that still runs.
+
+        A last line that has no line end yet is left for the next time.
+
+        Raises:
+            UnreadableFileError: if the file system refuses.
+        """
+        try:
+            with open_regular(self._path) as file:
+                began = self._position
+                file.seek(began)
+                lines = self._lines = BoundedLines(file)
+                yield from self._events(lines, is_growing=True)
+                self._position = began + lines.bytes_read - self._unfinished
+        except OSError as error:
+            raise UnreadableFileError(self._path, error) from error
+
+    def _events(self, lines: BoundedLines, *, is_growing: bool = False) -> Iterator[AnyEvent]:
+        decode = msgspec.json.Decoder(AnyEvent).decode
+        learn = self.names.learn
+        definitions = (Location, Module, StateTensor)
+        self._unfinished = 0
+        for number, line in enumerate(lines, 1):
+            if is_growing and lines.is_unfinished:
+                self._unfinished = len(line)
+                return
+            try:
+                event = decode(line)
+            except NO_RECORD:
+                self._read_over(line, number, is_cut=lines.is_unfinished)
+                continue
+            if isinstance(event, definitions) and not learn(event, len(line)):
+                self.surplus += 1
+                continue
+            yield event
 
     @property
     def bytes_read(self) -> int:

@@ -1,0 +1,1 @@
+"""Follows a run that is still going."""
