@@ -63,8 +63,11 @@ Read the trace that an instrumented script has left.
     [cyan]$ proxy-trace ranks[/cyan]
   From which step on does a run differ from an older one, and in what?
     [cyan]$ proxy-trace compare proxy_trace/OLD_RUN_ID proxy_trace[/cyan]
-  Which is the first record in which they part, and from which lines of the script?
+  In which record do they part first, and from which lines?
     [cyan]$ proxy-trace compare proxy_trace/OLD_RUN_ID proxy_trace --records[/cyan]
+  The run as a page, with its curves? As it goes on?
+    [cyan]$ proxy-trace report[/cyan]
+    [cyan]$ proxy-trace watch[/cyan]
   The whole run as a text log:
     [cyan]$ proxy-trace log | less[/cyan]
 
@@ -76,8 +79,8 @@ _EPILOG = """
 [bold]Exit codes[/bold]
 
   0    done, whatever was found
-  1    ranks and compare: something differs; summary --fail-on: something was found
-  2    wrong usage, no trace that can be read, or an output that cannot be written
+  1    ranks, compare: something differs; summary --fail-on: was found
+  2    wrong usage, an unreadable trace, or an unwritable output
   130  interrupted
   141  whoever read the output has gone, as with [cyan]| head[/cyan]
 """

@@ -48,6 +48,11 @@ def for_terminal(line: str) -> str:
     return _MARKED.sub("\x1b[\\1m", line) if _MARK in line else line
 
 
+def visible_length(text: str) -> int:
+    """How many characters are seen of text that a `Palette` may have marked."""
+    return len(_MARKED.sub("", text)) if _MARK in text else len(text)
+
+
 def json_for_terminal(text: str) -> str:
     r"""JSON that says the same with everything unprintable in its strings as `\u` escapes."""
     if text.isprintable():

@@ -48,7 +48,7 @@ table of modules (calls and times) and one of parameters (updates, and how their
   [cyan]proxy-trace summary --write-baseline known.json[/cyan]
   [cyan]proxy-trace summary --baseline known.json --fail-on warning[/cyan]
 
-`select`, `ignore` and `baseline` may stand in `[tool.proxy-trace]` of a pyproject.toml, too.
+`select`, `ignore` and `baseline` may stand in `\\[tool.proxy-trace]` of a pyproject.toml, too.
 """
 
 _FAILED: Final = 1
@@ -181,6 +181,7 @@ def _write_baseline(path: Path, result: Summary) -> None:
 def _print(result: Summary, rules: Mapping[str, Rule], output: SummaryFormat, *, tables_of_all: bool) -> None:
     from proxy_trace.colour import Palette
     from proxy_trace.github_annotations import annotation_lines
+    from proxy_trace.line_width import output_width
     from proxy_trace.sarif import sarif_log
     from proxy_trace.summary_text import summary_lines
 
@@ -192,4 +193,5 @@ def _print(result: Summary, rules: Mapping[str, Rule], output: SummaryFormat, *,
         print_lines(annotation_lines(result))
     else:
         palette = Palette.for_stream(sys.stdout)
-        print_lines(summary_lines(result, palette, rules=rules, tables_of_all=tables_of_all))
+        width = output_width()
+        print_lines(summary_lines(result, palette, rules=rules, tables_of_all=tables_of_all, width=width))

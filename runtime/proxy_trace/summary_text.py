@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.all_checks import all_rules
 from proxy_trace.checks.check import FINDING, LEFT_OUT, NOT_CHECKED, PASSED
+from proxy_trace.checks.evidence import RECORDED_LEVELS, is_recorded
 from proxy_trace.checks.non_finite_values import NON_FINITE
 from proxy_trace.findings import ERROR, NOTE, WARNING
+from proxy_trace.line_width import fitted, fitted_command
 from proxy_trace.module_tree import ModuleTree
-from proxy_trace.table import format_table
+from proxy_trace.table import format_table, lines_of_a_row
 from proxy_trace.units import format_count, format_duration, format_number, format_ranks, format_size
 from proxy_wrapper.events import TRAIN
 
@@ -26,15 +28,23 @@ if TYPE_CHECKING:
     from proxy_trace.summary import Summary
     from proxy_wrapper.events import Statistics
 
+NOT_RECORDED: Final = "not recorded"
+INFO_LEVEL: Final = "INFO"
 _SHOWN_FINDINGS: Final = 20
 _DEEPEST_SHOWN: Final = 40
 _WIDTH: Final = 78
+_KEY_WIDTH: Final = 13
 _STATES: Final = (PASSED, FINDING, NOT_CHECKED, LEFT_OUT)
 _COLOURS: Final = {ERROR: "red", WARNING: "yellow", NOTE: "cyan"}
 
 
 def summary_lines(
-    summary: Summary, palette: Palette, *, rules: Mapping[str, Rule] | None = None, tables_of_all: bool = False
+    summary: Summary,
+    palette: Palette,
+    *,
+    rules: Mapping[str, Rule] | None = None,
+    tables_of_all: bool = False,
+    width: int | None = None,
 ) -> Iterator[str]:
     """The lines of the report: the run, what looks wrong, then the tables.
 
@@ -44,22 +54,29 @@ def summary_lines(
         rules: of its findings, by code; those of all checks by default.
         tables_of_all: show the tables of every process; otherwise those of the first that tell most: of one that called
             modules, that trained, that saw most of them.
+        width: of how many columns there is room; None for any number.
     """
-    yield from _header_lines(summary, palette)
-    yield from _finding_lines(summary, all_rules() if rules is None else rules, palette)
+    for line in _header_lines(summary, palette):
+        yield from (line,) if width is None else fitted(line, width, _KEY_WIDTH)
+    findings = _finding_lines(summary, all_rules() if rules is None else rules, palette, width)
+    for line in findings:
+        yield from (line,) if width is None or line.endswith("\\") else fitted(line, width)
     processes = summary.processes
     if not tables_of_all:
         processes = [max(processes, key=_telling)]
     for process in processes:
         of = f" of rank {process.rank}, process {process.pid}" if len(summary.processes) > 1 else ""
-        yield from _module_lines(process, of, palette)
-        yield from _tensor_lines("Parameters", [t for t in process.tensors if not t.is_buffer], of, palette)
-        yield from _tensor_lines("Buffers", [t for t in process.tensors if t.is_buffer], of, palette)
+        table = _Tables(process, of, palette, width)
+        yield from table.modules()
+        yield from table.tensors("Parameters", [t for t in process.tensors if not t.is_buffer])
+        yield from table.tensors("Buffers", [t for t in process.tensors if t.is_buffer])
     left_out = len(summary.processes) - len(processes)
     if left_out:
         yield ""
         words = "1 more process has tables" if left_out == 1 else f"{left_out} more processes have tables"
-        yield palette.paint(f"{words} too; {_how_to_see_another(summary, processes[0])}.", "dim")
+        words = f"{words} too; {_how_to_see_another(summary, processes[0])}."
+        for line in [words] if width is None else fitted(words, width, 0):
+            yield palette.paint(line, "dim")
 
 
 def _telling(process: ProcessSummary) -> tuple[bool, bool, int]:
@@ -78,7 +95,7 @@ def _how_to_see_another(summary: Summary, shown: ProcessSummary) -> str:
 def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:
     yield palette.paint(" ".join([summary.script, *map(shlex.quote, summary.argv)]), "bold")
     for key, words in header_rows(summary):
-        yield f"  {key:<9}  {words}"
+        yield f"  {key:<{_KEY_WIDTH - 4}}  {words}"
 
 
 def header_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -130,7 +147,7 @@ def _training_words(summary: Summary) -> str:
     recorded = " recorded" if is_sample else ""
     if not process.steps:
         by_hand = process.steps_made if any(tensor.gradients for tensor in process.tensors) else 0
-        words = f"{format_count(by_hand, 'step')} without an optimizer" if by_hand else "no optimizer step was traced"
+        words = f"{format_count(by_hand, 'step')} without an optimizer" if by_hand else _no_step_words(process)
     elif len(process.optimizers) == 1:
         words = f"{format_count(process.steps, 'step')}{recorded} of {next(iter(process.optimizers)) or 'an optimizer'}"
     else:
@@ -142,7 +159,13 @@ def _training_words(summary: Summary) -> str:
     return words
 
 
-def _finding_lines(summary: Summary, rules: Mapping[str, Rule], palette: Palette) -> Iterator[str]:
+def _no_step_words(process: ProcessSummary) -> str:
+    """That there was no step, or that none would have been recorded."""
+    is_quiet = process.modules and not any(map(is_recorded, process.modules))
+    return f"{NOT_RECORDED} (level WARNING)" if is_quiet else "no optimizer step was traced"
+
+
+def _finding_lines(summary: Summary, rules: Mapping[str, Rule], palette: Palette, width: int | None) -> Iterator[str]:
     if all(process.is_empty for process in summary.processes):
         yield ""
         yield palette.paint(_nothing_there(summary), "yellow")
@@ -152,7 +175,8 @@ def _finding_lines(summary: Summary, rules: Mapping[str, Rule], palette: Palette
     show_ranks = len(summary.processes) > 1
     for code, findings in _by_code(summary.findings).items():
         yield ""
-        yield from _group_lines(summary, rules[code], findings, show_ranks, palette)
+        yield from _group_lines(rules[code], findings, show_ranks, palette)
+        yield from _more_lines(summary, rules[code], findings[0].name, palette, width)
 
 
 def _by_code(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
@@ -163,9 +187,7 @@ def _by_code(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     return grouped
 
 
-def _group_lines(
-    summary: Summary, rule: Rule, findings: list[Finding], show_ranks: bool, palette: Palette
-) -> Iterator[str]:
+def _group_lines(rule: Rule, findings: list[Finding], show_ranks: bool, palette: Palette) -> Iterator[str]:
     """The findings of one rule under its title; below them what to do, and how to see more."""
     count = sum(finding.names for finding in findings) if rule.counts else len(findings)
     yield f"{palette.paint(f'{rule.severity}[{rule.code}]', _COLOURS[rule.severity])} {rule.title} ({count:,})"
@@ -185,9 +207,16 @@ def _group_lines(
         yield f"  ... and {len(findings) - len(shown):,} more; --format json lists all"
     if rule.remedy:
         yield from _wrapped(f"what to do: {rule.remedy}", palette)
-    if rule.more:
-        more = rule.more.format(run=shlex.quote(summary.path), name=shlex.quote(findings[0].name.removesuffix(".*")))
-        yield palette.paint(f"  see more: proxy-trace {more}", "dim")
+
+
+def _more_lines(summary: Summary, rule: Rule, name: str, palette: Palette, width: int | None) -> Iterator[str]:
+    """The command that shows more of what a rule found."""
+    if not rule.more:
+        return
+    more = rule.more.format(run=shlex.quote(summary.path), name=shlex.quote(name.removesuffix(".*")))
+    line = f"  see more: proxy-trace {more}"
+    for each in [line] if width is None or len(line) <= width else fitted_command(line, width, ""):
+        yield palette.paint(each, "dim")
 
 
 def _wrapped(words: str, palette: Palette) -> Iterator[str]:
@@ -264,28 +293,86 @@ def _unseen_words(checks: Sequence[CheckResult]) -> str:
     return ", ".join(f"{', '.join(of_reason)} ({reason})" for reason, of_reason in names.items())
 
 
-def _module_lines(process: ProcessSummary, of: str, palette: Palette) -> Iterator[str]:
-    if not process.modules:
-        return
-    rows = []
-    for module, depth in ModuleTree(process.modules).walk():
-        name = module.name if not depth else _last_part(module)
-        calls = f"{module.calls:,}" if module.calls or module.calls_seen else "not seen"
-        if module.removed and not module.calls:
-            calls = "removed"
-        raised = f" ({module.raised:,} raised)" if module.raised else ""
-        rows.append(
+class _Tables:
+    """The tables of a process."""
+
+    def __init__(self, process: ProcessSummary, of: str, palette: Palette, width: int | None) -> None:
+        self._process = process
+        self._of = of
+        self._palette = palette
+        self._width = None if width is None else width - 2
+        self._levels = {module.id: module.level for module in process.modules}
+
+    def modules(self) -> Iterator[str]:
+        """The tree of modules with their calls."""
+        if not self._process.modules:
+            return
+        rows = []
+        for module, depth in ModuleTree(self._process.modules).walk():
+            raised = f" ({module.raised:,} raised)" if module.raised else ""
+            rows.append(
+                [
+                    "  " * min(depth, _DEEPEST_SHOWN) + (_last_part(module) if depth else module.name),
+                    module.type,
+                    call_words(module) + raised,
+                    format_duration(module.total_us) if module.ended else "-",
+                    format_duration(module.mean_us) if module.ended else "-",
+                    f"{module.parameters:,}" if module.parameters else "-",
+                ]
+            )
+        header = ["name", "type", "calls", "total", "mean", "parameters"]
+        yield from self._table("Modules", header, rows, "llrrrr")
+
+    def tensors(self, title: str, tensors: list[TensorSummary]) -> Iterator[str]:
+        """Parameters or buffers, and how their values moved."""
+        if not tensors:
+            return
+        rows = [
             [
-                "  " * min(depth, _DEEPEST_SHOWN) + name,
-                module.type,
-                calls + raised,
-                format_duration(module.total_us) if module.ended else "-",
-                format_duration(module.mean_us) if module.ended else "-",
-                f"{module.parameters:,}" if module.parameters else "-",
+                tensor.name + (f" (= {', '.join(tensor.aliases)})" if tensor.aliases else ""),
+                tensor.type,
+                self._update_words(tensor),
+                _change(tensor.first, tensor.last, "minimum"),
+                _change(tensor.first, tensor.last, "maximum"),
+                format_number(tensor.last.norm) if tensor.last else "-",
+                format_number(tensor.last_gradient.norm) if tensor.last_gradient else "-",
             ]
-        )
-    header = ["name", "type", "calls", "total", "mean", "parameters"]
-    yield from _table(f"Modules{of}", header, rows, "llrrrr", palette)
+            for tensor in tensors
+        ]
+        header = ["name", "type", "updates", "minimum", "maximum", "norm", "gradient norm"]
+        if title == "Buffers":
+            rows = [row[:-1] for row in rows]
+            header.pop()
+        yield from self._table(title, header, rows, "llrllrr"[: len(header)], header.index("minimum"))
+
+    def _update_words(self, tensor: TensorSummary) -> str:
+        """How many updates there were; that they are not recorded is no 0."""
+        if tensor.update_count:
+            return f"{tensor.update_count:,}"
+        if tensor.removed:
+            return "removed"
+        is_told = tensor.watched and self._levels.get(tensor.module, INFO_LEVEL) in RECORDED_LEVELS
+        return "0" if is_told else NOT_RECORDED
+
+    def _table(
+        self, title: str, header: list[str], rows: list[list[str]], sides: str, break_before: int | None = None
+    ) -> Iterator[str]:
+        yield ""
+        yield self._palette.paint(title + self._of, "bold")
+        of_header = lines_of_a_row(header, rows, self._width, break_before)
+        for number, line in enumerate(format_table(header, rows, sides, self._width, break_before)):
+            yield "  " + (line if number >= of_header else self._palette.paint(line, "dim"))
+
+
+def call_words(module: ModuleSummary) -> str:
+    """How often a module was called; that calls are not recorded, or not seen, is no 0."""
+    if module.calls:
+        return f"{module.calls:,}"
+    if module.removed:
+        return "removed"
+    if not is_recorded(module):
+        return NOT_RECORDED
+    return "0" if module.calls_seen else "not seen"
 
 
 def _last_part(module: ModuleSummary) -> str:
@@ -296,37 +383,8 @@ def _last_part(module: ModuleSummary) -> str:
     return module.name.rpartition(".")[2]
 
 
-def _tensor_lines(title: str, tensors: list[TensorSummary], of: str, palette: Palette) -> Iterator[str]:
-    if not tensors:
-        return
-    rows = [
-        [
-            tensor.name + (f" (= {', '.join(tensor.aliases)})" if tensor.aliases else ""),
-            tensor.type,
-            f"{tensor.update_count:,}" if tensor.update_count or not tensor.removed else "removed",
-            _change(tensor.first, tensor.last, "minimum"),
-            _change(tensor.first, tensor.last, "maximum"),
-            format_number(tensor.last.norm) if tensor.last else "-",
-            format_number(tensor.last_gradient.norm) if tensor.last_gradient else "-",
-        ]
-        for tensor in tensors
-    ]
-    header = ["name", "type", "updates", "minimum", "maximum", "norm", "gradient norm"]
-    if title == "Buffers":
-        rows = [row[:-1] for row in rows]
-        header.pop()
-    yield from _table(title + of, header, rows, "llrllrr"[: len(header)], palette)
-
-
 def _change(first: Statistics | None, last: Statistics | None, field: str) -> str:
     """A statistic from first to last."""
     before = format_number(getattr(first, field, None))
     after = format_number(getattr(last, field, None))
     return before if before == after else f"{before} -> {after}"
-
-
-def _table(title: str, header: list[str], rows: list[list[str]], sides: str, palette: Palette) -> Iterator[str]:
-    yield ""
-    yield palette.paint(title, "bold")
-    for number, line in enumerate(format_table(header, rows, sides)):
-        yield "  " + (line if number else palette.paint(line, "dim"))

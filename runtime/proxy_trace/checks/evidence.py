@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from proxy_trace.ranks import Comparison
     from proxy_trace.trace import DamagedFile
 
-_RECORDED_LEVELS: Final = frozenset({"INFO", "DEBUG"})
+RECORDED_LEVELS: Final = frozenset({"INFO", "DEBUG"})
 NO_TRAINING: Final = "no training was traced"
 
 
 def is_recorded(module: ModuleSummary) -> bool:
     """Whether the calls of a module and the updates of its parameters are recorded at all, at its level."""
-    return module.level in _RECORDED_LEVELS
+    return module.level in RECORDED_LEVELS
 
 
 def is_sampled(module: ModuleSummary) -> bool:

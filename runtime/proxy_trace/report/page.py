@@ -20,7 +20,7 @@ from proxy_trace.report.evidence import STATE, SeriesName, plot_of
 from proxy_trace.report.markup import as_text
 from proxy_trace.report.packed import PackedCurves, compressed
 from proxy_trace.report.process_curves import AT_LEAST, GRADIENT, LOSS, MAXIMUM, MINIMUM, NORM, RATE, RATIO
-from proxy_trace.summary_text import check_words, header_rows
+from proxy_trace.summary_text import call_words, check_words, header_rows
 from proxy_trace.units import format_count, format_duration, format_ranks
 
 if TYPE_CHECKING:
@@ -294,16 +294,19 @@ def _process_data(process: DrawnProcess) -> dict[str, Any]:
 
 def _module_row(module: ModuleSummary, depth: int) -> list[Any]:
     """Depth, name, type, calls, total in microseconds, and texts: total, mean, parameters, notes."""
-    seen = bool(module.calls or module.calls_seen)
-    calls = f"{module.calls:,}" if seen else "not seen"
-    if module.level not in ("INFO", "DEBUG"):
-        calls = "not recorded"
-    elif module.removed and not module.calls:
-        calls = "removed"
     raised = f"{module.raised:,} raised" if module.raised else ""
     times = (format_duration(module.total_us), format_duration(module.mean_us)) if module.ended else ("-", "-")
     parameters = f"{module.parameters:,}" if module.parameters else "-"
-    return [depth, _shown(module.name), _shown(module.type), calls, module.total_us, *times, parameters, raised]
+    return [
+        depth,
+        _shown(module.name),
+        _shown(module.type),
+        call_words(module),
+        module.total_us,
+        *times,
+        parameters,
+        raised,
+    ]
 
 
 def _strip_data(strip: Strip) -> dict[str, Any]:
