@@ -34,7 +34,9 @@ from proxy_trace.watch_command import WATCH_HELP, watch
 from proxy_wrapper import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from proxy_trace.trace import Trace
 
 T = TypeVar("T")
 
@@ -189,7 +191,8 @@ def show(
     selection = Selection(kind or (), name or (), module or (), steps, stage or ())
     trace = open_run(run, rank)
     names = [file.names() for file in trace.files]
-    sightings = _noting_none(islice(select_events(trace, names, selection), limit))
+    chosen = islice(select_events(trace, names, selection), limit)
+    sightings = _noting_none(chosen, trace, (*(name or ()), *(module or ())))
     if output is Format.JSON:
         print_json(map(resolve, sightings))
         return
@@ -225,7 +228,7 @@ def log(
         print_lines(text_log_lines(error.path))
         return
     lines = log_lines(trace, selection)
-    print_lines(lines if selection is None else _noting_none(lines))
+    print_lines(lines if selection is None else _noting_none(lines, trace, (*(name or ()), *(module or ()))))
 
 
 app.command(help=HISTORY_HELP, cls=HistoryCommand)(history)
@@ -237,14 +240,17 @@ app.command(help=WATCH_HELP)(watch)
 app.command(help=EXPORT_HELP)(export)
 
 
-def _noting_none(chosen: Iterator[T]) -> Iterator[T]:
-    """`chosen` as it is; if there is nothing in it, standard error says so."""
+def _noting_none(chosen: Iterator[T], trace: Trace, globs: Sequence[str]) -> Iterator[T]:
+    """`chosen` as it is; if there is nothing in it, standard error says so, and which names are near to `globs`."""
     is_empty = True
     for each in chosen:
         is_empty = False
         yield each
     if is_empty:
-        print_note("nothing in this trace meets all these conditions")
+        from proxy_trace.suggestions import nearest_to
+
+        near = nearest_to(globs, [file.names() for file in trace.files]) if globs else ""
+        print_note(f"nothing in this trace meets all these conditions{near}")
 
 
 def run_command(arguments: list[str]) -> int:

@@ -85,11 +85,14 @@ def compare(
     """Compare two runs, or one with several; the text of `--help` is `COMPARE_HELP`."""
     from proxy_trace.progress import progress_bar
     from proxy_trace.selection import GlobMatcher, StepRange
+    from proxy_trace.suggestions import check_names
     from proxy_trace.workers import count_jobs
 
     _check_count(len(runs), records=records, baseline=baseline)
     steps = StepRange.parse(step) if step is not None else None
     traces = [open_run(run, rank) for run in runs]
+    if not records:  # These name more than parameters: functions, attributes.
+        check_names(traces, name, with_modules=True)
     size = sum(file.size_bytes() for trace in traces for file in trace.files)
     is_chosen = GlobMatcher(name) if name else None
     passes = 1 if records else 2

@@ -254,6 +254,17 @@ class UnknownNameError(TraceError):
         )
 
 
+class UnknownGlobError(TraceError):
+    """A choice by name that meets no parameter or buffer."""
+
+    def __init__(self, glob: str, nearest: Sequence[str]) -> None:
+        did_you_mean = f" Did you mean {', '.join(nearest)}?" if nearest else ""
+        super().__init__(
+            f"no parameter or buffer of this run is called '{glob}'.{did_you_mean} "
+            "Globs such as 'model.fc*' match whole names."
+        )
+
+
 class UnknownPlaceError(TraceError):
     """A place at which nothing was recorded."""
 

@@ -115,6 +115,16 @@ def nearest_names(what: str, names: Iterable[Names]) -> list[str]:
     return list(dict.fromkeys((*ending, *alike)))[:_SUGGESTIONS]
 
 
+def places_near(what: str, names: Iterable[Names]) -> list[str]:
+    """Places of the trace that are near to `what`, if that is one, as "file:line"; else nothing."""
+    place = _PLACE.fullmatch(what)
+    if place is None:
+        return []
+    every = [location for of_file in names for location in of_file.locations.values()]
+    kind, near = _near(place["file"], int(place["line"]), every)
+    return near if kind == "line" else []
+
+
 def _by_place(file: str, line: int, locations: dict[int, Location]) -> frozenset[int]:
     """The locations on a line of a file, and those below where the line does nothing but call user code."""
     on_line = frozenset(

@@ -59,10 +59,12 @@ def ranks(
     from proxy_trace.ranks import compare_ranks
     from proxy_trace.ranks_text import ranks_lines
     from proxy_trace.selection import GlobMatcher, StepRange
+    from proxy_trace.suggestions import check_names
     from proxy_trace.workers import Workers, count_jobs
 
     steps = StepRange.parse(step) if step is not None else None
     trace = open_run(run)
+    check_names([trace], name)
     size = sum(file.size_bytes() for file in trace.files)
     with progress_bar(size, "reading") as on_progress, Workers(count_jobs(jobs, size), on_progress) as workers:
         found = compare_ranks(trace, steps, GlobMatcher(name) if name else None, workers)

@@ -67,12 +67,14 @@ def report(
     """Write the page; the text of `--help` is `REPORT_HELP`."""
     from proxy_trace.export.output import whole_or_nothing
     from proxy_trace.selection import GlobMatcher, StepRange
+    from proxy_trace.suggestions import check_names
 
     steps = StepRange.parse(step) if step is not None else None
     is_chosen = GlobMatcher(name) if name else None
     traces = [open_run(run, rank)]
     if other is not None:
         traces.append(open_run(other, rank))
+    check_names(traces, name)
     names = "-".join(trace.files[0].run.run for trace in traces)
     target = output or Path(f"{names}.html")
     with whole_or_nothing(target, force=force) as aside:

@@ -123,7 +123,10 @@ def test_a_choice_that_nothing_meets_is_told(
     command: list[str], small_trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command([*command, str(small_trace), "--name", "model.fc.wieght"]) == 0
-    assert capsys.readouterr().err == "proxy-trace: nothing in this trace meets all these conditions\n"
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "proxy-trace: nothing in this trace meets all these conditions; did you mean model.fc.weight"
+    )
 
 
 def test_without_a_run_it_is_the_newest_one_here(

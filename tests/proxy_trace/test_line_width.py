@@ -1,4 +1,4 @@
-"""At 80 columns no line is longer, and none is broken within a word or a number: of summaries, and of every help of the command."""
+"""At 80 columns no line of a summary or a help is longer, and none is broken within a word or a number."""
 
 from __future__ import annotations
 

@@ -375,9 +375,9 @@ def test_the_command_says_by_its_exit_code_whether_ranks_agree(
     assert run_command(["ranks", str(path)]) == 1
     assert "Parameters that drifted apart (1)" in capsys.readouterr().out
     assert run_command(["ranks", str(path), "--step", "-2"]) == 0
-    for nothing in (["--name", "other.*"], ["--step", "100-"]):
+    for nothing, said in ((["--name", "other.*"], "is called 'other.*'"), (["--step", "100-"], "nothing to compare")):
         assert run_command(["ranks", str(path), *nothing]) == 2
-        assert "there is nothing to compare" in capsys.readouterr().err
+        assert said in capsys.readouterr().err
     capsys.readouterr()
     assert run_command(["ranks", str(path), "--format", "json"]) == 1
     found = msgspec.json.decode(capsys.readouterr().out)
