@@ -38,7 +38,7 @@ def definitions(level: str = "DEBUG", classes: tuple[str, str] = ("net", LINEAR)
     ]
 
 
-def call(module: int, *inside: events.Event, thread: int = 0, raised: bool = False, **fields: Any) -> list[Any]:
+def call(module: int, *inside: Any, thread: int = 0, raised: bool = False, **fields: Any) -> list[Any]:
     return [
         events.CallModule(1, module=module, thread=thread, **fields),
         *inside,
@@ -96,7 +96,7 @@ def test_what_counts_as_a_use(event: events.Event, is_use: bool) -> None:
 
 
 def test_another_thread_and_a_backward_pass_inside_are_no_part_of_it() -> None:
-    again = [events.Backward(1), *call(2), torch_call("model.scale"), events.BackwardEnd(1)]
+    again: list[Any] = [events.Backward(1), *call(2), torch_call("model.scale"), events.BackwardEnd(1)]
     order = execution_order([*definitions(), *call(1, *call(3, thread=7), *again, *call(2))])
     assert order.module_forward_order == ["", "fc"]
     assert parameters_of(order) == ["fc.weight"]

@@ -1,0 +1,257 @@
+"""Takes nodes out of a graph into sub-graphs that are computed again in the backward pass."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Final
+
+from torch import fx, nn
+from torch.fx.passes.shape_prop import TensorMetadata
+from torch.utils.checkpoint import checkpoint
+
+from proxy_wrapper.errors import ProxyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Path = tuple[int, ...]
+"""A region: its number, behind those of the regions that it lies in."""
+
+REGION: Final = "checkpoint_region"
+REENTRANT: Final = "checkpoint_reentrant"
+_OF_PLACE: Final = ("nn_module_stack", "stack_trace")
+_OF_VALUE: Final = ("tensor_meta", "val")
+_IN_PLACE: Final = frozenset(
+    getattr(operator, name)
+    for name in ("setitem", "delitem", "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow")
+) | {operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, setattr}
+
+
+class RegionError(ProxyError, ValueError):
+    """A region that cannot be taken out of its graph."""
+
+
+def outline(
+    gm: fx.GraphModule, regions: Mapping[Path, Iterable[str]], *, use_reentrant: bool = False
+) -> fx.GraphModule:
+    """Make activation checkpoints of nodes, whether or not the program has any there; gives `gm` back, changed.
+
+    Args:
+        gm: the graph.
+        regions: the names of the nodes of each region. `(0,)` becomes `checkpoint_0`, a sub-`GraphModule` that
+            `torch.utils.checkpoint.checkpoint` calls; `(0, 1)` becomes `checkpoint_0_1` within it. Its inputs and
+            outputs are found. What runs between the nodes of a region, and is none of them, runs before or after it.
+        use_reentrant: which kind of checkpoint.
+
+    Raises:
+        RegionError: if there is no node of such a name, if a node is in two regions, or if something between the nodes
+            of a region both takes what it makes and makes what it takes.
+    """
+    nodes = {node.name: node for node in gm.graph.nodes if node.op not in ("placeholder", "output")}
+    paths: dict[fx.Node, Path] = {}
+    for path, names in regions.items():
+        for name in names:
+            if name not in nodes:
+                raise RegionError(f"the graph has no node '{name}' that could be in region {path}.")
+            known = paths.get(nodes[name], ())
+            if known[: len(path)] != path[: len(known)]:
+                raise RegionError(f"node '{name}' is in region {known} and in region {path}.")
+            paths[nodes[name]] = max(known, path, key=len)
+    for node, path in paths.items():
+        node.meta[REGION] = path
+        node.meta[REENTRANT] = (use_reentrant,) * len(path)
+    outline_nodes(gm, paths)
+    return gm
+
+
+def outline_nodes(gm: fx.GraphModule, paths: Mapping[fx.Node, Path], depth: int = 0) -> None:
+    """Take nodes out of `gm`, each into the sub-graph of its region, whose parents are `depth` regions.
+
+    Raises:
+        RegionError: if a region cannot be taken out.
+    """
+    regions: dict[Path, list[fx.Node]] = {}
+    for node in gm.graph.nodes:
+        path = paths.get(node, ())
+        if len(path) > depth:
+            regions.setdefault(path[: depth + 1], []).append(node)
+    for path, nodes in regions.items():
+        members = [node for node in nodes if node.op != "get_attr"]
+        if not members:
+            continue
+        region = _Region(gm, path, members)
+        region.gather()
+        copies = region.take_out()
+        if copies is not None:
+            inner = {copy: paths[node] for node, copy in copies.items()}
+            outline_nodes(region.sub, inner, depth + 1)
+    gm.graph.lint()
+    gm.recompile()
+
+
+class _Region:
+    """The nodes of a region on their way into a sub-graph.
+
+    What they read by name is read in the sub-graph, as the function of a checkpoint reads the parameters of its model:
+    given as arguments they would be inputs, and a reentrant checkpoint treats those differently.
+    """
+
+    def __init__(self, gm: fx.GraphModule, path: Path, members: list[fx.Node]) -> None:
+        self._gm = gm
+        self._path = path
+        self._members = dict.fromkeys(members)
+        self.sub = fx.GraphModule(nn.Module(), fx.Graph(), "_".join(("checkpoint", *map(str, path))))
+
+    def gather(self) -> None:
+        """Move what lies between the members to where it can be: before them, or behind.
+
+        Raises:
+            RegionError: if something has to be at both places, or changes a tensor in place.
+        """
+        self._pull_selections()
+        between, dependents = self._between()
+        first = next(iter(self._members))
+        for node in dependents:
+            taken = [user for user in node.users if user in self._members]
+            if taken:
+                raise RegionError(
+                    f"region {self._path} cannot be taken out: '{node.name}' is not in it, takes what the region "
+                    f"makes, and makes what '{taken[0].name}' of the region takes. Put it into the region."
+                )
+        if any(not _only_selects(node) for node in (*between, *dependents)):
+            for node in (*between, *dependents, *self._members):
+                if _changes_in_place(node):
+                    raise RegionError(
+                        f"region {self._path} cannot be taken out: other nodes run between its nodes, and "
+                        f"'{node.name}' changes a tensor in place, so that their order matters. Put them into the "
+                        "region as well."
+                    )
+        for node in between:
+            first.prepend(node)
+
+    def _pull_selections(self) -> None:
+        """Move what only picks a part of a member's result to right behind that member, wherever it is."""
+        for node in self._members:
+            sources = node.all_input_nodes
+            if _only_selects(node) and len(sources) == 1 and sources[0] in self._members and not _is_tensor(sources[0]):
+                sources[0].append(node)
+        self._members = {node: None for node in self._gm.graph.nodes if node in self._members}
+
+    def _between(self) -> tuple[list[fx.Node], list[fx.Node]]:
+        """The other nodes between the members: those that take nothing of what these make, and those that do."""
+        free: list[fx.Node] = []
+        dependents: dict[fx.Node, None] = {}
+        node, last = next(iter(self._members)), next(reversed(self._members))
+        while node is not last:
+            node = node.next
+            if node not in self._members:
+                if any(each in self._members or each in dependents for each in node.all_input_nodes):
+                    dependents[node] = None
+                else:
+                    free.append(node)
+        return free, list(dependents)
+
+    def take_out(self) -> dict[fx.Node, fx.Node] | None:
+        """Put a call of the sub-graph in the place of the members.
+
+        Returns:
+            The copy of each member; None if nothing takes what they make, and they have been left where they are.
+        """
+        outputs = [node for node in self._members if any(user not in self._members for user in node.users)]
+        if not outputs:
+            return None
+        graph = fx.Graph()
+        copies, inputs = self._copy_into(graph)
+        graph.output(copies[outputs[0]] if len(outputs) == 1 else tuple(copies[node] for node in outputs))
+        self.sub.training = self._gm.training
+        self.sub.graph = graph
+        self._call(inputs, outputs)
+        for node in reversed(self._members):
+            self._gm.graph.erase_node(node)
+        for node in [each for each in self._gm.graph.nodes if each.op == "get_attr" and not each.users]:
+            self._gm.graph.erase_node(node)
+        return {node: copies[node] for node in self._members}
+
+    def _copy_into(self, graph: fx.Graph) -> tuple[dict[fx.Node, fx.Node], list[fx.Node]]:
+        """Copy the members; what they take becomes placeholders, which are given back too, and reads by name."""
+        taken = dict.fromkeys(each for node in self._members for each in node.all_input_nodes)
+        outside = [node for node in taken if node not in self._members]
+        inputs = [node for node in outside if node.op != "get_attr" or not self._lend(node)]
+        copies: dict[fx.Node, fx.Node] = {}
+        for node in inputs:
+            copies[node] = graph.placeholder(node.name)
+            copies[node].meta.update(node.meta)
+        for node in outside:
+            if node not in copies:
+                copies[node] = graph.node_copy(node)
+        for node in self._members:
+            if node.op == "call_module":
+                self._lend(node)
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        return copies, inputs
+
+    def _lend(self, node: fx.Node) -> bool:
+        """Let the sub-graph read what a node of the graph reads by name; whether it can.
+
+        What lies in a module is found there by both, and moves with it to another device. A parameter of the outermost
+        module is registered with both. Any other tensor of that is passed as an argument.
+        """
+        key = str(node.target).partition(".")[0]
+        value: Any = getattr(self._gm, key)
+        if isinstance(value, nn.Parameter):
+            self.sub.register_parameter(key, value)
+        elif key in self._gm._buffers:
+            return False
+        else:
+            self.sub.__dict__[key] = value  # A module too: it is no part of this one, whose state has its own names.
+        return True
+
+    def _call(self, inputs: list[fx.Node], outputs: list[fx.Node]) -> None:
+        graph, first = self._gm.graph, next(iter(self._members))
+        name = _free_name(self._gm, "_".join(("checkpoint", *map(str, self._path))))
+        self._gm.add_submodule(name, self.sub)
+        reentrant = first.meta.get(REENTRANT, ())
+        is_reentrant = bool(reentrant[len(self._path) - 1 : len(self._path)] == (True,))
+        around: dict[str, Any] = {key: first.meta[key] for key in _OF_PLACE if key in first.meta}
+        if len(self._path) > 1:
+            around |= {REGION: self._path[:-1], REENTRANT: reentrant[: len(self._path) - 1]}
+        with graph.inserting_before(first):
+            function = graph.get_attr(name)
+            call = graph.call_function(checkpoint, (function, *inputs), {"use_reentrant": is_reentrant})
+            function.meta.update(around)
+            call.meta.update(around)
+            if len(outputs) == 1:
+                results = [call]
+            else:
+                results = [graph.call_function(operator.getitem, (call, number)) for number in range(len(outputs))]
+        for node, result in zip(outputs, results, strict=True):
+            result.meta.update(around)
+            result.meta.update({key: node.meta[key] for key in _OF_VALUE if key in node.meta})
+            node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in self._members)
+
+
+def _free_name(gm: fx.GraphModule, name: str) -> str:
+    while hasattr(gm, name):
+        name += "_"
+    return name
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    """Whether a node gives a tensor, as far as is known: a part of one may be computed, and so has its place."""
+    meta = node.meta.get("tensor_meta")
+    return isinstance(meta, TensorMetadata) or (meta is None and "val" not in node.meta)
+
+
+def _only_selects(node: fx.Node) -> bool:
+    """Whether a node computes nothing: it reads something by name, or picks a part of what another gives."""
+    return node.op == "get_attr" or (node.op == "call_function" and node.target in (operator.getitem, getattr))
+
+
+def _changes_in_place(node: fx.Node) -> bool:
+    """Whether a node may change a tensor that it takes, by what torch's names say."""
+    if node.op not in ("call_function", "call_method"):
+        return False
+    if node.target in _IN_PLACE or "out" in node.kwargs or node.kwargs.get("inplace") is True:
+        return True
+    name = node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", ""))
+    return name.endswith("_") and not name.endswith("__")
