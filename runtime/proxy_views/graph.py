@@ -20,6 +20,8 @@ from proxy_views.recording import SIZE, VALUE, ModuleCall, TorchCall
 from proxy_views.signature import Argument, arguments_of
 from proxy_views.sizes import LiveSize, SizeArithmetic, SizeRead
 from proxy_views.structures import Part, is_dataclass, parts_of, tensors_in
+from proxy_views.targets import Method, Targets
+from proxy_views.targets import arguments_of as node_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,25 +31,6 @@ if TYPE_CHECKING:
 _TENSOR: Final = torch._C.TensorBase
 _LITERALS: Final = (str, int, float, complex, bool, type(None), type(...), torch.dtype, torch.device, torch.layout)
 _KEPT_AS_THEY_ARE: Final = (*_LITERALS, torch.memory_format, enum.Enum, torch._ops.OpOverload)
-_BINARY: Final = {
-    f"{name}": getattr(operator, operation)
-    for name, operation in {
-        **{each: each for each in ("add", "sub", "mul", "matmul", "eq", "ne", "lt", "le", "gt", "ge")},
-        **{"div": "truediv", "true_divide": "truediv", "floor_divide": "floordiv", "remainder": "mod"},
-    }.items()
-}
-"""Methods that operators call, under the names that torch tells of them."""
-
-_UNARY: Final = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "neg": operator.neg}
-_OPERATORS: Final = {
-    f"__{name}__": getattr(operator, name)
-    for name in (
-        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"),
-        *("lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "getitem", "setitem"),
-        *("iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ilshift", "irshift"),
-    )
-} | {"__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor}
-
 
 class Leaves(NamedTuple):
     """Which modules are one node.
@@ -131,6 +114,7 @@ class GraphBuilder:
         self._graph = fx.Graph()
         self._places = Places()
         self._constants = Constants(recording)
+        self._targets = Targets()
         self._nodes: dict[int, fx.Node | _Pending] = {}
         self._sizes: dict[int, fx.Node] = {}
         self._computed_sizes: dict[int, tuple[LiveSize, fx.Node]] = {}
@@ -348,11 +332,11 @@ class GraphBuilder:
 
     def _emit(self, call: TorchCall) -> fx.Node:
         args, kwargs = self._argument(call.args), self._keywords(call)
-        kind, target = _target_of(call)
+        kind, target = self._targets.of(call)
         if call.state != self._root.state:
-            function = _Method(target) if kind == "call_method" else target
+            function = Method(target) if kind == "call_method" else target
             kind, target = "call_function", CallUnder(function, call.state, self._root.state)
-        return self._finish(self._graph.create_node(kind, target, _form(call, args), kwargs))
+        return self._finish(self._graph.create_node(kind, target, node_arguments(call, args), kwargs))
 
     def _call_module(self, call: ModuleCall) -> None:
         target = self._constants.module(self._name_of(call), call.module)
@@ -411,45 +395,6 @@ class GraphBuilder:
             if known is not None:
                 node = self._node(call.output)  # type: ignore[arg-type]
                 self._outputs.setdefault(self._name_of(call), []).append(node)
-
-
-class _Method:
-    """Calls a method of its first argument: what a node that calls a method does, as a function."""
-
-    def __init__(self, name: str) -> None:
-        self.name = self.__name__ = name
-
-    def __call__(self, owner: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(owner, self.name)(*args, **kwargs)
-
-
-def _target_of(call: TorchCall) -> tuple[str, Any]:
-    """Which kind of node a call is, and its target."""
-    function = call.function
-    name = getattr(function, "__name__", type(function).__name__)
-    if name in ("__get__", "__set__", "__delete__"):
-        return "call_function", {"__get__": getattr, "__set__": setattr, "__delete__": delattr}[name]
-    is_method = hasattr(function, "__objclass__") or getattr(function, "__qualname__", "").startswith("Tensor.")
-    if not is_method:
-        return "call_function", function
-    if name in _OPERATORS:
-        return "call_function", _OPERATORS[name]
-    if name in _BINARY and len(call.args) == 2 and not call.kwargs:
-        return "call_function", _BINARY[name]
-    if name in _UNARY:
-        return "call_function", _UNARY[name]
-    return "call_method", name
-
-
-def _form(call: TorchCall, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a node: those of a descriptor of torch's have the attribute's name among them."""
-    function = call.function
-    name = getattr(function, "__name__", "")
-    if name not in ("__get__", "__set__", "__delete__"):
-        return args
-    owner = function.__self__
-    attribute = getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "")
-    return (args[0], attribute, *args[1:]) if name == "__set__" else (args[0], attribute)
 
 
 def _note_region(meta: dict[str, Any], region: Sequence[Region]) -> None:

@@ -7,6 +7,7 @@ tensor is that of a value: no other one can have its `id` meanwhile.
 from __future__ import annotations
 
 import operator
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import torch
@@ -75,7 +76,7 @@ class ModuleCall:
         region: the checkpoints that it is called in.
     """
 
-    __slots__ = ("args", "end", "frames", "is_opaque", "kwargs", "module", "output", "parent", "region", "state")
+    __slots__ = ("args", "end", "frames", "hook", "is_opaque", "kwargs", "module", "output", "parent", "region", "state")
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class ModuleCall:
         self.frames, self.region, self.state, self.is_opaque = frames, region, state, is_opaque
         self.output: Any = None
         self.end = 0
+        self.hook = 0  # The key of the hook of ours that waits for the call to end.
 
 
 class Region(NamedTuple):
@@ -232,7 +234,9 @@ class Recording:
             self._fail(error)
 
     def leave(self, module: nn.Module, output: Any) -> Any:
-        """Note what a module gave back."""
+        """Note what a module gave back, unless it has hooks of its own, which come first."""
+        if self._stack and self._stack[-1].hook and self._stack[-1].module is module:
+            return output
         try:
             self._leave(module, output, raised=False)
         except Exception as error:  # noqa: BLE001
@@ -282,6 +286,23 @@ class Recording:
         self._stack.append(call)
         if is_opaque:
             self._inside = call
+        if module.__dict__.get("_forward_hooks"):
+            self._wait_for_hooks(call)
+
+    def _wait_for_hooks(self, call: ModuleCall) -> None:
+        """See what the hooks of a module itself make of its output: those on all modules are called before them."""
+        thread = get_ident()
+
+        def last(module: nn.Module, args: Any, output: Any) -> None:
+            if get_ident() == thread and call.hook:
+                _take_hook_out(call)
+                try:
+                    self._leave(module, output, raised=False)
+                except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+                    self._fail(error)
+
+        call.hook = -id(call)  # Torch counts its keys up from 0.
+        call.module._forward_hooks[call.hook] = last
 
     def _leave(self, module: nn.Module, output: Any, *, raised: bool) -> None:
         if not self.is_open:
@@ -294,6 +315,7 @@ class Recording:
             return
         while self._stack:  # Those above it were left by exceptions that hooks are not told of.
             call = self._stack.pop()
+            _take_hook_out(call)
             call.end = len(self.steps)
             if self._inside is call:
                 self._inside = None
@@ -306,6 +328,8 @@ class Recording:
     def _end(self, *, raised: bool) -> None:
         self.is_open, self.is_done, self.raised = False, True, raised
         self._depth = 0
+        for call in self._stack:
+            _take_hook_out(call)
 
     # Functions.
 
@@ -428,7 +452,14 @@ class Recording:
 
     def _fail(self, error: Exception) -> None:
         self.failure = self.failure or error
-        self.is_open, self.is_done = False, True
+        self._end(raised=False)
+
+
+def _take_hook_out(call: ModuleCall) -> None:
+    """Leave the module as it was found."""
+    if call.hook:
+        call.module._forward_hooks.pop(call.hook, None)
+        call.hook = 0
 
 
 def _arguments_as_given(args: tuple[Any, ...]) -> tuple[Any, ...]:

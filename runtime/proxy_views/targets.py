@@ -1,0 +1,114 @@
+"""What the node of a call calls: the function itself, an operator, a method, or something that stands for one."""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.fx.node import _get_qualified_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_views.recording import TorchCall
+
+_OF_TWO: Final = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "matmul", "eq", "ne", "lt", "le", "gt", "ge")},
+    **{"div": operator.truediv, "true_divide": operator.truediv, "remainder": operator.mod},
+}
+"""What operators call, under the names that torch tells of it: `x + 1` and `x.add(1)` are one to it."""
+
+_SPECIAL: Final = {
+    f"__{name}__": getattr(operator, name)
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"),
+        *("lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "getitem", "setitem"),
+        *("iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ilshift", "irshift"),
+    )
+} | {"__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor}
+
+_DESCRIPTORS: Final = {"__get__": getattr, "__set__": setattr, "__delete__": delattr}
+
+
+class Method:
+    """Calls a method of its first argument: what a node that calls a method does, as a function."""
+
+    def __init__(self, name: str) -> None:
+        self.name = self.__name__ = name
+        self.__module__ = __name__
+
+    def __call__(self, owner: Any, *args: Any, **kwargs: Any) -> Any:
+        """What the method gives back."""
+        return getattr(owner, self.name)(*args, **kwargs)
+
+    def __deepcopy__(self, memo: Any) -> Method:
+        return self
+
+
+class StandIn:
+    """Calls a function that the code of a graph could not name: `torch.fx` takes it for one of torch's public ones."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__name__ = self.__qualname__ = getattr(function, "__name__", "call")
+        self.__module__ = __name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives back."""
+        return self.function(*args, **kwargs)
+
+    def __deepcopy__(self, memo: Any) -> StandIn:
+        return self
+
+
+class Targets:
+    """Gives calls their targets; a function has one and the same each time."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, call: TorchCall) -> tuple[str, Any]:
+        """Which kind of node a call is, and its target."""
+        function = call.function
+        name = getattr(function, "__name__", type(function).__name__)
+        if name in _DESCRIPTORS:
+            return "call_function", _DESCRIPTORS[name]
+        is_method = hasattr(function, "__objclass__") or getattr(function, "__qualname__", "").startswith("Tensor.")
+        if not is_method:
+            return "call_function", self._nameable(function)
+        if name in _SPECIAL:
+            return "call_function", _SPECIAL[name]
+        if name in _OF_TWO and len(call.args) == 2 and not call.kwargs:
+            return "call_function", _OF_TWO[name]
+        return "call_method", name
+
+    def _nameable(self, function: Any) -> Any:
+        known = self._known.get(id(function))
+        if known is None:
+            known = self._known[id(function)] = (function, function if _can_be_named(function) else StandIn(function))
+        return known[1]
+
+
+def arguments_of(call: TorchCall, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of the node: what reads or writes an attribute has its name among them."""
+    function = call.function
+    name = getattr(function, "__name__", "")
+    if name not in _DESCRIPTORS:
+        return args
+    owner = function.__self__
+    attribute = getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "")
+    return (args[0], attribute, *args[1:]) if name == "__set__" else (args[0], attribute)
+
+
+def _can_be_named(function: Any) -> bool:
+    """Whether the code of a graph finds `function`: `torch.fx` puts others than torch's within its reach."""
+    try:
+        first, *rest = _get_qualified_name(function).split(".")
+        if first != "torch":
+            return True
+        found = reduce(getattr, rest, torch)
+    except (AttributeError, RuntimeError, AssertionError):
+        return False
+    return found is function or found == function
