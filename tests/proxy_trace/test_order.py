@@ -165,7 +165,7 @@ def test_definitions_may_come_apart_from_the_events() -> None:
 
 
 def test_a_model_that_is_part_of_a_larger_one_by_then_has_its_longer_name() -> None:
-    larger = [
+    larger: list[Any] = [
         events.Module(4, "big", "Big", 4, 0, "DEBUG", module_of_type="net"),
         events.Module(1, "big.model", "Net", 4, 4, "DEBUG", module_of_type="net"),
         events.Module(2, "big.model.fc", "Linear", 4, 1, "DEBUG", module_of_type=LINEAR),
