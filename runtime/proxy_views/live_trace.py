@@ -19,8 +19,12 @@ from proxy_views.errors import (
     UnknownNameError,
 )
 from proxy_views.graph import Built, GraphBuilder, Leaves
+from proxy_views.passes.checkpoint_regions import checkpoint_regions
+from proxy_views.passes.split_bias import split_bias as split_biases
 from proxy_views.places import Place, Places
+from proxy_views.recorded_events import events_of
 from proxy_views.recording import VALUE, Frozen, ModuleCall, TorchCall
+from proxy_trace.order import execution_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from proxy_views.places import Frames
+    from proxy_trace.order import ExecutionOrder, LeafRule
     from proxy_views.recording import Recording
 
 
@@ -102,7 +107,21 @@ class LiveTrace:
         if start is not None or stop is not None:
             cut(built.module.graph, self._resolve(built, start), self._resolve(built, stop))
             built.module.recompile()
-        return built.module
+        if split_bias:
+            split_biases(built.module)
+        return checkpoint_regions(built.module) if checkpoint else built.module
+
+    def execution_order(self, leaf_rule: LeafRule = "fsdp") -> ExecutionOrder:
+        """The modules of the call in the order in which they ran, and the parameters in that of their first use.
+
+        Args:
+            leaf_rule: "fsdp" for FSDP's rule: a module that torch.nn defines is one thing, but for `nn.Sequential` and
+                the model itself. None for every call.
+
+        Raises:
+            ViewError: as `graph` does.
+        """
+        return execution_order(events_of(self._recorded()), leaf_rule)
 
     @property
     def frozen(self) -> list[FrozenValue]:

@@ -183,7 +183,11 @@ class Recording:
         model: the one whose call is recorded.
         steps: what happened, in order; the first is the call of the model.
         tree: the modules of the model when it was called, each with its qualified name.
+        modules: the same modules, by identity as they are there.
         tensors: its parameters and buffers then, each with its qualified name; of tied ones, the first.
+        aliases: the other names of tied ones.
+        parameter_names: which of the names are parameters'.
+        non_persistent: the names of buffers that are no part of `state_dict`.
         froze: what was read from sizes.
         failure: why there is no recording, if there is none.
         is_open: whether the call is being recorded now.
@@ -197,6 +201,9 @@ class Recording:
         self.steps: list[Step] = []
         self.tree: dict[int, str] = {}
         self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
+        self.modules: dict[int, nn.Module] = {}
+        self.aliases: dict[int, list[str]] = {}
+        self.parameter_names: set[str] = set()
         self.non_persistent: set[str] = set()
         self.froze: list[Frozen] = []
         self.failure: Exception | None = None
@@ -259,12 +266,19 @@ class Recording:
         if id(module) in self.tree:
             return
         self.tree[id(module)] = name
+        self.modules[id(module)] = module
         prefix = f"{name}." if name else ""
         attributes = module.__dict__
         for registered in ("_parameters", "_buffers"):
             for key, tensor in attributes.get(registered, {}).items():
-                if tensor is not None:
-                    self.tensors.setdefault(id(tensor), (prefix + key, tensor))
+                if tensor is None:
+                    continue
+                if id(tensor) in self.tensors:
+                    self.aliases.setdefault(id(tensor), []).append(prefix + key)
+                else:
+                    self.tensors[id(tensor)] = (prefix + key, tensor)
+                if registered == "_parameters":
+                    self.parameter_names.add(prefix + key)
         self.non_persistent |= {prefix + key for key in attributes.get("_non_persistent_buffers_set", ())}
         for key, below in attributes.get("_modules", {}).items():
             if below is not None:
