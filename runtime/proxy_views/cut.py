@@ -27,11 +27,9 @@ def cut(graph: fx.Graph, start: Sequence[fx.Node], stop: Sequence[fx.Node]) -> N
         with graph.inserting_before(first):
             given[node] = graph.placeholder(f"{node.name}_given")
         given[node].meta = dict(node.meta)
-    order = {node: number for number, node in enumerate(graph.nodes)}
-    sources = {node: order[node] for node in given}
     for node, placeholder in given.items():
         node.replace_all_uses_with(placeholder)
-    kept = _needed([output, *given.values()], graph.nodes, sources, order)
+    kept = _needed([output, *given.values()], graph.nodes, set(given))
     for node in reversed(list(graph.nodes)):
         if node not in kept:
             graph.erase_node(node)
@@ -41,28 +39,22 @@ def cut(graph: fx.Graph, start: Sequence[fx.Node], stop: Sequence[fx.Node]) -> N
 
 
 def _needed(
-    wanted: Iterable[fx.Node], nodes: Iterable[fx.Node], sources: dict[fx.Node, int], order: dict[fx.Node, int]
+    wanted: Iterable[fx.Node], nodes: Iterable[fx.Node], given: set[fx.Node]
 ) -> set[fx.Node]:
     """What `wanted` is computed from, and what changes any of it in place."""
     kept: set[fx.Node] = set()
     waiting = list(wanted)
     without_users = [node for node in nodes if not node.users and node.op not in ("output", "placeholder")]
     while waiting:
-        node = waiting.pop()
-        if node in kept:
-            continue
-        kept.add(node)
-        waiting += node.all_input_nodes
-        if not waiting:
-            waiting += [
-                each
-                for each in without_users
-                if each not in kept and each not in sources and _changes(each, kept)
-            ]
+        while waiting:
+            node = waiting.pop()
+            if node not in kept:
+                kept.add(node)
+                waiting += node.all_input_nodes
+        waiting = [node for node in without_users if node not in kept | given and _works_on(node, kept)]
     return kept
 
 
-def _changes(node: fx.Node, kept: set[fx.Node]) -> bool:
-    """Whether `node`, whose result nothing takes, works on a tensor that is kept."""
-    return any(each in kept and isinstance(each.meta.get("tensor_meta"), tuple) for each in node.all_input_nodes)
-
+def _works_on(node: fx.Node, kept: set[fx.Node]) -> bool:
+    """Whether `node`, whose result nothing takes, works on a tensor that is kept: it may change that."""
+    return any(each in kept and "tensor_meta" in each.meta for each in node.all_input_nodes)

@@ -68,8 +68,9 @@ def live_size(value: int, source: SizeRead | SizeArithmetic, recorder: Recorder)
     return size
 
 
-def _arithmetic(name: str, function: Callable[..., Any]) -> None:
+def _arithmetic(name: str, symbol: str) -> None:
     """Let `name` and its reflection give another such size."""
+    function = getattr(operator, name)
     plain: Any = getattr(int, f"__{name}__")
     reflected: Any = getattr(int, f"__r{name}__")
 
@@ -79,7 +80,7 @@ def _arithmetic(name: str, function: Callable[..., Any]) -> None:
             return result
         if type(result) is int and isinstance(other, int):
             return live_size(result, SizeArithmetic(function, (self, other)), self.recorder)
-        _note_float(self, name, other)
+        _note_float(self, symbol, function, other)
         return result
 
     def backward(self: LiveSize, other: Any) -> Any:
@@ -88,17 +89,20 @@ def _arithmetic(name: str, function: Callable[..., Any]) -> None:
             return result
         if type(result) is int and isinstance(other, int):
             return live_size(result, SizeArithmetic(function, (other, self)), self.recorder)
-        _note_float(self, name, other)
+        _note_float(self, symbol, function, other, is_reflected=True)
         return result
 
     setattr(LiveSize, f"__{name}__", forward)
     setattr(LiveSize, f"__r{name}__", backward)
 
 
-def _note_float(size: LiveSize, name: str, other: Any) -> None:
+def _note_float(
+    size: LiveSize, symbol: str, function: Callable[..., Any], other: Any, *, is_reflected: bool = False
+) -> None:
     """Note that arithmetic with a fraction leaves the graph; with a tensor it goes on there, by the tensor's method."""
     if isinstance(other, float):
-        size.recorder.freeze(f"{name} of a size with {other!r}", int.__index__(size))
+        first, second = (other, int.__index__(size)) if is_reflected else (int.__index__(size), other)
+        size.recorder.freeze(f"{first} {symbol} {second}", function(first, second))
 
 
 def _unary(name: str, function: Callable[..., Any]) -> None:
@@ -119,21 +123,30 @@ def _noted(name: str, words: str) -> None:
 
     def read(self: LiveSize, *others: Any) -> Any:
         result = plain(self, *others)
-        if self.recorder.is_open and result is not NotImplemented:
+        if not self.recorder.is_open:
+            return result
+        if result is not NotImplemented:
             shown = " ".join([str(int.__index__(self)), words, *map(repr, others)])
-            self.recorder.freeze(shown.strip(), result)
+            self.recorder.freeze(shown, result)
+        elif name in _WITH_FLOATS:
+            _note_float(self, words, getattr(operator, name), others[0])
         return result
 
     setattr(LiveSize, f"__{name}__", read)
 
 
-_ARITHMETIC: Final = ("add", "sub", "mul", "floordiv", "mod")
+_ARITHMETIC: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+_WITH_FLOATS: Final = ("truediv", "pow")
 _COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-_CONVERSIONS: Final = {"bool": "as a truth value", "int": "as a plain int", "float": "as a float", "truediv": "/", "rtruediv": "dividing"}
+_CONVERSIONS: Final = {"bool": "as a truth value", "int": "as a plain int", "float": "as a float"}
+_OTHERS: Final = {
+    **{"truediv": "/", "pow": "**", "divmod": "divmod", "lshift": "<<", "rshift": ">>", "and": "&", "or": "|", "xor": "^"},
+    **{"rtruediv": "dividing", "rpow": "as the exponent of", "rdivmod": "dividing"},
+}
 
-for _name in _ARITHMETIC:
-    _arithmetic(_name, getattr(operator, _name))
+for _name, _words in _ARITHMETIC.items():
+    _arithmetic(_name, _words)
 for _name in ("neg", "pos", "abs"):
     _unary(_name, getattr(operator, _name))
-for _name, _words in {**_COMPARISONS, **_CONVERSIONS}.items():
+for _name, _words in {**_COMPARISONS, **_CONVERSIONS, **_OTHERS}.items():
     _noted(_name, _words)
