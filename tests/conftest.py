@@ -1,4 +1,4 @@
-"""Skips what needs a device that is not there, and opens pages in a browser."""
+"""Skips what needs a device or a browser that is not there, and opens pages in a browser."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class _Region:
 
     def _pull_selections(self) -> None:
         """Move what only picks a part of a member's result to right behind that member, wherever it is."""
-        for node in self._members:
+        for node in reversed(self._members):  # So that several from one keep their order.
             sources = node.all_input_nodes
             if _only_selects(node) and len(sources) == 1 and sources[0] in self._members and not _is_tensor(sources[0]):
                 sources[0].append(node)
