@@ -85,7 +85,7 @@ def _target(target: Any) -> str:
 
 
 def _type_and_shape(meta: dict[str, Any]) -> tuple[str, str]:
-    found = meta.get("tensor_meta")
+    found: Any = meta.get("tensor_meta")
     if hasattr(found, "dtype"):
         return str(found.dtype).removeprefix("torch."), str(tuple(found.shape))
     if isinstance(found, tuple):
@@ -109,9 +109,7 @@ class Weights(list[Weight]):
     """Parameters and buffers; printed, a table."""
 
     def __str__(self) -> str:
-        rows = [
-            (each.name, str(each.shape), each.dtype, *(f"{number:.4g}" for number in each[3:])) for each in self
-        ]
+        rows = [(each.name, str(each.shape), each.dtype, *(f"{number:.4g}" for number in each[3:])) for each in self]
         return str(Table(Weight._fields, rows))
 
     @classmethod

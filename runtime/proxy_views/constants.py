@@ -51,13 +51,14 @@ class Constants:
 
     def tensor(self, tensor: torch.Tensor) -> str:
         """The name for a tensor that is part of the graph, numbered in order."""
-        name = self._tensors.get(id(tensor))
-        if name is None:
-            number = len(self._tensors)
-            while hasattr(self._recording.model, name := f"_tensor_constant{number}"):
-                number += 1
-            self._tensors[id(tensor)] = name
-            self._kept[name] = tensor
+        known = self._tensors.get(id(tensor))
+        if known is not None:
+            return known
+        number = len(self._tensors)
+        while hasattr(self._recording.model, name := f"_tensor_constant{number}"):
+            number += 1
+        self._tensors[id(tensor)] = name
+        self._kept[name] = tensor
         return name
 
     def object(self, value: Any) -> str:

@@ -38,9 +38,7 @@ def cut(graph: fx.Graph, start: Sequence[fx.Node], stop: Sequence[fx.Node]) -> N
     graph.lint()
 
 
-def _needed(
-    wanted: Iterable[fx.Node], nodes: Iterable[fx.Node], given: set[fx.Node]
-) -> set[fx.Node]:
+def _needed(wanted: Iterable[fx.Node], nodes: Iterable[fx.Node], given: set[fx.Node]) -> set[fx.Node]:
     """What `wanted` is computed from, and what changes any of it in place."""
     kept: set[fx.Node] = set()
     waiting = list(wanted)

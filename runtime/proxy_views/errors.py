@@ -22,8 +22,8 @@ class NotCalledError(ViewError, RuntimeError):
     def __init__(self, name: str, wanted: int, seen: int) -> None:
         calls = "was not called" if not seen else f"was called {seen} time{'s' if seen > 1 else ''}"
         super().__init__(
-            f"{name} {calls} in the block on its thread, so there is no call {wanted} to look at. Call the model itself "
-            "(`model(x)`, not `model.forward(x)` or another method) inside `with Proxy.trace(model):`."
+            f"{name} {calls} in the block on its thread, so there is no call {wanted} to look at. Call the model "
+            "itself (`model(x)`, not `model.forward(x)` or another method) inside `with Proxy.trace(model):`."
         )
 
 

@@ -32,6 +32,7 @@ _TENSOR: Final = torch._C.TensorBase
 _LITERALS: Final = (str, int, float, complex, bool, type(None), type(...), torch.dtype, torch.device, torch.layout)
 _KEPT_AS_THEY_ARE: Final = (*_LITERALS, torch.memory_format, enum.Enum, torch._ops.OpOverload)
 
+
 class Leaves(NamedTuple):
     """Which modules are one node.
 
@@ -287,9 +288,9 @@ class GraphBuilder:
             node = self._sizes.get(source.step)
             if node is None:  # It was read in a leaf.
                 return int.__index__(size)
-            if source.index is None:
+            if source.position is None:
                 return node
-            return self._part_of_size(node, source.index, size)
+            return self._part_of_size(node, source.position, size)
         return self._computed_size(size, source)
 
     def _part_of_size(self, node: fx.Node, index: int, size: LiveSize) -> fx.Node:
@@ -381,7 +382,7 @@ class GraphBuilder:
         return known
 
     def _name_of(self, call: ModuleCall) -> str:
-        """The qualified name of what was called; of a module that the model does not hold, after its caller and type."""
+        """The qualified name of what was called; a module that the model does not hold is named after its caller."""
         known = self._recording.tree.get(id(call.module))
         if known is None:
             above = self._name_of(call.parent) if call.parent is not None else ""

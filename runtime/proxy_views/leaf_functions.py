@@ -23,7 +23,7 @@ _HANDLER: Final = "the constant in whose place the handler comes"
 
 
 def _stand_in(*args: Any, **kwargs: Any) -> Any:
-    return "the constant in whose place the handler comes".__call__(args, kwargs)
+    return "the constant in whose place the handler comes".__call__(args, kwargs)  # type: ignore[operator]
 
 
 class LeafFunctions:

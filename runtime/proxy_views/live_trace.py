@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from proxy_trace.order import execution_order
 from proxy_views.activations import Activations, Table, Weights
 from proxy_views.cut import cut
 from proxy_views.errors import (
@@ -24,7 +25,6 @@ from proxy_views.passes.split_bias import split_bias as split_biases
 from proxy_views.places import Place, Places
 from proxy_views.recorded_events import events_of
 from proxy_views.recording import VALUE, Frozen, ModuleCall, TorchCall
-from proxy_trace.order import execution_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from torch import fx
     from typing_extensions import Self
 
-    from proxy_views.places import Frames
     from proxy_trace.order import ExecutionOrder, LeafRule
+    from proxy_views.places import Frames
     from proxy_views.recording import Recording
 
 
@@ -56,7 +56,9 @@ class FrozenValue(NamedTuple):
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place is not None else ""
-        return f"{where}{self.what} gave {self.value!r}" if self.kind != "tensor" else f"{where}{self.what}: {self.value}"
+        return (
+            f"{where}{self.what} gave {self.value!r}" if self.kind != "tensor" else f"{where}{self.what}: {self.value}"
+        )
 
 
 class LiveTrace:
@@ -131,9 +133,9 @@ class LiveTrace:
             ViewError: as `graph` does.
         """
         recording, places = self._recorded(), Places()
-        found: list[tuple[int, FrozenValue]] = []
-        for each in recording.froze:
-            found.append((each.step, FrozenValue("size", each.what, each.value, _place_of(places, each))))
+        found = [
+            (each.step, FrozenValue("size", each.what, each.value, _place_of(places, each))) for each in recording.froze
+        ]
         for number, step in enumerate(recording.steps):
             if isinstance(step, TorchCall) and step.kind == VALUE:
                 name = getattr(step.function, "__name__", "")
@@ -249,7 +251,7 @@ def _find(built: Built, name: str) -> fx.Node:
     Raises:
         UnknownNameError: if there is none.
     """
-    nodes = {node.name: node for node in built.module.graph.nodes}
+    nodes: dict[str, fx.Node] = {node.name: node for node in built.module.graph.nodes}
     for qualified, given in built.outputs.items():
         for count, node in enumerate(given):
             nodes.setdefault(f"{qualified}@{count}" if count else qualified, node)

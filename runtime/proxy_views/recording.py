@@ -76,7 +76,19 @@ class ModuleCall:
         region: the checkpoints that it is called in.
     """
 
-    __slots__ = ("args", "end", "frames", "hook", "is_opaque", "kwargs", "module", "output", "parent", "region", "state")
+    __slots__ = (
+        "args",
+        "end",
+        "frames",
+        "hook",
+        "is_opaque",
+        "kwargs",
+        "module",
+        "output",
+        "parent",
+        "region",
+        "state",
+    )
 
     def __init__(
         self,
@@ -307,7 +319,7 @@ class Recording:
         """See what the hooks of a module itself make of its output: those on all modules are called before them."""
         thread = get_ident()
 
-        def last(module: nn.Module, args: Any, output: Any) -> None:
+        def last(module: nn.Module, _: Any, output: Any) -> None:
             if get_ident() == thread and call.hook:
                 _take_hook_out(call)
                 try:
@@ -518,10 +530,7 @@ def _like(value: dict[Any, Any], copied: dict[Any, Any]) -> Any:
 
 def _is_compiled(module: nn.Module) -> bool:
     """Whether nothing is seen of what a call of `module` does: it is compiled, or TorchScript."""
-    return (
-        isinstance(module, torch.jit.ScriptModule)
-        or type(module).__name__ == "OptimizedModule"
-    )
+    return isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule"
 
 
 def _kinds() -> dict[Any, int]:

@@ -1,8 +1,8 @@
 """Sizes of tensors that know where they come from, so that a graph can compute them anew for another input.
 
-Such a size is an int to everything: it is equal to one, hashes, prints, pickles and copies as one. Arithmetic with whole
-numbers gives another such size. A comparison, or a conversion, gives what an int would; that the path depends on it from
-then on is noted. Once the recording has ended it is a plain int that does no more.
+Such a size is an int to everything: it is equal to one, hashes, prints, pickles and copies as one. Arithmetic with
+whole numbers gives another such size. A comparison, or a conversion, gives what an int would, and it is noted that the
+path depends on it from then on. Once the recording has ended it is a plain int that does no more.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Recorder(Protocol):
 class SizeRead(NamedTuple):
     """A size that was read from a tensor: the number of the step that did, and which of the sizes it gave.
 
-    `index` is None where the step gave one number.
+    `position` is None where the step gave one number.
     """
 
     step: int
-    index: int | None
+    position: int | None
 
 
 class SizeArithmetic(NamedTuple):
@@ -140,8 +140,17 @@ _WITH_FLOATS: Final = ("truediv", "pow")
 _COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _CONVERSIONS: Final = {"bool": "as a truth value", "int": "as a plain int", "float": "as a float"}
 _OTHERS: Final = {
-    **{"truediv": "/", "pow": "**", "divmod": "divmod", "lshift": "<<", "rshift": ">>", "and": "&", "or": "|", "xor": "^"},
-    **{"rtruediv": "dividing", "rpow": "as the exponent of", "rdivmod": "dividing"},
+    "truediv": "/",
+    "pow": "**",
+    "divmod": "divmod",
+    "lshift": "<<",
+    "rshift": ">>",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "rtruediv": "dividing",
+    "rpow": "as the exponent of",
+    "rdivmod": "dividing",
 }
 
 for _name, _words in _ARITHMETIC.items():

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 _OF_TWO: Final = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "matmul", "eq", "ne", "lt", "le", "gt", "ge")},
-    **{"div": operator.truediv, "true_divide": operator.truediv, "remainder": operator.mod},
+    "div": operator.truediv,
+    "true_divide": operator.truediv,
+    "remainder": operator.mod,
 }
 """What operators call, under the names that torch tells of it: `x + 1` and `x.add(1)` are one to it."""
 
@@ -93,7 +95,7 @@ class Targets:
 
 def arguments_of(call: TorchCall, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of the node: what reads or writes an attribute has its name among them."""
-    function = call.function
+    function: Any = call.function
     name = getattr(function, "__name__", "")
     if name not in _DESCRIPTORS:
         return args

@@ -43,7 +43,19 @@ if TYPE_CHECKING:
     from proxy_wrapper.intercept.processes import SentModule
     from proxy_wrapper.tracer import Tracer
 
-__all__ = ["DEBUG", "INFO", "WARNING", "Proxy", "blacklist", "flush", "is_proxied", "observe", "stage", "trace", "unproxy"]
+__all__ = [
+    "DEBUG",
+    "INFO",
+    "WARNING",
+    "Proxy",
+    "blacklist",
+    "flush",
+    "is_proxied",
+    "observe",
+    "stage",
+    "trace",
+    "unproxy",
+]
 
 T = TypeVar("T")
 M = TypeVar("M", bound="nn.Module")
@@ -325,8 +337,8 @@ class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
         graph = trace.graph()
 
     The block only records; views are made when asked for. `trace` keeps the tensors of the recorded call alive until
-    `trace.close()`, or its own end. The model computes what it would, to the bit; in training mode that includes what it
-    changes, its running statistics and the random numbers that it draws.
+    `trace.close()`, or its own end. The model computes what it would, to the bit. In training mode that includes what
+    it changes: running statistics move, and random numbers are drawn.
 
     Args:
         model: a module. It need not be proxied, and is left as it was.

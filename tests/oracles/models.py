@@ -49,8 +49,13 @@ def _tokens(batch: int) -> torch.Tensor:
     return torch.randint(0, 50, (batch, 7))
 
 
-_SMALL: Final = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-_WORDS: Final = {**_SMALL, "vocab_size": 50}
+_SMALL: Final[dict[str, Any]] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+_WORDS: Final[dict[str, Any]] = {**_SMALL, "vocab_size": 50}
 
 
 def _of_transformers(
@@ -90,7 +95,6 @@ MODELS: Final[dict[str, Model]] = {
     "swin_t": _of_torchvision("swin_t"),
     "swin_v2_t": _of_torchvision("swin_v2_t"),
     "vit_b_16": _of_torchvision("vit_b_16", image_size=64),
-    "maxvit_t": _of_torchvision("maxvit_t", 224, input_size=(224, 224)),
     "gpt2": _of_transformers(
         "GPT2LMHeadModel", "GPT2Config", _text, n_embd=32, n_layer=2, n_head=4, n_positions=32, vocab_size=50,
         bos_token_id=1, eos_token_id=2,
@@ -101,7 +105,9 @@ MODELS: Final[dict[str, Model]] = {
     ),
     "llama": _of_transformers("LlamaForCausalLM", "LlamaConfig", _text, num_key_value_heads=2, **_WORDS),
     "bert in training": _of_transformers("BertModel", "BertConfig", _text, training=True, **_WORDS),
-    "vit of transformers": _of_transformers("ViTModel", "ViTConfig", _pictures(32), image_size=32, patch_size=8, **_SMALL),
+    "vit of transformers": _of_transformers(
+        "ViTModel", "ViTConfig", _pictures(32), image_size=32, patch_size=8, **_SMALL
+    ),
     "t5": _of_transformers(
         "T5ForConditionalGeneration", "T5Config", _two_texts, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
         vocab_size=50,

@@ -85,4 +85,6 @@ def said_by_fsdp(model: nn.Module) -> tuple[list[str], list[str]]:
     assert info is not None
     modules = {module: name for name, module in model.named_modules()}
     parameters = {parameter: name for name, parameter in model.named_parameters()}
-    return [modules[each] for each in info.module_forward_order], [parameters[each] for each in info.param_forward_order]
+    return [modules[each] for each in info.module_forward_order], [
+        parameters[each] for each in info.param_forward_order
+    ]

@@ -66,7 +66,12 @@ def outcome(call: Any, model: nn.Module, args: Any, kwargs: Any) -> list[torch.T
     if differentiable:
         torch.stack([each.double() for each in differentiable]).sum().backward()
     gradients = [None if each.grad is None else each.grad.clone() for each in (*model.parameters(), *leaves)]
-    return [*(each.detach() for each in outputs), *gradients, *(each.clone() for each in model.buffers()), torch.get_rng_state()]
+    return [
+        *(each.detach() for each in outputs),
+        *gradients,
+        *(each.clone() for each in model.buffers()),
+        torch.get_rng_state(),
+    ]
 
 
 def assert_same(found: list[torch.Tensor | None], wanted: list[torch.Tensor | None]) -> None:

@@ -11,8 +11,10 @@ import torch
 _OPERATORS: Final = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width,"
-    " int sampling_ratio, bool aligned) -> Tensor",
+    (
+        "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width,"
+        " int sampling_ratio, bool aligned) -> Tensor"
+    ),
 )
 _DECLARED: Final[list[torch.library.Library]] = []
 

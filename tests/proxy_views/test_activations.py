@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 class Net(nn.Module):
+    convs: Any
+
     def __init__(self) -> None:
         super().__init__()
         self.convs = nn.ModuleList([nn.Conv1d(2, 2, 3, padding=1) for _ in range(3)])
@@ -34,21 +36,21 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def model() -> nn.Module:
+def model() -> Net:
     return Net()
 
 
 @pytest.fixture
-def trace(model: nn.Module) -> LiveTrace:
+def trace(model: Net) -> LiveTrace:
     with Proxy.trace(model) as trace:
         model(torch.randn(2, 2, 5))
     return trace
 
 
-def test_activations_have_the_names_of_nodes_and_modules(model: nn.Module, trace: LiveTrace) -> None:
+def test_activations_have_the_names_of_nodes_and_modules(model: Net, trace: LiveTrace) -> None:
     found = trace.activations(r"convs\.\d|conv1d.*")
     assert list(found) == ["conv1d", "conv1d_1", "conv1d_2", "convs.0", "convs.1", "convs.2"]
-    assert torch.equal(found["convs.1"], model.convs[1](found["conv1d"]))  # type: ignore[index]
+    assert torch.equal(found["convs.1"], model.convs[1](found["conv1d"]))
     assert found["convs.2"] is found["conv1d_2"]
     assert trace.activations("conv") == {}
 
@@ -74,16 +76,19 @@ def test_a_second_call_of_a_module_has_a_number() -> None:
 def test_the_table_has_a_row_for_each_node(trace: LiveTrace, tmp_path: Path) -> None:
     lines = str(trace).splitlines()
     assert lines[0].split() == ["name", "op", "target", "type", "shape"]
-    assert re.fullmatch(r"conv1d_1 +call_function +conv1d +float32 +\(2, 2, 5\)", lines[[l.split()[0] for l in lines].index("conv1d_1")])
+    assert re.fullmatch(
+        r"conv1d_1 +call_function +conv1d +float32 +\(2, 2, 5\)",
+        next(line for line in lines if line.startswith("conv1d_1 ")),
+    )
     assert len(lines) == 1 + len(trace.graph().graph.nodes)
     rows = trace.table(op="call_function", flt="conv.*", exclude=".*_2", out=tmp_path / "table.txt").splitlines()
     assert [row.split()[0] for row in rows] == ["name", "conv1d", "conv1d_1"]
     assert (tmp_path / "table.txt").read_text() == "\n".join(rows) + "\n"
 
 
-def test_weights_have_their_numbers(model: nn.Module, trace: LiveTrace) -> None:
+def test_weights_have_their_numbers(model: Net, trace: LiveTrace) -> None:
     found = {each.name: each for each in trace.weights(r"convs\.0\..*|norm.num_batches_tracked")}
-    weight = model.convs[0].weight.detach().double()  # type: ignore[index, union-attr]
+    weight = model.convs[0].weight.detach().double()
     row = found["convs.0.weight"]
     assert (row.shape, row.dtype) == ((2, 2, 3), "float32")
     assert (row.min, row.max) == (float(weight.min()), float(weight.max()))
@@ -93,7 +98,7 @@ def test_weights_have_their_numbers(model: nn.Module, trace: LiveTrace) -> None:
 
 
 @pytest.mark.parametrize("start", ["convs_1", "convs.1", "conv1d_1"])
-def test_a_graph_computes_on_from_an_activation(model: nn.Module, trace: LiveTrace, start: str) -> None:
+def test_a_graph_computes_on_from_an_activation(model: Net, trace: LiveTrace, start: str) -> None:
     model.eval()
     with Proxy.trace(model) as trace:
         x = torch.randn(2, 2, 5)
@@ -108,13 +113,19 @@ def test_a_graph_computes_on_from_an_activation(model: nn.Module, trace: LiveTra
     assert not torch.equal(graph(given + 1, x), wanted)
 
 
-def test_a_graph_ends_where_it_is_told(model: nn.Module, trace: LiveTrace) -> None:
+def test_a_graph_ends_where_it_is_told(model: Net, trace: LiveTrace) -> None:
     x = torch.randn(3, 2, 4)
-    assert torch.equal(trace.graph(stop="convs.1")(x), model.convs[1](model.convs[0](x)))  # type: ignore[index]
+    assert torch.equal(trace.graph(stop="convs.1")(x), model.convs[1](model.convs[0](x)))
     first, second = trace.graph(stop=["conv1d", "conv1d_1"])(x)
-    assert torch.equal(second, model.convs[1](first))  # type: ignore[index]
+    assert torch.equal(second, model.convs[1](first))
     between = trace.graph(start="convs.0", stop="convs.1")
-    assert [node.op for node in between.graph.nodes] == ["placeholder", "get_attr", "get_attr", "call_function", "output"]
+    assert [node.op for node in between.graph.nodes] == [
+        "placeholder",
+        "get_attr",
+        "get_attr",
+        "call_function",
+        "output",
+    ]
     assert torch.equal(between(first), second)
 
 

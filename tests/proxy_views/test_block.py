@@ -51,7 +51,9 @@ def left_behind() -> list[str]:
     """What of ours is still in torch."""
     apply = vars(torch.autograd.Function)["apply"].__func__.__code__.co_filename
     generator = checkpoint._checkpoint_without_reentrant_generator.__code__.co_filename
-    found = [name for name, file in (("apply", apply), ("checkpoint", generator)) if "torch" not in file.split("proxy")[0]]
+    found = [
+        name for name, file in (("apply", apply), ("checkpoint", generator)) if "torch" not in file.split("proxy")[0]
+    ]
     if torch._C._len_torch_function_stack():
         found.append("function mode")
     if has_module_hooks():
@@ -90,9 +92,14 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_block_that_raises_leaves_nothing_behind() -> None:
     model = Net()
-    with pytest.raises(KeyError), Proxy.trace(model) as trace:
-        model(torch.randn(2, 3))
-        raise KeyError
+    trace = None
+    try:
+        with Proxy.trace(model) as trace:
+            model(torch.randn(2, 3))
+            raise KeyError
+    except KeyError:
+        pass
+    assert trace is not None
     assert left_behind() == []
     assert_replays(trace, model, torch.randn(4, 3))
 
@@ -320,9 +327,9 @@ def test_compiling_in_a_block_compiles_what_it_would(monkeypatch: pytest.MonkeyP
         def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
             return gradient * 2
 
-    def function(x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = Twice.apply(x) + checkpoint.checkpoint(torch.relu, x, use_reentrant=False)
-        return y
+    def function(x: torch.Tensor) -> Any:
+        y: torch.Tensor = Twice.apply(x)  # type: ignore[no-untyped-call]
+        return y + checkpoint.checkpoint(torch.relu, x, use_reentrant=False)
 
     x = torch.randn(3, requires_grad=True)
     torch.compile(function, backend=backend, fullgraph=True)(x)
@@ -353,7 +360,9 @@ def test_warnings_and_errors_are_the_program_s(recwarn: pytest.WarningsRecorder)
     assert str(found.message) == "mine"
 
 
-@pytest.mark.parametrize("make", [lambda: torch.device("meta"), lambda: torch._subclasses.FakeTensorMode()], ids=["meta", "fake"])
+@pytest.mark.parametrize(
+    "make", [lambda: torch.device("meta"), lambda: torch._subclasses.FakeTensorMode()], ids=["meta", "fake"]
+)
 def test_it_works_without_data(make: Any) -> None:
     with make():
         model = nn.Sequential(nn.Linear(3, 100_000), nn.ReLU(), nn.Linear(100_000, 2))
@@ -361,6 +370,8 @@ def test_it_works_without_data(make: Any) -> None:
         with Proxy.trace(model) as trace:
             model(x)
         graph = trace.graph()
-        found = {node.name: tuple(node.meta["tensor_meta"].shape) for node in graph.graph.nodes if "tensor_meta" in node.meta}
+        found = {
+            node.name: tuple(node.meta["tensor_meta"].shape) for node in graph.graph.nodes if "tensor_meta" in node.meta
+        }
         assert found["linear_1"] == (2, 2)
         assert graph(torch.randn(2, 3)).shape == (2, 2)

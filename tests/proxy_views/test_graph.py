@@ -40,7 +40,7 @@ class Doubled(torch.autograd.Function):
         return gradient * 5
 
 
-def under_autocast(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def under_autocast(layer: nn.Module, x: torch.Tensor) -> Any:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = layer(x)
         with torch.autocast("cpu", enabled=False):
@@ -48,7 +48,7 @@ def under_autocast(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return y.float() + z
 
 
-def partly_without_grad(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def partly_without_grad(layer: nn.Module, x: torch.Tensor) -> Any:
     y = layer(x)
     with torch.no_grad():
         scale = layer(y).abs().mean()
@@ -57,14 +57,14 @@ def partly_without_grad(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return y * scale + z
 
 
-def changes_a_list(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def changes_a_list(layer: nn.Module, x: torch.Tensor) -> Any:
     parts = [x, layer(x)]
     joined = torch.cat(parts)
     parts.clear()
     return joined
 
 
-def in_place_on_a_view(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def in_place_on_a_view(layer: nn.Module, x: torch.Tensor) -> Any:
     y = layer(x).clone()
     y[:, 0].mul_(2)
     y[0] = 1
@@ -72,24 +72,24 @@ def in_place_on_a_view(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return y
 
 
-def into_out(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def into_out(layer: nn.Module, x: torch.Tensor) -> Any:
     y = layer(x)
     out = torch.empty(0)
     torch.add(x, 1, out=out)
     return y + out
 
 
-def changes_its_input(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def changes_its_input(layer: nn.Module, x: torch.Tensor) -> Any:
     x.add_(1)
     return layer(x)
 
 
-def reads_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def reads_a_number(layer: nn.Module, x: torch.Tensor) -> Any:
     y = layer(x)
     return y * 2 if y.sum().item() < 1e9 else y
 
 
-def sets_attributes(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def sets_attributes(layer: nn.Module, x: torch.Tensor) -> Any:
     y = layer(x).detach()
     y.requires_grad = True
     z = y.mT.T if y.dim() == 2 else y
@@ -98,7 +98,7 @@ def sets_attributes(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return (z * w).sum()
 
 
-def over_rows(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def over_rows(layer: nn.Module, x: torch.Tensor) -> Any:
     total = torch.zeros(3)
     for row in layer(x):
         total = total + row if row.sum() > 0 else total - row
@@ -107,8 +107,8 @@ def over_rows(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def both_ways(reentrant: bool) -> Any:
-    def run(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        def inner(y: torch.Tensor) -> torch.Tensor:
+    def run(layer: nn.Module, x: torch.Tensor) -> Any:
+        def inner(y: torch.Tensor) -> Any:
             return F.dropout(layer(y).relu(), 0.5) + checkpoint(layer, y, use_reentrant=reentrant)
 
         y = checkpoint(inner, layer(x), use_reentrant=reentrant)
@@ -120,7 +120,7 @@ def both_ways(reentrant: bool) -> Any:
 CASES = {
     "autocast": under_autocast,
     "no_grad": partly_without_grad,
-    "autograd.Function": lambda layer, x: Doubled.apply(layer(x)) * 3,
+    "autograd.Function": lambda layer, x: Doubled.apply(layer(x)) * 3,  # type: ignore[no-untyped-call]
     "a list that is changed": changes_a_list,
     "in place on a view": in_place_on_a_view,
     "out=": into_out,
@@ -163,7 +163,11 @@ def test_grad_is_on_behind_a_graph_with_checkpoints(reentrant: bool) -> None:
     graph = trace.graph()
     assert graph(torch.randn(4, 3)).requires_grad
     assert torch.is_grad_enabled()
-    regions = {node.meta["checkpoint_region"] for node in trace.graph(checkpoint=False).graph.nodes if "checkpoint_region" in node.meta}
+    regions = {
+        node.meta["checkpoint_region"]
+        for node in trace.graph(checkpoint=False).graph.nodes
+        if "checkpoint_region" in node.meta
+    }
     assert regions == {(0,), (0, 0)}
 
 
@@ -184,7 +188,7 @@ class Normalized(nn.Module):
         self.norm = nn.BatchNorm1d(3)
         self.scale = torch.tensor([1.0, 2.0, 3.0])
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.norm(x) * self.scale
 
 
@@ -227,7 +231,9 @@ def test_an_encoder_on_the_blacklist_is_one_node_that_takes_its_fast_path(traini
     ]
 
 
-@pytest.mark.parametrize("model", [nn.MultiheadAttention(4, 2), nn.TransformerEncoderLayer(4, 2, 8)], ids=["mha", "layer"])
+@pytest.mark.parametrize(
+    "model", [nn.MultiheadAttention(4, 2), nn.TransformerEncoderLayer(4, 2, 8)], ids=["mha", "layer"]
+)
 def test_a_model_on_the_blacklist_is_a_graph_of_itself(model: nn.Module) -> None:
     x = torch.randn(3, 2, 4)
     args = (x, x, x) if isinstance(model, nn.MultiheadAttention) else (x,)
@@ -273,13 +279,17 @@ def test_tied_weights_are_one() -> None:
             self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
             self.b.weight = self.a.weight
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor) -> Any:
             return self.b(self.a(x))
 
     model = Tied()
     trace = traced(model, torch.randn(2, 3))
     assert_replays(trace, model, torch.randn(2, 3))
-    assert [node.target for node in trace.graph().graph.nodes if node.op == "get_attr"] == ["a.weight", "a.bias", "b.bias"]
+    assert [node.target for node in trace.graph().graph.nodes if node.op == "get_attr"] == [
+        "a.weight",
+        "a.bias",
+        "b.bias",
+    ]
 
 
 def test_parameters_that_are_replaced_in_the_block_are_those_of_the_call() -> None:
@@ -319,7 +329,7 @@ def test_names_are_those_of_fx() -> None:
             super().__init__()
             self.conv_modules = nn.ModuleList([nn.Conv1d(1, 1, 1), nn.Conv1d(1, 1, 1)])
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor) -> Any:
             for each in (*self.conv_modules, self.conv_modules[0]):
                 x = torch.tanh(each(x) + 1)
             return x
@@ -335,7 +345,7 @@ def test_every_node_says_where_it_comes_from() -> None:
             super().__init__()
             self.inner = nn.Sequential(nn.Linear(3, 3))
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor) -> Any:
             return self.inner(x).view(x.shape[0], -1) + self.inner(x)
 
     graph = traced(Outer(), torch.randn(2, 3)).graph()
@@ -354,7 +364,7 @@ def test_every_node_says_where_it_comes_from() -> None:
 
 
 def test_what_nothing_takes_stays_unless_it_only_reads() -> None:
-    def run(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    def run(layer: nn.Module, x: torch.Tensor) -> Any:
         x.shape, x.size(0), x.dim(), x.dtype, x.is_contiguous()
         torch.relu(x)
         torch.zeros(2).fill_(1)
@@ -397,7 +407,7 @@ def test_a_plain_function_can_be_one_node() -> None:
 
 
 def test_a_transform_is_refused_and_can_be_one_node() -> None:
-    def rows(x: torch.Tensor) -> torch.Tensor:
+    def rows(x: torch.Tensor) -> Any:
         return torch.func.vmap(lambda row: row * row.sum())(x)
 
     model = Function(lambda layer, x: rows(layer(x)))

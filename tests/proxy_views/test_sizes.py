@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import operator
 import pickle
 from typing import Any
 
@@ -24,28 +25,48 @@ class Asks(nn.Module):
         self.question = question
         self.answer: Any = None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         self.answer = self.question(x.shape[0], x)
         return x + 1
 
 
-
-
 QUESTIONS = {
     "isinstance": lambda n, x: isinstance(n, int),
-    "equal": lambda n, x: (n == 4, 4 == n, n != 4, n < 5, n in (4,), {4: "a"}[n], hash(n) == hash(4)),
+    "equal": lambda n, x: (n == 4, operator.eq(4, n), n != 4, n < 5, n in (4,), {4: "a"}[n], hash(n) == hash(4)),
     "json": lambda n, x: json.dumps({"n": n, "all": list(x.shape)}),
-    "format": lambda n, x: ("%d" % n, f"{n:03d}", f"{n}", repr(n), str(x.shape)),
+    "format": lambda n, x: ("%d" % n, f"{n:03d}", f"{n}", repr(n), str(x.shape)),  # noqa: UP031
     "pickle": lambda n, x: pickle.loads(pickle.dumps(n)) + 1,
     "copy": lambda n, x: (copy.copy(n), copy.deepcopy([n])),
     "range": lambda n, x: list(range(n)) + list(range(0, n, 2)),
     "list": lambda n, x: [0] * n + [1, 2, 3, 4, 5][:n],
-    "arithmetic": lambda n, x: (n + 1, 1 + n, n - 1, 9 - n, n * 2, n // 3, n % 3, -n, abs(-n), n**2, divmod(n, 3), n / 2, n * 0.5),
+    "arithmetic": lambda n, x: (
+        n + 1,
+        1 + n,
+        n - 1,
+        9 - n,
+        n * 2,
+        n // 3,
+        n % 3,
+        -n,
+        abs(-n),
+        n**2,
+        divmod(n, 3),
+        n / 2,
+        n * 0.5,
+    ),
     "bits": lambda n, x: (n << 1, n & 6, n | 1, n ^ 1, n.bit_length()),
-    "math": lambda n, x: (math.sqrt(n), math.prod(x.shape), math.gcd(n, 6), round(n / 3), max(n, 2), min(n, 9), sum([n, n])),
+    "math": lambda n, x: (
+        math.sqrt(n),
+        math.prod(x.shape),
+        math.gcd(n, 6),
+        round(n / 3),
+        max(n, 2),
+        min(n, 9),
+        sum([n, n]),
+    ),
     "conversions": lambda n, x: (int(n), float(n), bool(n), complex(n), bytes(n)),
     "unpacking": lambda n, x: [*x.shape, *x.size(), x.size(-1), x.numel(), len(x), x.dim(), x.shape.numel()],
-    "sizes": lambda n, x: (x.shape[:-1] + (7,), x.shape == (4, 3), torch.Size([n, 3]) == x.shape, tuple(x.shape)),
+    "sizes": lambda n, x: (x.shape[:-1] + (7,), x.shape == (4, 3), torch.Size([n, 3]) == x.shape, tuple(x.shape)),  # noqa: RUF005
     "torch": lambda n, x: [torch.zeros(n, 2).shape, x.view(n, -1).shape, x.new_ones(x.shape).sum().item()],
     "numpy": lambda n, x: __import__("numpy").zeros((n, 2)).shape,
 }
@@ -97,7 +118,7 @@ def _repeat(x: torch.Tensor, n: int) -> torch.Tensor:
 
 def test_arithmetic_stays_in_the_graph_and_comparisons_are_frozen() -> None:
     class Net(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor) -> Any:
             half = x.shape[1] // 2
             if x.shape[0] > 1:
                 x = x * (x.shape[0] - 1)
@@ -116,7 +137,7 @@ def test_arithmetic_stays_in_the_graph_and_comparisons_are_frozen() -> None:
 
 def test_a_loop_over_a_size_is_unrolled() -> None:
     class Net(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor) -> Any:
             for _ in range(x.shape[0]):
                 x = x * 2
             return x
@@ -127,7 +148,7 @@ def test_a_loop_over_a_size_is_unrolled() -> None:
 
 def test_a_size_that_became_a_fraction_is_frozen() -> None:
     class Net(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor) -> Any:
             return x / x.shape[-1] ** 0.5 + x.shape[0] / 2
 
     trace = traced(Net(), torch.randn(3, 4))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -16,6 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 import proxy_wrapper.proxy as Proxy
 from proxy_views.passes.outline import outline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
 
@@ -195,7 +197,9 @@ def test_s9_s10_checkpoints_are_sub_graphs(reentrant: bool, nested: bool, region
     flat = trace.graph(checkpoint=False)
     assert {node.meta["checkpoint_region"] for node in flat.graph.nodes if "checkpoint_region" in node.meta} == regions
     graph = trace.graph()
-    found = {name.rpartition(".")[2] for name, each in graph.named_modules() if isinstance(each, fx.GraphModule) and name}
+    found = {
+        name.rpartition(".")[2] for name, each in graph.named_modules() if isinstance(each, fx.GraphModule) and name
+    }
     assert found == {"_".join(("checkpoint", *map(str, region))) for region in regions}
     call = next(node for node in graph.graph.nodes if node.target is checkpoint)
     assert call.kwargs == {"use_reentrant": reentrant}
@@ -242,11 +246,11 @@ def test_s12_a_bias_is_a_node_of_its_own(name: str) -> None:
 
 
 class Sums(nn.Module):
-    def __init__(self, **factors: float) -> None:
+    def __init__(self, **factors: Any) -> None:
         super().__init__()
         self.factors = factors
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return torch.addmm(x, x, x, **self.factors)
 
 

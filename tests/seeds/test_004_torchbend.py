@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +11,7 @@ from torch import fx, nn
 import proxy_wrapper.proxy as Proxy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from proxy_views.live_trace import LiveTrace
@@ -52,7 +52,7 @@ def called(graph: fx.GraphModule) -> list[str]:
 
 
 def test_b1_a_model_that_fx_refuses() -> None:
-    with pytest.raises(Exception, match="symbolically traced|Proxy"):
+    with pytest.raises(Exception, match=r"symbolically traced|Proxy"):
         fx.symbolic_trace(Channels())
     graph = traced(Channels(), torch.randn(1, 1, 16)).graph(leaf_modules=True)
     assert [node.name for node in graph.graph.nodes if node.op == "call_module"] == ["conv_modules_0", "batch_norm"]
