@@ -10,6 +10,9 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
+from proxy_views.call_state import CallUnder
+from proxy_views.targets import Method
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -59,15 +62,30 @@ def split_bias(gm: fx.GraphModule) -> fx.GraphModule:
     for node in list(gm.graph.nodes):
         if node.op == "call_module":
             _split_module(gm, node)
-        if node.op == "call_function" and node.target in _FUNCTIONS:
-            _split_call(gm.graph, node, _FUNCTIONS[node.target])
         elif node.op in ("call_function", "call_method"):
-            name = node.target if node.op == "call_method" else _SUM_FUNCTIONS.get(node.target)
+            function = _called_by(node)
+            if function in _FUNCTIONS:
+                _split_call(gm.graph, node, _FUNCTIONS[function])
+            name = function if isinstance(function, str) else _SUM_FUNCTIONS.get(function)
             if name in _SUMS:
                 _split_sum(gm.graph, node, name)
     gm.graph.lint()
     gm.recompile()
     return gm
+
+
+def _called_by(node: fx.Node) -> Any:
+    """The function that a node calls, or the name of the method, whatever switches of torch's are on meanwhile."""
+    if not isinstance(node.target, CallUnder):
+        return node.target
+    function = node.target.function
+    return function.name if isinstance(function, Method) else function
+
+
+def _under(node: fx.Node, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, called with the switches that `node` calls its own with: autocast, and whether gradients are on."""
+    target = node.target
+    return CallUnder(function, target.state, target.outer) if isinstance(target, CallUnder) else function
 
 
 def _split_call(graph: fx.Graph, node: fx.Node, biased: _Biased) -> None:
@@ -84,7 +102,7 @@ def _split_call(graph: fx.Graph, node: fx.Node, biased: _Biased) -> None:
         added = _in_dtype_of(graph, bias, node)
         if biased.behind:
             added = _reshaped(graph, node, added, biased.behind)
-        total = _like(node, graph.call_function(operator.add, (product, added)))
+        total = _like(node, graph.call_function(_under(node, operator.add), (product, added)))
     _replace(graph, node, total)
 
 
@@ -99,14 +117,14 @@ def _split_sum(graph: fx.Graph, node: fx.Node, name: str) -> None:
     with graph.inserting_before(node):
         product = _multiplied(graph, node, name, first, second)
         if not _is_number(alpha, 1):
-            product = _like(node, graph.call_function(operator.mul, (product, alpha)))
+            product = _like(node, graph.call_function(_under(node, operator.mul), (product, alpha)))
         if not _is_number(beta, 0):  # Then `addmm` takes no notice of what there is to be added, be it a NaN.
-            added = given["input"]
+            added = _in_dtype_of(graph, given["input"], node)
             if not _is_number(beta, 1):
-                added = graph.call_function(operator.mul, (added, beta))
+                added = graph.call_function(_under(node, operator.mul), (added, beta))
                 _place_like(node, added)
                 _describe_like(given["input"], added)
-            product = _like(node, graph.call_function(operator.add, (product, added)))
+            product = _like(node, graph.call_function(_under(node, operator.add), (product, added)))
     _replace(graph, node, product)
 
 
@@ -121,12 +139,12 @@ def _multiplied(graph: fx.Graph, node: fx.Node, name: str, first: Any, second: A
         if isinstance(meta, TensorMetadata):
             shape, stride = torch.Size(reversed(meta.shape)), tuple(reversed(meta.stride))
             transposed.meta["tensor_meta"] = meta._replace(shape=shape, stride=stride)
-        return _like(node, graph.call_function(F.linear, (first, transposed)))
-    products = graph.call_function(torch.bmm, (first, second))
+        return _like(node, graph.call_function(_under(node, F.linear), (first, transposed)))
+    products = graph.call_function(_under(node, torch.bmm), (first, second))
     if name == "baddbmm":
         return _like(node, products)
     _place_like(node, products)
-    return _like(node, graph.call_method("sum", (products, 0)))
+    return _like(node, graph.call_function(_under(node, torch.sum), (products, 0)))
 
 
 def _split_module(gm: fx.GraphModule, node: fx.Node) -> None:
@@ -177,9 +195,10 @@ def _read(gm: fx.GraphModule, node: fx.Node, name: str) -> fx.Node:
     return made
 
 
-def _in_dtype_of(graph: fx.Graph, bias: fx.Node, node: fx.Node) -> fx.Node:
+def _in_dtype_of(graph: fx.Graph, bias: Any, node: fx.Node) -> Any:
     """The bias in the dtype of the result, where that was another one: under autocast layers convert it."""
-    made, given = node.meta.get("tensor_meta"), bias.meta.get("tensor_meta")
+    made = node.meta.get("tensor_meta")
+    given = bias.meta.get("tensor_meta") if isinstance(bias, fx.Node) else None
     if not isinstance(made, TensorMetadata) or not isinstance(given, TensorMetadata) or made.dtype == given.dtype:
         return bias
     converted = _place_like(node, graph.call_method("to", (bias, made.dtype)))

@@ -15,7 +15,9 @@ import pytest
 import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
+from torch.utils.checkpoint import checkpoint
 
+import proxy_wrapper.proxy as Proxy
 from proxy_views.drawing.draw import draw
 from proxy_views.drawing.errors import DotFailedError, NoDotError, NoPydotError, UnknownPictureError
 from proxy_views.drawing.picture import Box, picture_of
@@ -176,6 +178,28 @@ def hostile() -> fx.GraphModule:
 @needs_dot
 def test_names_are_text_in_a_picture(tmp_path: Path) -> None:
     assert f"{HOSTILE} ({HOSTILE})" in svg_texts(draw(hostile(), tmp_path / "graph.svg"))
+
+
+def test_a_recorded_call_is_drawn(tmp_path: Path) -> None:
+    """With what the recording says of boxes and shapes; a checkpoint is a box."""
+
+    class Checkpointed(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(checkpoint(self.block, x, use_reentrant=False))
+            return out
+
+    model = Checkpointed()
+    with Proxy.trace(model) as trace:
+        model(X)
+    page = trace.draw(tmp_path / "graph.html").read_text()
+    picture = picture_of(trace.graph())
+    found = boxes(picture.root)
+    assert list(found) == ["x", "block Block", "head Linear", "output"]
+    assert list(found["block Block"]) == ["checkpoint_0 "]
+    inside = found["block Block"]["checkpoint_0 "]
+    assert list(inside) == ["mlp Sequential", "chunk", "cat", "add"]
+    assert ("chunk", "cat", "float32[2, 2]") in edges(picture)
+    assert all(f"<b>{name}</b>" in page for name in ("checkpoint_0", "mlp", "chunk"))
 
 
 class Tags(HTMLParser):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
+import proxy_wrapper.proxy as Proxy
 from proxy_views.passes.split_bias import split_bias
 
 if TYPE_CHECKING:
@@ -150,6 +151,39 @@ class WithHook(nn.Sequential):
     def __init__(self) -> None:
         super().__init__(nn.Linear(4, 4))
         self[0].register_forward_hook(lambda module, args, out: out * 2)
+
+
+class Switches(nn.Module):
+    """Calls under other switches than those around the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            h = self.a(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            h = torch.addmm(self.b.bias, self.b(h), self.b.weight)
+        out: torch.Tensor = self.c(h.float())
+        return out
+
+
+def test_calls_under_other_switches_are_split_under_the_same() -> None:
+    model, x = Switches(), torch.randn(2, 4)
+    with Proxy.trace(model) as trace:
+        expected = model(x)
+    gm = trace.graph(split_bias=True)
+    made = gm(x)
+    made.sum().backward()
+    assert made.dtype == expected.dtype
+    assert torch.allclose(made, expected, atol=0.1)
+    assert {name for name, each in gm.named_parameters() if each.grad is None} == {"a.weight", "a.bias"}
+    names = [
+        str(getattr(node.target, "__name__", node.target)) for node in gm.graph.nodes if node.op.startswith("call")
+    ]
+    assert [name for name in names if name.startswith("addmm")] == []
+    assert [name for name in names if name.startswith("add")] == ["add_without_grad", *["add_autocast"] * 2, "add"]
 
 
 @pytest.mark.parametrize(
