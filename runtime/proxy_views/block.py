@@ -59,7 +59,7 @@ class Block:
         self._take_down_if_idle = take_down_if_idle
         self._recording = Recording(model, call, is_blacklisted, live_sizes=live_sizes)
         self._trace = LiveTrace(self._recording, call)
-        self._leaf_functions = LeafFunctions(leaf_functions, self._observer)
+        self._leaf_functions = LeafFunctions(leaf_functions)
         self._tracer: Tracer | None = None
 
     def begin(self) -> LiveTrace:
@@ -69,7 +69,7 @@ class Block:
             tracer = self._tracer = self._tracer_of_process()
             with DisableTorchFunction():
                 tracer.add_live(self._recording)
-            self._leaf_functions.install()
+            self._leaf_functions.install(self._observer)
         return self._trace
 
     def end(self) -> None:

@@ -29,12 +29,8 @@ def _stand_in(*args: Any, **kwargs: Any) -> Any:
 class LeafFunctions:
     """Functions whose calls the observer of a thread is told of."""
 
-    def __init__(self, functions: Iterable[Callable[..., Any]], live: Callable[[], LiveObserver | None]) -> None:
-        """Replace none yet.
-
-        Args:
-            functions: plain Python functions.
-            live: gives the live observer of the calling thread.
+    def __init__(self, functions: Iterable[Callable[..., Any]]) -> None:
+        """Replace none of these plain Python functions yet.
 
         Raises:
             LeafFunctionError: if one is none.
@@ -44,14 +40,13 @@ class LeafFunctions:
             if not isinstance(each, FunctionType):
                 raise LeafFunctionError(each)
             self._functions.append(each)
-        self._live = live
         self._originals: list[tuple[FunctionType, CodeType, CodeType]] = []
 
-    def install(self) -> None:
-        """Replace the code of each."""
+    def install(self, live: Callable[[], LiveObserver | None]) -> None:
+        """Replace the code of each; `live` gives the live observer of the calling thread."""
         for function in self._functions:
             original = function.__code__
-            replacement = _replacement(original, self._handler(function))
+            replacement = _replacement(original, _handler(function, live))
             self._originals.append((function, original, replacement))
             function.__code__ = replacement
 
@@ -62,27 +57,28 @@ class LeafFunctions:
                 function.__code__ = original
         self._originals.clear()
 
-    def _handler(self, function: FunctionType) -> Callable[[Any, Any], Any]:
-        """What is called in the place of `function`, with what that was given."""
-        inner = FunctionType(
-            function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-        )
-        inner.__kwdefaults__ = function.__kwdefaults__
 
-        def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            live = self._live()
-            if live is None:
-                return inner(*args, **kwargs)
-            held = live.before_call(function, args, kwargs)
-            try:
-                result = inner(*args, **kwargs)
-            except BaseException as error:
-                live.after_raising(held)
-                hide_frames(error)
-                raise
-            return live.after_call(held, result)
+def _handler(function: FunctionType, live_of_thread: Callable[[], LiveObserver | None]) -> Callable[[Any, Any], Any]:
+    """What is called in the place of `function`, with what that was given."""
+    inner = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    inner.__kwdefaults__ = function.__kwdefaults__
 
-        return handle
+    def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        live = live_of_thread()
+        if live is None:
+            return inner(*args, **kwargs)
+        held = live.before_call(function, args, kwargs)
+        try:
+            result = inner(*args, **kwargs)
+        except BaseException as error:
+            live.after_raising(held)
+            hide_frames(error)
+            raise
+        return live.after_call(held, result)
+
+    return handle
 
 
 def _replacement(original: CodeType, handler: Callable[[Any, Any], Any]) -> CodeType:

@@ -188,6 +188,25 @@ _SKIPPED: Final = object()
 """What `before_call` gives for a call that is not recorded."""
 
 
+class _Ledger:
+    """What sizes know of their recording: nothing once it has ended, or they would keep its tensors alive."""
+
+    __slots__ = ("recording",)
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording: Recording | None = recording
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call is still being recorded."""
+        return self.recording is not None
+
+    def freeze(self, what: str, value: object) -> None:
+        """Note that the program went on with what it read from a size."""
+        if self.recording is not None:
+            self.recording.freeze(what, value)
+
+
 class Recording:
     """Records one call of a model, and what happens inside it, on the thread that it observes.
 
@@ -233,6 +252,7 @@ class Recording:
         self._regions_in: dict[tuple[int, ...], int] = {}
         self._outer_state: CallState | None = None
         self._last_state = CallState(grad=True, inference=False, autocast=())
+        self._ledger: _Ledger | None = None
         self._opaque_types: dict[type, bool] = {}
 
     # Modules.
@@ -272,6 +292,7 @@ class Recording:
     def _begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._note_tree(self.model, "")
         self.is_open = True
+        self._ledger = _Ledger(self)
         self._enter_module(self.model, args, kwargs)
 
     def _note_tree(self, module: nn.Module, name: str) -> None:
@@ -354,6 +375,8 @@ class Recording:
     def _end(self, *, raised: bool) -> None:
         self.is_open, self.is_done, self.raised = False, True, raised
         self._depth = 0
+        if self._ledger is not None:
+            self._ledger.recording = self._ledger = None
         for call in self._stack:
             _take_hook_out(call)
 
@@ -435,16 +458,18 @@ class Recording:
             self._inside = None
 
     def _live(self, result: Any) -> Any:
-        step = len(self.steps)
+        step, ledger = len(self.steps), self._ledger
+        if ledger is None:
+            return result
         if isinstance(result, tuple):
-            sizes = [live_size(each, SizeRead(step, index), self) for index, each in enumerate(result)]
+            sizes = [live_size(each, SizeRead(step, index), ledger) for index, each in enumerate(result)]
             return torch.Size(sizes) if isinstance(result, torch.Size) else tuple(sizes)
-        return live_size(result, SizeRead(step, None), self) if type(result) is int else result
+        return live_size(result, SizeRead(step, None), ledger) if type(result) is int else result
 
     def freeze(self, what: str, value: object) -> None:
         """Note that the program went on with what it read from a size."""
         if self._inside is None and self._stack:
-            found = Frozen(len(self.steps), what, value, frames_inside_module(2), self._stack[-1])
+            found = Frozen(len(self.steps), what, value, frames_inside_module(3), self._stack[-1])
             if not self.froze or self.froze[-1][1:] != found[1:]:
                 self.froze.append(found)
 

@@ -62,6 +62,8 @@ def _of_transformers(
     model: str, config: str, inputs: Callable[[int], Given], *, training: bool = False, **settings: Any
 ) -> Model:
     def make() -> nn.Module:
+        if importlib.util.find_spec("torchvision") is not None:
+            torchvision_models.load()  # transformers imports it where it is installed.
         transformers = pytest.importorskip("transformers", reason="the dev extra has it")
         made: nn.Module = getattr(transformers, model)(getattr(transformers, config)(**settings))
         return made

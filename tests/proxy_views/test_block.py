@@ -256,6 +256,27 @@ def test_tensors_are_let_go_of() -> None:
     assert graph(torch.randn(2, 3)).shape == (2, 3)
 
 
+def test_a_trace_that_nobody_holds_keeps_nothing() -> None:
+    class Keeps(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.rows = x.shape[0]
+            self.seen = weakref.ref(y := self.fc(x) + x.shape[1])
+            return torch.relu(y)
+
+    model = Keeps()
+    gc.disable()
+    try:
+        with Proxy.trace(model, leaf_functions=[left_behind]) as trace:
+            model(torch.randn(2, 3))
+        trace.graph()
+        assert model.seen() is not None
+        del trace
+        assert model.seen() is None
+        assert model.rows == 2
+    finally:
+        gc.enable()
+
+
 def test_a_mistake_of_ours_does_not_reach_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     from proxy_views.recording import Recording
 
