@@ -10,6 +10,8 @@ from torch import fx
 from torch.fx.passes.shape_prop import TensorMetadata
 from torch.utils.checkpoint import checkpoint
 
+from proxy_views.passes.outline import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -267,7 +269,8 @@ def _does(gm: fx.GraphModule, node: fx.Node) -> str:
 
 def _reads(node: fx.Node, path: tuple[_Part, ...]) -> tuple[str, ...]:
     """What a node reads by name, each without the name of the module that it runs in."""
-    targets = (str(each.target) for each in node.all_input_nodes if each.op == "get_attr")
+    read = (str(each.target) for each in node.all_input_nodes if each.op == "get_attr")
+    targets = (target.removeprefix(f"{ROOT}.") for target in read)
     around = next((part.name for part in reversed(path) if part.type), "")
     return tuple(dict.fromkeys(target.removeprefix(f"{around}.") if around else target for target in targets))
 

@@ -16,7 +16,7 @@ def checkpoint_regions(gm: fx.GraphModule) -> fx.GraphModule:
     A node that ran in a checkpoint has `meta["checkpoint_region"]`: `(0,)` in the first one, `(0, 1)` in the second one
     within that. It comes into the sub-`GraphModule` `checkpoint_0`, or into `checkpoint_0_1` within it, which
     `torch.utils.checkpoint.checkpoint` calls; `meta["checkpoint_reentrant"]` says of each whether it is reentrant.
-    Sub-graphs work on the tensors and modules of `gm`, and register none but parameters that `gm` itself holds.
+    Sub-graphs work on the tensors and modules of `gm`, and register none.
 
     Raises:
         RegionError: if what lies between the nodes of a checkpoint is not in it, and has to be.

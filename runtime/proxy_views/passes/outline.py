@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 from torch.utils.checkpoint import checkpoint
@@ -19,6 +20,7 @@ Path = tuple[int, ...]
 
 REGION: Final = "checkpoint_region"
 REENTRANT: Final = "checkpoint_reentrant"
+ROOT: Final = "_root_state"
 _OF_PLACE: Final = ("nn_module_stack", "stack_trace")
 _OF_VALUE: Final = ("tensor_meta", "val")
 _IN_PLACE: Final = frozenset(
@@ -87,6 +89,21 @@ def outline_nodes(gm: fx.GraphModule, paths: Mapping[fx.Node, Path], depth: int 
             outline_nodes(region.sub, inner, depth + 1)
     gm.graph.lint()
     gm.recompile()
+
+
+class RootState:
+    """The parameters and buffers that the outermost module of a graph holds itself, as they are at any time."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._parameters = module._parameters
+        self._buffers = module._buffers
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        for registered in (self.__dict__.get("_parameters", {}), self.__dict__.get("_buffers", {})):
+            if name in registered:
+                found: torch.Tensor = registered[name]
+                return found
+        raise AttributeError(name)
 
 
 class _Region:
@@ -176,7 +193,7 @@ class _Region:
         """Copy the members; what they take becomes placeholders, which are given back too, and reads by name."""
         taken = dict.fromkeys(each for node in self._members for each in node.all_input_nodes)
         outside = [node for node in taken if node not in self._members]
-        inputs = [node for node in outside if node.op != "get_attr" or not self._lend(node)]
+        inputs = [node for node in outside if node.op != "get_attr"]
         copies: dict[fx.Node, fx.Node] = {}
         for node in inputs:
             copies[node] = graph.placeholder(node.name)
@@ -184,27 +201,26 @@ class _Region:
         for node in outside:
             if node not in copies:
                 copies[node] = graph.node_copy(node)
+                copies[node].target = self._lend(str(node.target))
         for node in self._members:
-            if node.op == "call_module":
-                self._lend(node)
             copies[node] = graph.node_copy(node, copies.__getitem__)
+            if node.op == "call_module":
+                self._lend(str(node.target))
         return copies, inputs
 
-    def _lend(self, node: fx.Node) -> bool:
-        """Let the sub-graph read what a node of the graph reads by name; whether it can.
+    def _lend(self, target: str) -> str:
+        """Let the sub-graph read what the graph reads by the name `target`; by which name it does.
 
-        What lies in a module is found there by both, and moves with it to another device. A parameter of the outermost
-        module is registered with both. Any other tensor of that is passed as an argument.
+        Nothing of it is registered with the sub-graph: it has one name in the state of the graph. What becomes of it
+        there, as when the graph moves to another device, is seen from here.
         """
-        key = str(node.target).partition(".")[0]
-        value: Any = getattr(self._gm, key)
-        if isinstance(value, nn.Parameter):
-            self.sub.register_parameter(key, value)
-        elif key in self._gm._buffers:
-            return False
-        else:
-            self.sub.__dict__[key] = value  # A module too: it is no part of this one, whose state has its own names.
-        return True
+        key = target.partition(".")[0]
+        own = self._gm
+        if key in own._parameters or key in own._buffers:
+            self.sub.__dict__.setdefault(ROOT, RootState(own))
+            return f"{ROOT}.{target}"
+        self.sub.__dict__[key] = getattr(own, key)
+        return target
 
     def _call(self, inputs: list[fx.Node], outputs: list[fx.Node]) -> None:
         graph, first = self._gm.graph, next(iter(self._members))

@@ -12,6 +12,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
+import proxy_wrapper.proxy as Proxy
 from proxy_views.passes.checkpoint_regions import checkpoint_regions
 from proxy_views.passes.outline import RegionError, outline
 
@@ -167,7 +168,41 @@ def test_a_sub_graph_moves_with_the_graph_and_shares_its_state() -> None:
     gm.train()
     assert same(run(gm, X.double()), run(other, X.double()))
     assert torch.equal(gm.get_buffer("deep.1.running_mean"), other.get_buffer("deep.1.running_mean"))
-    assert {name for name, _ in gm.named_parameters()} <= {name for name, _ in other.named_parameters()}
+    assert sorted(gm.state_dict()) == sorted(other.state_dict())
+
+
+class Counts(nn.Module):
+    """Writes into a buffer of its own where it is computed again."""
+
+    count: torch.Tensor
+
+    def __init__(self, use_reentrant: bool) -> None:
+        super().__init__()
+        self.use_reentrant = use_reentrant
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(()))
+
+    def inside(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        out: torch.Tensor = self.fc(x) * x.shape[0]
+        return out
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return checkpoint(self.inside, x, use_reentrant=self.use_reentrant)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_a_buffer_that_is_written_in_a_recorded_checkpoint_is_that_of_the_graph(use_reentrant: bool) -> None:
+    model, other = Counts(use_reentrant), Counts(use_reentrant)
+    other.load_state_dict(model.state_dict())
+    with Proxy.trace(model) as trace:
+        model(X)
+    model.count.zero_()
+    gm = trace.graph().double()
+    other.double()
+    assert same(run(gm, X.double()), run(other, X.double()))
+    assert gm.get_buffer("count").item() == 2
+    assert sorted(gm.state_dict()) == sorted(other.state_dict())
 
 
 def test_a_copy_is_whole_and_apart() -> None:
