@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +22,7 @@ from instrumentor.engine.progress import Progress
 from instrumentor.engine.results_cache import ResultsCache, clear
 from instrumentor.errors import ConfigError, InstrumentError
 from instrumentor.messages import say
+from instrumentor.notebooks.cells import is_notebook
 from instrumentor.output.writing import Writer, show_diff
 from instrumentor.paths import files
 from instrumentor.paths.containment import refuse_to_leave
@@ -121,6 +121,7 @@ class _Run:
                 written_to = self._handle(task, outcome)
                 self._note_written(task, outcome, written_to)
                 self._hint_at_entry(task, outcome)
+                self._say_what_to_run(task, outcome, written_to)
         except BrokenPipeError:  # whoever reads standard output has gone: the others are not wanted either
             raise
         except InstrumentError as error:
@@ -157,6 +158,18 @@ class _Run:
         request = self.request
         if outcome.elsewhere and task.path and len(request.arguments) == 1 and not request.entry:
             self.tell(messages.describe_elsewhere(task.shown, outcome.elsewhere))
+
+    def _say_what_to_run(self, task: Task, outcome: Outcome, written_to: str | None) -> None:
+        """Say of the one script that was named how its result is run."""
+        request = self.request
+        is_script = outcome.status == "changed" and not (task.was_found or is_notebook(task.shown))
+        if (
+            is_script
+            and written_to is not None
+            and len(request.arguments) == 1
+            and not (request.entry or request.revert)
+        ):
+            self.tell(messages.describe_run(written_to))
 
     def note_failure(self, error: InstrumentError) -> None:
         """Take down what went wrong outside of any script."""
@@ -398,7 +411,7 @@ def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:
             yield Done(part, outcome, was_known=True)
         if is_moved and not run.tally.failures:
             target = run.mirror.target(task.shown, program.root) if run.mirror is not None else task.shown
-            run.tell(f"run it with: python {shlex.quote(str(target))}")
+            run.tell(messages.describe_run(str(target)))
 
 
 def _select(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 RUNTIME_MODULE = "proxy_wrapper.proxy"
 RUNNING_MODULE = "proxy_wrapper.running.start"
+NOTEBOOKS_MODULE = "proxy_wrapper.notebooks"
 TYPED_NAME = "instrument"
 PROXY = "Proxy"
 LOG_LEVELS = ("WARNING", "INFO", "DEBUG")
@@ -76,6 +77,11 @@ def render_begin_module(message: bytes) -> str:
     """
     arguments = f"__import__({RUNNING_MODULE!r}, fromlist=('begin_module',)).begin_module({message!r})"
     return f"__import__('runpy')._run_code(*{arguments})"
+
+
+def render_wrap_in_cell() -> str:
+    """The function that takes the place of the proxy in a notebook's cell; it is called with a value and its name."""
+    return f"__import__({NOTEBOOKS_MODULE!r}, fromlist=('wrap',)).wrap"
 
 
 def render_search_path(folder: str, *, can_encode: Callable[[str], bool]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -63,6 +64,11 @@ def describe_elsewhere(shown: str, files: Sequence[str]) -> str:
     named = ", ".join(files[:_NAMED_FILES]) + (", ..." if len(files) > _NAMED_FILES else "")
     makes = "makes" if len(files) == 1 else "make"
     return f"{shown}: {count(len(files), 'other file')} of its project {makes} models ({named}); add --entry for those"
+
+
+def describe_run(path: str) -> str:
+    """Say how an instrumented script is run."""
+    return f"run it with: python {shlex.quote(path)}"
 
 
 def describe_ways_on(shown: str) -> str:

@@ -51,9 +51,9 @@ class _TakesTooLongError(Exception):
 
 
 def main(told: Told) -> None:
-    """Say the line on standard error; in a launch, for rank 0 alone."""
+    """Say the line on standard output; in a launch, for rank 0 alone."""
     if rank_in_environment(os.environ).rank == 0:
-        sys.stderr.write(f"instrument: {last_line(told)}\n")
+        sys.stdout.write(f"instrument: {last_line(told)}\n")
 
 
 def last_line(told: Told) -> str:

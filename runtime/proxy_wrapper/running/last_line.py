@@ -59,7 +59,8 @@ class LastLine:
             run = "" if launch is None else launch.Launch.of_this_process().run
             told = {**self._told, "run": run, "waits": has_ended}
             program = _READER.format(path=self._path, told=told)
-            actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+            to_null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            actions = [to_null, (os.POSIX_SPAWN_DUP2, 2, 1)]  # It says it on its standard output, which is our error.
             command = [self._executable, "-c", program]
             child = os.posix_spawn(self._executable, command, os.environ, file_actions=actions, setsigmask=())
             os.waitpid(child, 0)
