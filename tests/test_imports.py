@@ -65,6 +65,11 @@ def modules_loaded_by(statement: str) -> set[str]:
             {"torch", "numpy", "libcst", "polars", "instrumentor"},
             id="the reader of traces needs no torch",
         ),
+        pytest.param(
+            "import proxy_trace.order, proxy_trace.run_order, proxy_trace.order_text",
+            {"torch", "numpy", "typer", "instrumentor", "proxy_views"},
+            id="nor does the order of execution, live or stored",
+        ),
     ],
 )
 def test_an_import_does_not_load(statement: str, absent: set[str]) -> None:

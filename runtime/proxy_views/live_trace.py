@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from proxy_trace.order import execution_order
 from proxy_views.activations import Activations, Table, Weights
 from proxy_views.cut import cut
-from proxy_views.drawing.draw import draw
 from proxy_views.errors import (
     CallRaisedError,
     ClosedError,
@@ -126,31 +125,6 @@ class LiveTrace:
             ViewError: as `graph` does.
         """
         return execution_order(events_of(self._recorded()), leaf_rule)
-
-    def draw(
-        self,
-        path: str | os.PathLike[str],
-        depth: int | None = None,
-        *,
-        leaf_modules: bool | Iterable[type | str] = False,
-    ) -> Path:
-        """Draw the calls of the graph in boxes, one for each call of a module, with the shapes of what goes between.
-
-        Args:
-            path: the file. One that ends in .svg is a picture, which takes the extra `draw` and Graphviz. One that ends
-                in .html is a page that needs nothing else, in which boxes open and close.
-            depth: how many boxes lie in one another at most. Deeper ones are closed, in a picture for good.
-            leaf_modules: as for `graph`.
-
-        Returns:
-            The path.
-
-        Raises:
-            DrawingError: if the file is neither, or something that a picture takes is not installed.
-            ViewError: as `graph` does.
-            OSError: if the file cannot be written.
-        """
-        return draw(self.graph(leaf_modules), path, depth)
 
     @property
     def frozen(self) -> list[FrozenValue]:
