@@ -8,6 +8,7 @@ refuse symbolic tracing have one too, and parameters that a call takes by keywor
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Optional, TypeAlias
 
 import msgspec
@@ -196,15 +197,15 @@ class _Used(NamedTuple):
 class _Open:
     """A call of a module that has not ended."""
 
-    __slots__ = ("has_calls", "id", "is_leaf", "is_wrapper", "module", "unseen")
+    __slots__ = ("has_calls", "id", "is_leaf", "is_wrapper", "module", "unseen_before")
 
-    def __init__(self, id_: int, module: int, *, is_leaf: bool) -> None:
+    def __init__(self, id_: int, module: int, unseen_before: int, *, is_leaf: bool) -> None:
         self.id = id_
         self.module = module
         self.is_leaf = is_leaf
         self.is_wrapper = id_ != module
         self.has_calls = False
-        self.unseen: list[int] = []
+        self.unseen_before = unseen_before
 
 
 class _Follower:
@@ -229,6 +230,7 @@ class _Follower:
         self.follows_leaf_rule = leaf_rule is not None
         self._definitions = definitions
         self._open: list[_Open] = []
+        self._open_ids: Counter[int] = Counter()
         self._backward_passes = 0
         self._takers: dict[type, Callable[[Any], None]] = {
             events.CallModule: self._call_module,
@@ -255,20 +257,22 @@ class _Follower:
 
     def _call_module(self, event: CallModule) -> None:
         module = self._definitions.within(event.module)
+        self._open_ids[event.module] += 1
         if not self._open:
             self._begin(event, module, is_leaf=False)
         elif self._open[-1].is_wrapper and self._open[-1].module == module:
-            self._open.append(_Open(event.module, module, is_leaf=self._open[-1].is_leaf))
-            self._open[-1].is_wrapper = event.module != module
+            self._enter(event, module, is_leaf=self._open[-1].is_leaf)
         elif self._open[-1].is_leaf:
-            self._open.append(_Open(event.module, module, is_leaf=True))
-            self._keep_within_bounds()
+            self._enter(event, module, is_leaf=True)
         else:
             self._begin(event, module, is_leaf=self._is_leaf(module))
 
     def _begin(self, event: CallModule, module: int, *, is_leaf: bool) -> None:
         self.happened.append(_Called(module, self._open[-1].module if self._open else 0, is_leaf))
-        self._open.append(_Open(event.module, module, is_leaf=is_leaf))
+        self._enter(event, module, is_leaf=is_leaf)
+
+    def _enter(self, event: CallModule, module: int, *, is_leaf: bool) -> None:
+        self._open.append(_Open(event.module, module, len(self.unseen), is_leaf=is_leaf))
         self._keep_within_bounds()
 
     def _is_leaf(self, module: int) -> bool:
@@ -278,10 +282,11 @@ class _Follower:
         return definition is not None and is_leaf_of_fsdp(definition)
 
     def _return_module(self, event: events.ReturnModule) -> None:
-        if self._open[-1].id != event.module and all(call.id != event.module for call in self._open):
+        if not self._open_ids[event.module]:
             return
         while self._open:
             call = self._open.pop()
+            self._open_ids[call.id] -= 1
             self._end(call)
             if call.id == event.module:
                 break
@@ -290,14 +295,12 @@ class _Follower:
 
     def _end(self, call: _Open) -> None:
         """Note whether something is known of what the call did."""
-        above = self._open[-1] if self._open else None
         has_calls = call.has_calls or call.is_leaf
-        unseen = call.unseen if has_calls else [call.module]
-        if above is None:
-            self.unseen += unseen
-        else:
-            above.has_calls |= has_calls
-            above.unseen += unseen
+        if not has_calls:  # Then nothing is known of what it called, either.
+            del self.unseen[call.unseen_before :]
+            self.unseen.append(call.module)
+        elif self._open:
+            self._open[-1].has_calls = True
 
     def _call_torch(self, event: events.CallFunction | events.ReadValue) -> None:
         if not self._open[-1].is_leaf:
