@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import fx, nn
-from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from proxy_views.call_state import CallUnder
 from proxy_views.constants import Constants
-from proxy_views.places import Place, Places, as_traceback
+from proxy_views.places import Places
 from proxy_views.recording import SIZE, VALUE, ModuleCall, TorchCall
 from proxy_views.signature import Argument, arguments_of
 from proxy_views.sizes import LiveSize, SizeArithmetic, SizeRead
 from proxy_views.structures import Part, is_dataclass, parts_of, tensors_in
 from proxy_views.targets import Method, Targets
 from proxy_views.targets import arguments_of as node_arguments
+from proxy_views.tensor_meta import describe_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -125,6 +125,7 @@ class GraphBuilder:
         self._outputs: dict[str, list[fx.Node]] = {}
         self._found: list[Constant] = []
         self._placeholders: list[fx.Node] = []
+        self._traces: dict[int, str] = {}
         self._stacks: dict[int, dict[str, tuple[str, type]]] = {}
         self._calls_of: dict[str, int] = {}
         self._meta: dict[str, Any] = {}
@@ -158,7 +159,6 @@ class GraphBuilder:
                 self._call_module(step)
         self._begin_node(root, len(recording.steps))
         self._graph.output(self._argument(root.output))
-        self._graph.lint()
         module = fx.GraphModule(self._constants.root(), self._graph, type(root.module).__name__)
         self._constants.finish(module)
         return Built(module, self._values, self._versions, self._outputs, self._found)
@@ -213,7 +213,7 @@ class GraphBuilder:
         self._values[node.name] = tensor
         if version is not None:
             self._versions[node.name] = version
-        node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
+        node.meta["tensor_meta"] = describe_tensor(tensor)
         return node
 
     def _bind_all(self, value: Any, node: fx.Node, version: int | None = None) -> None:
@@ -225,7 +225,7 @@ class GraphBuilder:
         for path, tensor in found:
             self._nodes[id(tensor)] = _Pending(node, path)
         if found:
-            node.meta["tensor_meta"] = tuple(_extract_tensor_metadata(tensor) for _, tensor in found)
+            node.meta["tensor_meta"] = tuple(describe_tensor(tensor) for _, tensor in found)
 
     def _argument(self, value: Any) -> Any:
         """`value` as an argument of a node."""
@@ -363,12 +363,16 @@ class GraphBuilder:
         _note_region(self._meta, step.region)
 
     def _stack_trace(self, step: ModuleCall | TorchCall) -> str:
-        places: list[Place] = self._places.of(step.frames)
-        call = step.parent if isinstance(step, ModuleCall) else step.module_call
-        while call is not None:
-            places += self._places.of(call.frames)
-            call = call.parent
-        return as_traceback(places)
+        if isinstance(step, ModuleCall):
+            return self._trace_of_call(step)
+        return self._trace_of_call(step.module_call) + self._places.traceback(step.frames)
+
+    def _trace_of_call(self, call: ModuleCall) -> str:
+        known = self._traces.get(id(call))
+        if known is None:
+            above = self._trace_of_call(call.parent) if call.parent is not None else ""
+            known = self._traces[id(call)] = above + self._places.traceback(call.frames)
+        return known
 
     def _stack_of(self, call: ModuleCall) -> dict[str, tuple[str, type]]:
         known = self._stacks.get(id(call))

@@ -112,7 +112,8 @@ class LiveTrace:
             built.module.recompile()
         if split_bias:
             split_biases(built.module)
-        return checkpoint_regions(built.module) if checkpoint else built.module
+        has_regions = checkpoint and any("checkpoint_region" in node.meta for node in built.module.graph.nodes)
+        return checkpoint_regions(built.module) if has_regions else built.module
 
     def execution_order(self, leaf_rule: LeafRule = "fsdp") -> ExecutionOrder:
         """The modules of the call in the order in which they ran, and the parameters in that of their first use.

@@ -62,11 +62,20 @@ class Places:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Place | None] = {}
+        self._texts: dict[tuple[tuple[int, int], ...], str] = {}
         self._codes: list[CodeType] = []  # Kept, so that their ids stay theirs.
 
     def of(self, frames: Frames) -> list[Place]:
         """The lines of the program's, or of a library's that is not torch, among `frames`, the innermost first."""
         return [place for place in (self._place(*frame) for frame in frames) if place is not None]
+
+    def traceback(self, frames: Frames) -> str:
+        """The same lines in the form of a traceback, which has the innermost last."""
+        key = tuple([(id(code), instruction) for code, instruction in frames])  # The hash of code reads all of it.
+        known = self._texts.get(key)
+        if known is None:
+            known = self._texts[key] = "".join(map(_as_traceback, reversed(self.of(frames))))
+        return known
 
     def _place(self, code: CodeType, instruction: int) -> Place | None:
         key = (id(code), instruction)
@@ -94,12 +103,7 @@ def _line_at(code: CodeType, instruction: int) -> int:
     return code.co_firstlineno
 
 
-def as_traceback(places: list[Place]) -> str:
-    """The places, the innermost first, in the form of a traceback, which has it last."""
-    lines = []
-    for place in reversed(places):
-        lines.append(f'  File "{place.file}", line {place.line}, in {place.function.rpartition(".")[2]}\n')
-        text = linecache.getline(place.file, place.line).strip()
-        if text:
-            lines.append(f"    {text}\n")
-    return "".join(lines)
+def _as_traceback(place: Place) -> str:
+    text = linecache.getline(place.file, place.line).strip()
+    line = f'  File "{place.file}", line {place.line}, in {place.function.rpartition(".")[2]}\n'
+    return f"{line}    {text}\n" if text else line

@@ -325,7 +325,7 @@ class Recording:
             self._opaque_types[type(module)] = is_opaque
         call = ModuleCall(
             module, parent, _arguments_as_given(args), _keywords_as_given(kwargs),
-            frames_inside_module(2, of_call=True), self._region, self._state(),
+            frames_inside_module(4, of_call=True), self._region, self._state(),
             is_opaque=is_opaque or getattr(module, "_compiled_call_impl", None) is not None,
         )  # fmt: skip
         is_opaque = call.is_opaque
@@ -409,7 +409,7 @@ class Recording:
             raise TransformError(frames_inside_module(3))
         call = TorchCall(
             function, _arguments_as_given(args), _keywords_as_given(kwargs), self._stack[-1],
-            frames_inside_module(2), self._state(), self._region, kind,
+            frames_inside_module(3), self._state(), self._region, kind,
         )  # fmt: skip
         self._inside = call
         return call
