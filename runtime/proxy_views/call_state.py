@@ -14,7 +14,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_is_autocast_on: Final = torch._C._is_any_autocast_enabled if hasattr(torch._C, "_is_any_autocast_enabled") else None
+_may_autocast: Final = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 _is_grad_on: Final = torch.is_grad_enabled
 _is_inference_on: Final = torch.is_inference_mode_enabled
 
@@ -47,14 +47,15 @@ class CallState(NamedTuple):
 
 def now(last: CallState) -> CallState:
     """The switches of this thread now; `last` itself if they are the same."""
-    grad, inference, autocast = _is_grad_on(), _is_inference_on(), _autocast_now()
-    if grad is last.grad and inference is last.inference and autocast == last.autocast:
-        return last
-    return CallState(grad, inference, autocast)
+    grad, inference, outside = last
+    if _is_grad_on() is grad and _is_inference_on() is inference and not outside and not _may_autocast():
+        return last  # Nearly always, and it is asked for with each call.
+    found = CallState(_is_grad_on(), _is_inference_on(), _autocast_now())
+    return last if found == last else found
 
 
 def _autocast_now() -> tuple[Autocast, ...]:
-    if _is_autocast_on is not None and not _is_autocast_on():
+    if not _may_autocast():
         return ()
     return tuple(
         Autocast(device, torch.get_autocast_dtype(device)) for device in _devices() if torch.is_autocast_enabled(device)
