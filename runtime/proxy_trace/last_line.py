@@ -61,7 +61,7 @@ def last_line(told: Told) -> str:
     logdir = Path(told["logdir"])
     if logdir.suffix == ".log":
         return f"the trace is in {told['shown']}" if logdir.is_file() else f"nothing was traced: {told['hint']}"
-    run = _find_run(told)
+    run = find_run(logdir, told["pid"], told["run"], told["started_s"])
     if run is None:
         return f"nothing was traced: {told['hint']}"
     shown = os.path.join(told["shown"], run.name)  # noqa: PTH118
@@ -99,16 +99,23 @@ def _describe_findings(run: Path) -> str:
     return f"{number:,} finding{'s' if number != 1 else ''}" if number else "nothing looks wrong"
 
 
-def _find_run(told: Told) -> Path | None:
-    """The folder of the run that the process, or one that it has started, has left; None if there is none."""
+def find_run(logdir: Path, pid: int, run: str, started_s: float) -> Path | None:
+    """The folder of the run that a process, or one that it has started, has left; None if there is none.
+
+    Args:
+        logdir: the folder of all runs.
+        pid: the process.
+        run: the name of its run, as far as it knows.
+        started_s: when it started, in Unix time.
+    """
     try:
-        found = {folder: _files_of(folder) for folder in Path(told["logdir"]).iterdir() if folder.is_dir()}
+        found = {folder: _files_of(folder) for folder in logdir.iterdir() if folder.is_dir()}
     except OSError:
         return None
     runs = {folder: files for folder, files in found.items() if files}
-    own = [folder for folder, files in runs.items() if any(_is_of(name, told["pid"]) for name in files)]
-    named = [folder for folder in runs if folder.name == told["run"]]
-    recent = [folder for folder, files in runs.items() if max(files.values()) >= told["started_s"]]
+    own = [folder for folder, files in runs.items() if any(_is_of(name, pid) for name in files)]
+    named = [folder for folder in runs if folder.name == run]
+    recent = [folder for folder, files in runs.items() if max(files.values()) >= started_s]
     return max(own or named or recent, default=None)
 
 

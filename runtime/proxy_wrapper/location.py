@@ -231,7 +231,7 @@ def _working_folder() -> str:
 def _installed_prefixes() -> tuple[str, ...]:
     """Folders whose code is not the user's. An editable install of this runtime is one more."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    paths.add(str(Path(__file__).parent))
+    paths.update(str(Path(__file__).parents[1] / name) for name in ("proxy_wrapper", "proxy_callbacks"))
     torch = sys.modules.get("torch")
     if torch is not None and torch.__file__:
         paths.add(str(Path(torch.__file__).parent))

@@ -99,14 +99,13 @@ def test_a_model_that_has_a_name_is_traced_while_the_cell_runs(shell: Any, tmp_p
     assert not Proxy.is_proxied(shell.user_ns["model"])
 
 
-def test_an_error_has_the_lines_of_the_cell(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_has_the_lines_of_the_cell(shell: Any) -> None:
     failing = "model = Net()\nmodel(torch.ones(1, 3))\n"
     plain = shell.run_cell("#\n" + failing)
     traced = shell.run_cell("%%trace\n" + failing)
     assert type(traced.error_in_exec) is type(plain.error_in_exec) is RuntimeError
     lines = [traceback_line(result) for result in (plain, traced)]
     assert lines[0] == lines[1] == 3
-    assert "model(torch.ones(1, 3))" in capsys.readouterr().out
 
 
 def traceback_line(result: Any) -> int:
