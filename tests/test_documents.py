@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 import instrumentor.cli
+import instrumentor.running.command_line
 import proxy_trace.cli
 from instrumentor.configuration import Configurations, Section
 
@@ -22,10 +23,10 @@ else:
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")])
-USERS_GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("instrument", "batch", "resolution", "proxy_trace")]
+USERS_GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("instrument", "run", "batch", "resolution", "proxy_trace")]
 # Of the scripts and programs that the examples run.
 SELF_EXPLAINING = {"--help", "--version", "--show-completion"}
-OPTIONS_OF_OTHERS = {"--array", "--epochs", "--lr", "--bug-step", "--nproc-per-node"}
+OPTIONS_OF_OTHERS = {"--array", "--epochs", "--lr", "--bug-step", "--nproc-per-node", "--no-python"}
 
 
 def options_of(command: Any) -> list[set[str]]:
@@ -38,6 +39,7 @@ def options_of(command: Any) -> list[set[str]]:
 
 COMMANDS = {
     "instrument": typer.main.get_command(instrumentor.cli.app),
+    "instrument run": typer.main.get_command(instrumentor.running.command_line.run_app),
     "proxy-trace": typer.main.get_command(proxy_trace.cli.app),
 }
 
