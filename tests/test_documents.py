@@ -26,7 +26,15 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("exa
 USERS_GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("instrument", "run", "batch", "resolution", "proxy_trace")]
 # Of the scripts and programs that the examples run.
 SELF_EXPLAINING = {"--help", "--version", "--show-completion"}
-OPTIONS_OF_OTHERS = {"--array", "--epochs", "--lr", "--bug-step", "--nproc-per-node", "--no-python"}
+OPTIONS_OF_OTHERS = {
+    "--array",
+    "--epochs",
+    "--lr",
+    "--bug-step",
+    "--nproc-per-node",
+    "--no-python",
+    "--no",
+}  # accelerate spells --no_python
 
 
 def options_of(command: Any) -> list[set[str]]:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
-    from proxy_wrapper.live import LiveObserver
     from proxy_wrapper.limits import Ranks
+    from proxy_wrapper.live import LiveObserver
     from proxy_wrapper.sinks.sink import Sink
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.watch import Watch
