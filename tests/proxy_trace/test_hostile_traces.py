@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+from base64 import b64encode
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,11 +66,13 @@ COMMANDS = [
     ["compare", "RUN", "other", "--records", "--name", "*fc*", "--step", "1-"],
     ["compare", "RUN", "--baseline", *(f"seed{number}" for number in range(5))],
     ["compare", "other", "--baseline", "RUN", *(f"seed{number}" for number in range(4)), "--format", "json"],
+    ["report", "RUN", "-o", "out/run.html"],
     ["report", "RUN", "other", "-o", "out/report.html"],
     ["report", "other", "RUN", "-o", "out/report.html", "--force"],
     ["export", "RUN", "-o", "out/data", "-f", "parquet"],
     ["export", "RUN", "-o", "out/trace.json"],
     ["export", "RUN", "-o", "out/trace.csv"],
+    ["export", "RUN", "-o", "out/logs", "-f", "tensorboard"],
     ["export", "RUN", "-f", "chrome"],
     ["export", "RUN"],
 ]
@@ -226,8 +231,8 @@ def check_all_commands(trace: bytes) -> None:
 
 def check_exports() -> None:
     """What was exported can be read back, and a report is a page of ours alone."""
-    if Path("out/report.html").exists():
-        check_page(Path("out/report.html").read_text("utf-8"))
+    for page in Path("out").glob("*.html"):
+        check_page(page.read_text("utf-8"))
     if Path("out/trace.json").exists():
         json.loads(Path("out/trace.json").read_bytes())
     if Path("out/trace.csv").exists():
@@ -238,26 +243,37 @@ def check_exports() -> None:
 
 
 class Tags(HTMLParser):
-    """Collects the tags and attributes of a page."""
+    """Collects the tags and attributes of a page, and the scripts and styles in it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.tags: set[str] = set()
+        self.tags: list[str] = []
         self.attributes: dict[str, set[str]] = {}
+        self.raw: dict[str, list[str]] = {"script": [], "style": []}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
+        self.tags.append(tag)
         for name, value in attrs:
             self.attributes.setdefault(name, set()).add(value or "")
 
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1] in self.raw and data.strip():
+            self.raw[self.tags[-1]].append(data)
+
 
 def check_page(page: str) -> None:
-    """Nothing in a page runs, loads or links to anything, whatever a trace holds."""
+    """Nothing in a page runs but its own script, and nothing is loaded or linked to, whatever a trace holds."""
     tags = Tags()
     tags.feed(page)
-    assert not tags.tags & {"script", "link", "img", "iframe", "object", "embed", "a", "form", "base", "foreignobject"}
-    assert not any(name.startswith("on") or name in ("href", "src", "style") for name in tags.attributes)
+    assert not {*tags.tags} & {"img", "iframe", "object", "embed", "base", "foreignobject"}
+    assert (tags.tags.count("script"), tags.tags.count("style"), tags.tags.count("link")) == (3, 1, 1)
+    assert not any(name.startswith("on") or name in ("src", "style") for name in tags.attributes)
+    assert all(value == "data:," or value.startswith("#") for value in tags.attributes["href"])
     assert tags.attributes["http-equiv"] == {"Content-Security-Policy"}
+    digest = b64encode(hashlib.sha256(tags.raw["script"][2].encode()).digest()).decode()
+    assert any(f"script-src 'sha256-{digest}'" in value for value in tags.attributes["content"])
+    *packed, _ = tags.raw["script"]
+    assert all(re.fullmatch(r"[A-Za-z0-9+/=]+", data) for data in packed)
     assert all(line.replace("\t", "").isprintable() for line in page.split("\n"))
 
 
@@ -316,6 +332,7 @@ def test_names_reach_a_terminal_as_text(text: str, color: str, monkeypatch: pyte
             check_texts(arguments, code, out, err)
             assert text != STEERING or STEERING not in out + err
         check_page(Path("out/report.html").read_text("utf-8"))
+        check_page(Path("out/run.html").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(
