@@ -134,12 +134,12 @@
           sync: this.isLinked ? { key: "steps", scales: ["x", null], setSeries: false } : undefined,
         },
         scales: {
-          x: { time: false, range: (_, low) => self.span(low) },
+          x: { time: false, range: (_, low, high) => self.span(low, high) },
           y: { distr: isLogarithmic ? 3 : 1, range: isLogarithmic ? undefined : (_, low, high) => around(low, high) },
         },
         axes: [
           { ...axis, size: 28, incrs: INCREMENTS, values: (_, ticks) => ticks.map((tick) => (tick < 0 ? "start" : tick.toLocaleString("en"))) },
-          { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) },
+          { ...axis, size: 62, ...(isLogarithmic ? { grid: { ...axis.grid, filter: powers }, ticks: { ...axis.ticks, filter: powers } } : {}), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) },
         ],
         series: [{}, ...this.lines.map((line) => ({
           label: line.label, stroke: () => style(`--c${line.colour}`), dash: line.dash, width: 1.6,
@@ -150,16 +150,16 @@
       this.tell();
     }
 
-    span(low) {
+    // The steps that are shown: what was zoomed to, else those of the whole run, so that plots can be compared.
+    span(low, high) {
       if (low === null) return [-1, Math.max(meta.lastStep, 1)];
       const [first, last] = this.ends();
-      return [Math.min(first, this.mark ?? first), Math.max(last, this.mark ?? last, first + 1)];
+      if (low !== first || high !== last) return [low, high];
+      return [Math.min(first, this.mark ?? first), Math.max(last, meta.lastStep, this.mark ?? last, first + 1)];
     }
 
-    // From the first point of the lines to the last step of the run: so that plots can be compared.
     ends() {
-      const [first, last] = [Math.min(...this.lines.map(({ curve }) => curve.xs[0])), Math.max(...this.lines.map(({ curve }) => curve.xs.at(-1)))];
-      return [first, Math.max(last, meta.lastStep)];
+      return [Math.min(...this.lines.map(({ curve }) => curve.xs[0])), Math.max(...this.lines.map(({ curve }) => curve.xs.at(-1)))];
     }
 
     nearest(number, hovered) {
@@ -255,6 +255,9 @@
     }
   }
   const INCREMENTS = [1, 2, 5].flatMap((each) => Array.from({ length: 12 }, (_, power) => each * 10 ** power)).sort((a, b) => a - b);
+
+  // Of a logarithmic scale only the powers of ten have lines: others would fill the plot where there are many.
+  const powers = (_, splits) => splits.map((each) => (Math.abs(Math.log10(each) - Math.round(Math.log10(each))) < 1e-9 ? each : null));
 
   function around(low, high) {
     if (low === null || high === null) return [0, 1];

@@ -166,7 +166,6 @@ class CurvesCollector:
             events.CallModule: self._call_module,
             events.CallFunction: self._call_function,
             events.CallMethod: self._call_function,
-            events.NonFinite: self._non_finite,
         }
 
     def take(self, event: events.AnyEvent) -> None:
@@ -318,9 +317,6 @@ class CurvesCollector:
     def _call_function(self, event: events.CallFunction) -> None:
         if event.location:
             self._mark(event.location, event.target)
-
-    def _non_finite(self, event: events.NonFinite) -> None:
-        self._mark(event.location, f"the first value in a {event.where} that is not finite")
 
     def _mark(self, location: int, what: str) -> None:
         key = (location, what)

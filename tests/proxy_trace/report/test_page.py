@@ -147,6 +147,30 @@ def test_a_spike_of_one_step_is_there_and_can_be_walked_to(page: Page) -> None:
     assert {step: float(value) for step, value in page.numbers("#norm").items()} == {STEPS - 1: norm_at(STEPS - 1)}
 
 
+def test_a_part_of_the_steps_is_looked_at_more_closely(page: Page) -> None:
+    def last_step() -> int:
+        page.point_at("#loss", 0.995)
+        (step,) = page.numbers("#loss")
+        return step
+
+    assert last_step() >= STEPS - 3
+    area = page.one("#loss .area")
+    page.point_at("#loss", 0.5)
+    area.send_keys("+")
+    assert abs(last_step() - STEPS * 3 // 4) < 5
+    area.send_keys("0")
+    assert last_step() >= STEPS - 3
+    over = page.one("#loss .u-over")
+    width = over.size["width"]
+    drag = ActionChains(page.browser).move_to_element_with_offset(over, -width // 4, 0).click_and_hold()
+    for _ in range(5):
+        drag = drag.move_by_offset(width // 20, 0)
+    drag.release().perform()
+    assert abs(last_step() - STEPS // 2) < 10
+    ActionChains(page.browser).double_click(over).perform()
+    assert last_step() >= STEPS - 3
+
+
 def test_parameters_are_chosen_by_name(page: Page) -> None:
     assert [each.text for each in page.all("#names span")] == ["model.fc.weight", "model.mean"]
     page.press("/")
