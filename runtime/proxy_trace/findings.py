@@ -37,6 +37,8 @@ class Finding(msgspec.Struct):
         trail: what made a non-finite output, what made that, and so on, back to what other modules put out.
         evidence: the numbers behind it, in a few words each.
         remedy: what to do about it; "" where nothing need be done.
+        concerns: the parameters and modules that it is the cause of what becomes of, "prefix.*" for all below a module;
+            empty if that is all there are.
     """
 
     code: str
@@ -51,6 +53,7 @@ class Finding(msgspec.Struct):
     trail: list[str] = []
     evidence: list[str] = []
     remedy: str = ""
+    concerns: list[str] = []
 
 
 def in_order(findings: Iterable[Finding], codes: Sequence[str], single: Collection[str]) -> list[Finding]:

@@ -49,9 +49,10 @@ class ModuleSummary(msgspec.Struct):
 
     `training_calls` are those in training mode.
     `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
-    `every`-th are recorded, and none of those after the trace reached its largest size
-    (`is_cut_short`). `is_compiled` if some of its calls ran compiled code, in which no calls are seen;
-    `calls_seen` and `removed` as in `events.Module`; `place` is where it was proxied, as "file:line".
+    `every`-th are recorded, and none of those after the trace reached its largest size (`is_cut_short`). `is_compiled`
+    if some of its calls ran compiled code, in which no calls are seen; `calls_seen`, `removed` and `settings` as in
+    `events.Module`; `place` is where it was proxied, as "file:line", and `made` where it was made, "" if that is not
+    known. `called_place` is where it was called last.
     """
 
     id: int
@@ -73,6 +74,14 @@ class ModuleSummary(msgspec.Struct):
     removed: bool = False
     is_cut_short: bool = False
     place: str = ""
+    made: str = ""
+    settings: dict[str, events.Setting] = {}
+    called_place: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Where it was made, or else where its model was proxied."""
+        return self.made or self.place
 
     @property
     def mean_us(self) -> float:
@@ -295,6 +304,7 @@ class ProcessCollector:
         self._calls_by_thread: dict[int, list[events.CallModule]] = {}
         self._returned: dict[int, events.ReturnModule] = {}
         self._origins = Origins()
+        self._called_at: dict[int, int] = {}
         self._call_names: dict[tuple[str, int], str] = {}
         self._unfinished = ""
         self._surplus = 0
@@ -309,7 +319,11 @@ class ProcessCollector:
             events.Buffer: self._tensor,
             events.CallModule: self._call_module,
             events.ReturnModule: self._return_module,
+            events.Input: self._training.input,
             events.Loss: self._training.loss,
+            events.SchedulerStep: self._training.scheduler_step,
+            events.Clip: self._training.clip,
+            events.Load: self._training.load,
             events.Backward: self._backward,
             events.BackwardEnd: self._backward_end,
             events.Optimizer: self._training.optimizer,
@@ -358,6 +372,7 @@ class ProcessCollector:
         process.modules = list(self._modules.values())
         for module in process.modules:
             module.is_cut_short = process.limited_at_step is not None
+            module.called_place = self._names.place(self._called_at.get(module.id, 0))
         process.tensors = list(self._tensors.values())
         self._judge_changes()
         process.module_calls = sum(module.calls for module in process.modules)
@@ -445,7 +460,9 @@ class ProcessCollector:
         module.parent, module.parameters = event.parent, event.parameters
         module.first, module.every, module.calls_seen = event.first, event.every, event.calls_seen
         module.removed = event.removed
-        module.place = self._names.place(event.location) if event.location else ""
+        module.place = self._names.place(event.location) if event.location else module.place
+        module.made = self._names.place(event.made) if event.made else module.made
+        module.settings = event.settings
 
     def _tensor(self, event: events.StateTensor) -> None:
         tensor = self._tensor_of(event.id)
@@ -481,6 +498,7 @@ class ProcessCollector:
         module = self._module_of(event.module)
         module.calls += 1
         module.training_calls += event.training
+        self._called_at[module.id] = event.location
         module.is_compiled |= event.compiled or module.type in _COMPILED_MODULES
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
         stack = self._calls_by_thread.get(event.thread, [])
@@ -492,13 +510,17 @@ class ProcessCollector:
             # A root that is being called is called again: what was left by a KeyboardInterrupt never ends.
             again = next((depth for depth, call in enumerate(stack) if call.module == event.module), len(stack))
             del stack[again:]
+        is_root = False
         if not stack:
             stage = _known_name(event.stage, module.stages)
             module.stages[stage] = module.stages.get(stage, 0) + 1
             if not self._open_backward_passes:  # in which activations are computed once more
                 self._training.call_root(event)
+                is_root = True
                 self._stage(event).outermost_calls += 1
                 self._process.was_looked_at |= self._process.backward_passes > 0
+        if not is_root:
+            self._training.call_below(event)
         stack.append(event)
 
     def _return_module(self, event: events.ReturnModule) -> None:
@@ -513,6 +535,9 @@ class ProcessCollector:
                 pass
             if not stack:
                 del self._calls_by_thread[event.thread]
+                self._training.return_root(event)
+            else:
+                self._training.return_below(event)
             self._origins.note_module(self._module_of(event.module).name, call.input_ids, event.output_ids)
         self._returned.pop(event.thread, None)
         self._returned[event.thread] = event
@@ -565,6 +590,7 @@ class ProcessCollector:
 
     def _step_end(self, event: events.OptimizerStepEnd) -> None:
         self._unfinished = ""
+        self._training.step_end()
         self._process.steps += 1
         self._process.was_looked_at |= self._process.backward_passes > 0
         self._process.steps_made = max(self._process.steps_made, event.step + 1)
@@ -576,6 +602,7 @@ class ProcessCollector:
     def _gradient(self, event: events.Gradient) -> None:
         tensor = self._tensor_of(event.tensor)
         statistics = event.statistics
+        self._training.gradient(event)
         tensor.cleared_gradients += event.cleared
         if not event.has_optimizer:
             tensor.is_without_optimizer = True

@@ -85,7 +85,7 @@ def resolve(sighting: Sighting) -> dict[str, Any]:
             value = names.module_name(value) or None
         elif field == "tensor":
             value = names.tensor_name(value) or None
-        elif field in ("location", "caller"):
+        elif field in ("location", "caller", "made"):
             value = _resolve_location(value, names)
         elif isinstance(value, events.Statistics):
             value = msgspec.structs.asdict(value)
@@ -209,6 +209,28 @@ def _backward_end(event: events.BackwardEnd, _: Names) -> str:
     return f"raised an exception after {duration}" if event.raised else f"in {duration}"
 
 
+def _input(event: events.Input, _: Names) -> str:
+    return f"{event.position}: {event.type}: {_numbers(event.statistics)}"
+
+
+def _scheduler_step(event: events.SchedulerStep, _: Names) -> str:
+    before = {"step": "after a step", "backward": "after a backward pass"}.get(event.follows, "before any step")
+    return f"{event.scheduler} #{event.id}, {before}"
+
+
+def _clip(event: events.Clip, _: Names) -> str:
+    late = "; after the step" if event.is_late else ""
+    limit = "" if event.limit is None else f" to {format_number(event.limit)}"
+    return f"{event.gradients:,} gradients of {format_count(event.parameters, 'parameter')}{limit}{late}"
+
+
+def _load(event: events.Load, _: Names) -> str:
+    words = [format_count(event.loaded, "key")]
+    words += [f"missing {', '.join(event.missing)}"] if event.missing else []
+    words += [f"unexpected {', '.join(event.unexpected)}"] if event.unexpected else []
+    return "; ".join([*words, "its own tensors"] if event.is_own else words)
+
+
 def _loss(event: events.Loss, _: Names) -> str:
     return f"#{event.id}: {loss_text(event.nodes)}"
 
@@ -303,12 +325,16 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.OptimizerState: _state_tensor,
     events.CallModule: _call_module,
     events.ReturnModule: _return_module,
+    events.Input: _input,
     events.Loss: _loss,
     events.Backward: _backward,
     events.BackwardEnd: _backward_end,
     events.Optimizer: _optimizer,
     events.OptimizerStep: _optimizer_step,
     events.OptimizerStepEnd: _optimizer_step_end,
+    events.SchedulerStep: _scheduler_step,
+    events.Clip: _clip,
+    events.Load: _load,
     events.Gradient: _gradient,
     events.Update: _update,
     events.NonFinite: _non_finite,

@@ -16,6 +16,7 @@ from proxy_wrapper.intercept.optimizer_states import OptimizerStates
 from proxy_wrapper.intercept.processes import Processes, SentModules
 from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
 from proxy_wrapper.intercept.torch_calls import TorchCalls
+from proxy_wrapper.intercept.training_acts import TrainingActs
 from proxy_wrapper.intercept.updates import Updates
 from proxy_wrapper.tracer import Tracer
 
@@ -58,6 +59,7 @@ def assemble(
         updates,
         BackwardPasses(tracer, torch_calls, updates),
         TensorSwaps(tracer),
+        TrainingActs(tracer, updates),
     ]
     compiled_code = CompiledCode(
         tracer,

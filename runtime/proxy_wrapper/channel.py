@@ -71,6 +71,11 @@ class Channel:
             except Exception as error:  # noqa: BLE001, PERF203  An observer's mistake must not reach the program.
                 self._drop(observer, error)
 
+    def define_location(self, location: int) -> None:
+        """Define a location that the next event refers to besides its own."""
+        if location not in self._located:
+            self._locate(location)
+
     def emit_all(self, events: Sequence[AnyEvent], location: int) -> None:
         """Give `events`, which all refer to `location`, to every observer."""
         if location not in self._located:

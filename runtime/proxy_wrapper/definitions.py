@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.assigned_lines import AttributeLines
 from proxy_wrapper.distributed_tensors import placements_of
 from proxy_wrapper.events import Buffer, Module, OptimizerState, Parameter
 from proxy_wrapper.levels import level_name
 from proxy_wrapper.optimizer_state import OptimizerStateEntry
+from proxy_wrapper.plain_settings import plain_settings
 from proxy_wrapper.registry import StateEntry, named_modules
 from proxy_wrapper.statistics import summarize, unobserved
 from proxy_wrapper.torch_functions import numel
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.channel import Channel
     from proxy_wrapper.describe import Describer
+    from proxy_wrapper.events import Setting
+    from proxy_wrapper.location import Locator
     from proxy_wrapper.registry import ModuleEntry, Registry
 
 _MOST_FREEZINGS: Final = 2
@@ -31,10 +35,12 @@ _MOST_FREEZINGS: Final = 2
 class Definitions:
     """Makes `Module`, `Parameter` and `Buffer` events."""
 
-    def __init__(self, registry: Registry, describer: Describer, now_us: Callable[[], int]) -> None:
+    def __init__(self, registry: Registry, describer: Describer, now_us: Callable[[], int], locator: Locator) -> None:
         self._registry = registry
         self._describer = describer
         self._now_us = now_us
+        self._locator = locator
+        self._attributes = AttributeLines()
 
     def define_all(self, channel: Channel) -> None:
         """Send the definitions of everything whose events go to `channel`."""
@@ -65,6 +71,8 @@ class Definitions:
 
     def _send_module(self, entry: ModuleEntry, parameters: int, location: int) -> None:
         parent = entry.parent if entry.parent is not None and entry.parent.channel is entry.channel else None
+        made = self._made(entry)
+        entry.channel.define_location(made)
         entry.channel.emit(
             Module(
                 id=entry.id,
@@ -81,9 +89,23 @@ class Definitions:
                 calls_seen=entry.calls_seen,
                 removed=entry.removed,
                 module_of_type=entry.module_of_type,
+                made=made,
+                settings=_settings_of(entry),
             ),
             location,
         )
+
+    def _made(self, entry: ModuleEntry) -> int:
+        """Where the `__init__` of a module above assigns a module, or what holds it; 0 if that is not known."""
+        while entry.parent is not None:
+            holder = entry.parent.module()
+            key = entry.name.rpartition(".")[2]
+            if holder is not None:
+                found = self._locator.line(self._attributes.find(type(holder), key))
+                if found:
+                    return found
+            entry = entry.parent
+        return 0
 
     def define_tensor(self, state: StateEntry, tensor: torch.Tensor) -> None:
         """Send the definition of one parameter or buffer, with the statistics that it had last."""
@@ -200,6 +222,15 @@ class Definitions:
             self.define_holders([entry])
         self.define_state(states)
         return bool(states)
+
+
+def _settings_of(entry: ModuleEntry) -> dict[str, Setting]:
+    """What a module of torch's own is set to; nothing is told of the attributes that a program gives its modules."""
+    module = entry.module()
+    if module is None or not type(module).__module__.startswith("torch."):
+        return {}
+    plain = {name: value for name, value in vars(module).items() if name[:1] != "_" and name != "training"}
+    return plain_settings(plain)
 
 
 def _kind(state: StateEntry) -> Callable[..., Parameter | Buffer | OptimizerState]:

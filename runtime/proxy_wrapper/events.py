@@ -150,7 +150,9 @@ class Module(Event, frozen=True, gc=False):
     recorded while their number is below `first`, and from there on each `every`-th. `calls_seen` is false if the class
     has a `__call__` of its own, which may go around PyTorch's hooks. `removed` if it was part of a model that no longer
     has it, when the trace was written out last. `module_of_type` is the Python module that defines its class
-    ("torch.nn.modules.linear"); "" in older traces.
+    ("torch.nn.modules.linear"); "" in older traces. `made` is the location where the `__init__` around it assigns it, if
+    that is known. `settings` are the numbers, truth values and short texts that a module of PyTorch's own was made with
+    ("p", "momentum"), as of this definition.
     """
 
     id: Id
@@ -167,6 +169,8 @@ class Module(Event, frozen=True, gc=False):
     calls_seen: bool = True
     removed: bool = False
     module_of_type: str = ""
+    made: Count = 0
+    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
 
 
 class StateTensor(Event, frozen=True, gc=False):
@@ -238,7 +242,8 @@ class Happening(Event, frozen=True, gc=False):
 class CallModule(Happening, frozen=True, gc=False):
     """A proxied module is called. `inputs` are descriptions of the tensors among its arguments, in order.
 
-    `compiled` if it was compiled in place, by its `compile()`: of what it calls nothing is seen then.
+    `compiled` if it was compiled in place, by its `compile()`: of what it calls nothing is seen then. `no_grad` if it
+    is the outermost one and autograd was off, as under `torch.no_grad()`.
     """
 
     inputs: Sequence[str] = ()
@@ -246,6 +251,20 @@ class CallModule(Happening, frozen=True, gc=False):
     input_ids: Sequence[Count] = ()
     ordinal: Count = 0
     compiled: bool = False
+    no_grad: bool = False
+
+
+class Input(Happening, frozen=True, gc=False):
+    """Tells of the values of one tensor that `module`, an outermost one, is given in training mode.
+
+    `position` is that among the inputs of the call, `type` the description and `input_id` the number of the tensor.
+    There are such events for the first few calls of a module, and for tensors on the CPU.
+    """
+
+    position: Count = 0
+    type: str = ""
+    input_id: Count = 0
+    statistics: Statistics | None = None
 
 
 class ReturnModule(Happening, frozen=True, gc=False):
@@ -303,11 +322,13 @@ class Loss(Happening, frozen=True, gc=False):
     """Tells for the first time of a way that a loss is computed: the autograd graph back to the model's outputs.
 
     The nodes come breadth first, with a few of those inside the model; of more than 24, the first ones. Another shape
-    makes another way.
+    makes another way. `made` is the location of the statement that assigned the variable which the backward pass was
+    given, if that is known.
     """
 
     id: Count = 0
     nodes: Sequence[LossNode] = ()
+    made: Count = 0
 
 
 class ParameterGroup(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -323,16 +344,19 @@ class ParameterGroup(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Optimizer(Happening, frozen=True, gc=False):
-    """An optimizer steps for the first time, or with other settings or parameters than at its last step.
+    """An optimizer is new, or steps with other settings or parameters than at its last step.
 
-    `groups` are all groups the first time; later those at `indices` alone, which have changed. Of these, `settings` has
-    those that have changed, and `tensors` and `others` are there only if they have.
+    It is told of when the first backward pass begins after it was made, or else at its first step. `groups` are all
+    groups the first time; later those at `indices` alone, which have changed. Of these, `settings` has those that have
+    changed, and `tensors` and `others` are there only if they have. `made` is the location where it was made, if that
+    was seen.
     """
 
     id: Count = 0
     optimizer: str = ""
     groups: Sequence[ParameterGroup] = ()
     indices: Sequence[Count] = ()
+    made: Count = 0
 
 
 class OptimizerStep(Happening, frozen=True, gc=False):
@@ -354,6 +378,51 @@ class OptimizerStepEnd(Happening, frozen=True, gc=False):
 
     optimizer: str = ""
     duration_us: Count = 0
+
+
+class SchedulerStep(Happening, frozen=True, gc=False):
+    """A learning rate scheduler is advanced: for the first time, or elsewhere or in another order than the last time.
+
+    `scheduler` is its class, `id` its number, `optimizer_id` that of its optimizer, `count` how often it had been
+    advanced before. `follows` says what came last of its optimizer: "nothing", a "backward" pass since its last step,
+    or a "step".
+    """
+
+    id: Count = 0
+    scheduler: str = ""
+    optimizer_id: Count = 0
+    count: Count = 0
+    follows: str = "step"
+
+
+class Clip(Happening, frozen=True, gc=False):
+    """Gradients are clipped by their norm: for the first time at a place, or in another way than the last time.
+
+    `parameters` counts what was given, `gradients` those of them that had a gradient, `limit` is the largest norm that
+    is left. `is_late` if an optimizer has stepped with some of them since the last backward pass.
+    """
+
+    parameters: Count = 0
+    gradients: Count = 0
+    limit: Number | None = None
+    is_late: bool = False
+
+
+class Load(Happening, frozen=True, gc=False):
+    """A proxied module was given weights by `load_state_dict`.
+
+    `loaded` counts the keys that were taken; `missing` are those of the module that it was not given, and `unexpected`
+    those that it was given and does not have, the first 100 of each, with `missing_count` and `unexpected_count`.
+    `strict` is the argument. `is_own` if all that it was given is its own: the very tensors that it has.
+    """
+
+    loaded: Count = 0
+    missing: Sequence[str] = ()
+    unexpected: Sequence[str] = ()
+    missing_count: Count = 0
+    unexpected_count: Count = 0
+    strict: bool = True
+    is_own: bool = False
 
 
 class Gradient(Happening, frozen=True, gc=False):
@@ -523,8 +592,8 @@ class RunEnd(Happening, frozen=True, gc=False):
 
 AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
-    CallModule, ReturnModule, Loss, Backward, BackwardEnd, Optimizer, OptimizerStep, OptimizerStepEnd, Gradient, Update,
-    NonFinite,
+    CallModule, Input, ReturnModule, Loss, Backward, BackwardEnd, Optimizer, OptimizerStep, OptimizerStepEnd,
+    SchedulerStep, Clip, Load, Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Configuration, Problem, Limit, RunEnd,
 ]  # fmt: skip
 """Every class that a trace may hold."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
+    from proxy_wrapper.assigned_lines import AssignedLine
     from proxy_wrapper.source_map import SourceMap
     from proxy_wrapper.thread_state import ActiveCall
 
@@ -175,14 +176,32 @@ class Locator:
             location = self._new(key, frame) if known is None else known
         return location
 
+    def user_frame(self, depth: int = 1) -> FrameType | None:
+        """The innermost frame of user code, up to the enclosing module call; None if there is none.
+
+        Args:
+            depth: how many frames above this function's caller to begin.
+        """
+        frame: FrameType | None = sys._getframe(depth + 1)
+        while frame is not None and (kind := self._kind(frame.f_code)) != _USER:
+            frame = None if kind == _BOUNDARY else frame.f_back
+        return frame
+
+    def line(self, assigned: AssignedLine | None) -> int:
+        """The id of a line of user code, wherever its function is called; 0 if it is none."""
+        if assigned is None or self._kind(assigned.code) != _USER:
+            return 0
+        return self._of_line(assigned.code, assigned.line, 0)
+
     def _new(self, key: tuple[int, int, int], frame: FrameType) -> int:
         code = frame.f_code
-        caller = key[2]
-        line = frame.f_lineno or code.co_firstlineno
+        number = self._ids[key] = self._of_line(code, frame.f_lineno or code.co_firstlineno, key[2])
+        return number
+
+    def _of_line(self, code: CodeType, line: int, caller: int) -> int:
         place = (id(code), line, caller)
         known = self._by_line.get(place)
         if known is not None:
-            self._ids[key] = known
             return known
         file = code.co_filename
         if file not in self._maps:
@@ -196,8 +215,7 @@ class Locator:
         function = getattr(code, "co_qualname", code.co_name)
         self._define(Location(number, file, line, function, caller))
         # Two threads may come to a new place at once: all use the number of the first.
-        number = self._ids[key] = self._by_line.setdefault(place, number)
-        return number
+        return self._by_line.setdefault(place, number)
 
     def _kind(self, code: CodeType) -> int:
         kind = self._kinds.get(id(code))

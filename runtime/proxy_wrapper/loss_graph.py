@@ -51,7 +51,7 @@ def loss_nodes(loss: torch.Tensor, last_of_model: int) -> tuple[LossNode, ...]:
         last_of_model: the sequence number of the last node inside the model; -1 if that is not known.
     """
     if loss.grad_fn is None:
-        return ()
+        return (LossNode(_LEAF.rpartition(":")[2], tuple(loss.shape)),)
     nodes: list[LossNode] = []
     pending: list[tuple[Any, int, int]] = [(loss.grad_fn, -1, 0)]
     seen = {loss.grad_fn}

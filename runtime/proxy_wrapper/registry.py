@@ -28,6 +28,9 @@ _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
 _MOST_ALIKE: Final = 100
 """How many modules of one type that one module calls, without holding them, have names of their own."""
 
+_INPUT_LOOKS: Final = 3
+"""Of how many calls of an outermost module the inputs are looked at: what they are like shows soon."""
+
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 _FIRST_SWEEP: Final = 1024
@@ -137,6 +140,7 @@ class ModuleEntry:
         "configured_level",
         "has_been_nonfinite",
         "id",
+        "input_looks",
         "is_submodule",
         "level",
         "module",
@@ -195,6 +199,7 @@ class ModuleEntry:
         self.training: Training | None = None
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
+        self.input_looks = _INPUT_LOOKS  # How many calls are left whose inputs are looked at, where it is outermost.
         self.successor: ModuleEntry | None = None  # That has its number since it is gone.
         self.removed = False
 

@@ -91,7 +91,7 @@ class Tracer:
         self._writers: list[TraceWriter] = []
         self._locations: dict[int, Location] = {}
         self.locator = Locator(self._define_location, _MODULE_CALL)
-        self.definitions = Definitions(self.registry, self.describer, self.now_us)
+        self.definitions = Definitions(self.registry, self.describer, self.now_us, self.locator)
         self._tree = ProxiedTree(self.registry, self.definitions, self.channel)
         self.configurations = Configurations(self.channels, self.now_us, lambda: (self.step, self.thread))
         self._reported: set[str] = set()
@@ -156,10 +156,15 @@ class Tracer:
             for channel in self.channels.values():
                 channel.add(observer)
 
-    def broadcast(self, event: AnyEvent, location: int = 0, *, level: int) -> None:
-        """Send what concerns no one module to every channel that has a module at `level` or closer."""
+    def broadcast(self, event: AnyEvent, location: int = 0, *, level: int, made: int = 0) -> None:
+        """Send what concerns no one module to every channel that has a module at `level` or closer.
+
+        `made` is another location that the event refers to.
+        """
         for channel in list(self.channels.values()):
             if channel.level <= level:
+                if made:
+                    channel.define_location(made)
                 channel.emit(event, location)
 
     def report(self, message: str) -> None:

@@ -40,6 +40,19 @@ DETAILS: list[tuple[events.Event, str]] = [
         "-> float32[2], int64[]  in 0 us: min -0.25  max 1  norm 1.049e+06; no values",
     ),
     (events.ReturnModule(1, module=2, raised=True, duration_us=3), "raised an exception after 3 us"),
+    (
+        events.Input(1, module=2, position=1, type="float32[2]", statistics=VALUES),
+        "1: float32[2]: min -0.25  max 1  norm 1.049e+06",
+    ),
+    (events.SchedulerStep(1, id=1, scheduler="StepLR", follows="backward"), "StepLR #1, after a backward pass"),
+    (events.SchedulerStep(1, id=1, scheduler="StepLR", follows="nothing"), "StepLR #1, before any step"),
+    (events.Clip(1, parameters=2, gradients=1, limit=0.5), "1 gradients of 2 parameters to 0.5"),
+    (events.Clip(1, parameters=2, gradients=2, is_late=True), "2 gradients of 2 parameters; after the step"),
+    (
+        events.Load(1, loaded=3, missing=["fc.w"], unexpected=["head.w"], strict=False),
+        "3 keys; missing fc.w; unexpected head.w",
+    ),
+    (events.Load(1, loaded=3, is_own=True), "3 keys; its own tensors"),
     (events.Backward(1, inputs=["float32[]"]), "backward of float32[]"),
     (events.Backward(1, inputs=["float32[]"], loss_value=0.25, loss=1), "backward of float32[] = 0.25"),
     (
@@ -200,6 +213,8 @@ def test_ids_become_names_in_records(small_trace: Path) -> None:
         "calls_seen": True,
         "removed": False,
         "module_of_type": "",
+        "made": None,
+        "settings": {},
     }
     update: dict[str, Any] = records[-1]
     assert (update["module"], update["tensor"], update["step"]) == ("model.fc", "model.fc.bias", 1)

@@ -6,11 +6,15 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks import (
+    batch_norms,
     calls,
     clearing,
+    clipping,
     end,
     files,
     gradients,
+    inputs,
+    loading,
     loss_functions,
     losses,
     modes,
@@ -19,12 +23,15 @@ from proxy_trace.checks import (
     parameters,
     ranks,
     rates,
+    schedulers,
+    steps,
     tracing,
     training,
     updates,
 )
 from proxy_trace.checks.check import NOT_CHECKED, Check, CheckResult, run_check
 from proxy_trace.checks.choice import EVERYTHING
+from proxy_trace.checks.folding import fold
 from proxy_trace.checks.non_finite_values import NON_FINITE
 from proxy_trace.errors import BadCheckError
 from proxy_trace.findings import in_order
@@ -46,11 +53,17 @@ CHECKS: Final[tuple[Check, ...]] = tuple(
         gradients,
         parameters,
         training,
+        steps,
         clearing,
+        clipping,
         optimizers,
         rates,
+        schedulers,
         loss_functions,
+        inputs,
         modes,
+        batch_norms,
+        loading,
         updates,
         calls,
         ranks,
@@ -111,4 +124,5 @@ def run_checks(
         found += findings
         if result is not None:
             results.append(result)
-    return in_order(found, list(all_rules(checks)), {NON_FINITE.code}), results
+    rules = all_rules(checks)
+    return in_order(fold(found, rules), list(rules), {NON_FINITE.code}), results

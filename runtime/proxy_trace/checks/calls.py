@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.findings import Finding
     from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ProcessEvidence, ProcessSummary
+    from proxy_trace.process_summary import ModuleSummary, ProcessEvidence, ProcessSummary
 
 _UNCALLED: Final = frozenset(
     {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "NonDynamicallyQuantizableLinear"}
@@ -29,13 +29,15 @@ NEVER_CALLED: Final = Rule(
     "See whether `forward` was meant to use it: a layer left out, a typo in a name, or `forward` called directly. "
     "If nobody needs it, delete it.",
     "show {run} --kind call_module",
+    explains=("never-updated", "untrained", "frozen"),
 )
 UNCALLED: Final = Rule(
     "uncalled",
     NOTE,
-    "Modules never called, but updated",
+    "Modules never called, as may be meant",
     "A module was never called, and training changed its parameters all the same: another module uses them (tied "
-    "weights, `nn.MultiheadAttention`'s projection), or somebody takes them as plain tensors.",
+    "weights, `nn.MultiheadAttention`'s projection), or somebody takes them as plain tensors. Or the module around it "
+    "was never called either, and only other parts of that are used.",
 )
 
 
@@ -99,7 +101,9 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
             return []
         reason = "no module was ever called (perhaps its forward is called directly)"
         return [
-            NEVER_CALLED.finding(root.name, reason, [process.rank], tree.size(root), place=root.place)
+            NEVER_CALLED.finding(
+                root.name, reason, [process.rank], tree.size(root), place=root.origin, concerns=[root.name]
+            )
             for root in roots
             if root.id not in above_unseen
         ]
@@ -117,10 +121,22 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
             pending.extend(reversed(below))
         elif below or module.type not in _UNCALLED:
             rule, reason = NEVER_CALLED, "never called"
-            if module.id in trained:
+            if not _is_around_called(module, tree):
+                rule, reason = UNCALLED, "never called, nor the module around it, of which only parts are used"
+            elif module.id in trained:
                 rule, reason = UNCALLED, "its parameters were updated: another module uses them, or gives them"
-            found.append(rule.finding(module.name, reason, [process.rank], tree.size(module), place=module.place))
+            found.append(
+                rule.finding(
+                    module.name, reason, [process.rank], tree.size(module), place=module.origin, concerns=[module.name]
+                )
+            )
     return found
+
+
+def _is_around_called(module: ModuleSummary, tree: ModuleTree) -> bool:
+    """Whether the module around one, containers aside, was called itself, so that its `forward` left this one out."""
+    above = [each for each in tree.upwards(module.id) if each.id != module.id and each.type not in _UNCALLED]
+    return not above or bool(above[0].calls) or not above[0].calls_seen
 
 
 def _names_of_updated(process: ProcessSummary) -> set[str]:

@@ -106,7 +106,7 @@ def _look(evidence: Evidence) -> Sight:
                 numbers = [f"{loss_text(loss.nodes)}, in {loss.passes:,} backward passes"]
                 rank = of_process.process.rank
                 findings.append(
-                    rule.finding("loss", words, [rank], step=loss.first_step, place=loss.place, evidence=numbers)
+                    rule.finding("loss", words, [rank], step=loss.first_step, place=loss.made, evidence=numbers)
                 )
     if not is_any_told:
         return Sight((), evidence.unseen_training("a loss"), has_looked=False)

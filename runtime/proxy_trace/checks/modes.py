@@ -19,7 +19,8 @@ from proxy_trace.findings import WARNING
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ModuleSummary
+    from proxy_trace.process_summary import ModuleSummary, ProcessEvidence
+    from proxy_trace.training_summary import ModeSummary, RootSummary
 
 TRAINED_IN_EVALUATION: Final = Rule(
     "trained-in-evaluation-mode",
@@ -29,6 +30,19 @@ TRAINED_IN_EVALUATION: Final = Rule(
     "two, in evaluation mode. A model that is in evaluation mode from the start may be meant to be, as for "
     "fine-tuning with fixed statistics; nothing is said of it.",
     "Call `model.train()` behind each validation, or at the top of each epoch.",
+    "show {run} --kind call_module,optimizer_step",
+    sources=("https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval",),
+)
+
+EVALUATED_IN_TRAINING: Final = Rule(
+    "evaluated-in-training-mode",
+    WARNING,
+    "Models evaluated in training mode",
+    "A model with dropout or batch norm was called in training mode with autograd off, as for a validation, and "
+    "never in evaluation mode. Either it is trained, the first of these calls came after its first step and the last "
+    "after its last step, and what it puts out goes into no other model; or nothing trains it, and others are trained "
+    "meanwhile.",
+    "Call `model.eval()` before an evaluation, and `model.train()` behind it.",
     "show {run} --kind call_module,optimizer_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval",),
 )
@@ -48,7 +62,7 @@ def _look(evidence: Evidence) -> Sight:
             if root is None:
                 continue
             is_any_told = True
-            if not mode.training or mode.evaluation < 2 or mode.last_training > mode.first_evaluation:
+            if not _is_left_in_evaluation(mode, of_process.training.roots.get(root_id)):
                 continue
             changing = _changing(root, tree)
             if changing:
@@ -61,10 +75,53 @@ def _look(evidence: Evidence) -> Sight:
                     root.name, reason, [process.rank], step=mode.first_evaluation, place=mode.place, evidence=numbers
                 )
                 findings.append(finding)
+        for root_id, calls in of_process.training.roots.items():
+            root = modules.get(root_id)
+            changing = (
+                []
+                if root is None or not _is_evaluated_in_training(calls, root, of_process, tree)
+                else _changing(root, tree)
+            )
+            if root is not None and changing:
+                numbers = [f"{calls.blind_calls:,} calls with autograd off", f"which changes {', '.join(changing)}"]
+                reason = "in training mode when it was evaluated"
+                findings.append(
+                    EVALUATED_IN_TRAINING.finding(
+                        root.name,
+                        reason,
+                        [process.rank],
+                        step=calls.first_blind,
+                        place=calls.blind_place,
+                        evidence=numbers,
+                    )
+                )
     if not is_any_told:
         unseen = evidence.compiled_words or evidence.unseen_training("an optimizer")
         return Sight((), unseen, has_looked=False)
     return Sight(findings, evidence.sampling_words)
+
+
+def _is_left_in_evaluation(mode: ModeSummary, root: RootSummary | None) -> bool:
+    """Whether a model that began in training mode went on in evaluation mode, for good or behind each evaluation."""
+    if not mode.training or mode.evaluation < 2:
+        return False
+    if mode.last_training < mode.first_evaluation:
+        return True
+    is_evaluated = root is not None and root.evaluated_calls > mode.evaluation
+    return is_evaluated and mode.evaluation > mode.training
+
+
+def _is_evaluated_in_training(
+    calls: RootSummary, root: ModuleSummary, of_process: ProcessEvidence, tree: ModuleTree
+) -> bool:
+    """Whether the calls of a root module in training mode, with autograd off, evaluate it, or use it as a teacher."""
+    if not calls.blind_calls or calls.evaluated_calls or calls.is_passed_on:
+        return False
+    if calls.last_step >= 0:
+        return 0 <= calls.first_step < calls.first_blind and calls.last_blind > calls.last_step
+    below = [each for each in of_process.process.tensors if tree.root_of(each.module) == root.id and not each.is_buffer]
+    is_fixed = bool(below) and not any(each.updates or each.has_changed or each.gradients for each in below)
+    return is_fixed and calls.blind_calls >= 2 and not calls.trained_calls and of_process.has_trained
 
 
 def _changing(root: ModuleSummary, tree: ModuleTree) -> list[str]:
@@ -73,10 +130,15 @@ def _changing(root: ModuleSummary, tree: ModuleTree) -> list[str]:
     found: dict[str, None] = {}
     while pending:
         module = pending.pop()
-        if module.calls and _CHANGES_WITH_MODE.match(module.type):
+        if module.calls and _CHANGES_WITH_MODE.match(module.type) and module.settings.get("p") != 0:
             found[module.type] = None
         pending += tree.children(module)
     return sorted(found)
 
 
-CHECK: Final = Check("modes", "models were trained in training mode", _look, (TRAINED_IN_EVALUATION,))
+CHECK: Final = Check(
+    "modes",
+    "models were trained in training mode, and evaluated in evaluation mode",
+    _look,
+    (TRAINED_IN_EVALUATION, EVALUATED_IN_TRAINING),
+)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proxy_trace.findings import Finding
     from proxy_trace.module_tree import ModuleTree
     from proxy_trace.process_summary import ProcessEvidence, TensorSummary
+    from proxy_trace.training_summary import OptimizerSummary
 
 OTHER_MODEL: Final = Rule(
     "optimizer-of-other-model",
@@ -30,13 +31,30 @@ OTHER_MODEL: Final = Rule(
     "loaded as a whole; or call `load_state_dict`, which keeps the tensors.",
     "show {run} --kind optimizer",
     sources=("https://docs.pytorch.org/docs/stable/optim.html#constructing-it",),
+    explains=("no-effect", "never-updated", "optimizer-misses-parameters"),
 )
+RECREATED: Final = Rule(
+    "optimizer-recreated",
+    WARNING,
+    "Optimizers made anew for each step",
+    "Optimizers of one class were made at one place from the same parameters, at least five, and each made one step: "
+    "what they keep of earlier gradients, momentum and averages, is lost with each.",
+    "Make the optimizer once, before the loop.",
+    "show {run} --kind optimizer",
+    sources=("https://discuss.pytorch.org/t/optimizer-defined-inside-the-training-loop/",),
+)
+_FEWEST_RECREATED: Final = 5
+"""So many optimizers from one place are no few phases of training."""
+
+_STATELESS: Final = frozenset({"SGD"})
+"""Classes that keep nothing, unless their momentum is set."""
 
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         findings += _strangers(of_process, tree)
+        findings += _recreated(of_process)
     if not any(each.training.optimizers for each in evidence.of_processes):
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, [*evidence.sampling_words, *evidence.watching_words])
@@ -60,13 +78,38 @@ def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
                 numbers = (
                     f"{others:,} are none; {names.get(root, '')} has as many with gradients that no optimizer takes"
                 )
-                rank, place = process.rank, optimizer.place
+                rank, place, concerns = process.rank, optimizer.origin, [names.get(root, "")]
+                reason = f"{which} of a traced model"
                 found.append(
                     OTHER_MODEL.finding(
-                        optimizer.name, f"{which} of a traced model", [rank], place=place, evidence=[numbers]
+                        optimizer.name, reason, [rank], place=place, evidence=[numbers], concerns=concerns
                     )
                 )
     return found
+
+
+def _recreated(of_process: ProcessEvidence) -> list[Finding]:
+    """The optimizers of one process that were made again and again for the same parameters."""
+    alike: dict[tuple[str, str, frozenset[int]], list[OptimizerSummary]] = {}
+    for optimizer in of_process.training.optimizers.values():
+        if optimizer.made and optimizer.steps == 1 and _keeps_state(optimizer):
+            alike.setdefault((optimizer.name, optimizer.made, frozenset(optimizer.tensors)), []).append(optimizer)
+    return [
+        RECREATED.finding(
+            name,
+            "made anew for each step",
+            [of_process.process.rank],
+            place=made,
+            evidence=[f"{len(optimizers):,} were made, and each made one step"],
+        )
+        for (name, made, tensors), optimizers in alike.items()
+        if tensors and len(optimizers) >= _FEWEST_RECREATED
+    ]
+
+
+def _keeps_state(optimizer: OptimizerSummary) -> bool:
+    """Whether an optimizer keeps something of one step for the next."""
+    return optimizer.name not in _STATELESS or any(group.settings.get("momentum") for group in optimizer.groups)
 
 
 def _lacks(parameters: list[TensorSummary], own: set[int], others: int) -> bool:
@@ -95,4 +138,6 @@ def _is_starving(parameters: list[TensorSummary]) -> bool:
     )
 
 
-CHECK: Final = Check("optimizers", "optimizers have parameters of the models that are trained", _look, (OTHER_MODEL,))
+CHECK: Final = Check(
+    "optimizers", "optimizers have parameters of the models that are trained", _look, (OTHER_MODEL, RECREATED)
+)

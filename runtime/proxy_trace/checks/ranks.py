@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import of
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import ERROR, fold_names
+from proxy_trace.findings import ERROR, NOTE, fold_names
 from proxy_trace.units import format_ranks
 
 if TYPE_CHECKING:
@@ -26,12 +26,21 @@ RANKS_PART: Final = Rule(
     ERROR,
     "Parameters in which the ranks part",
     "A parameter that had the same values in several ranks when training began has others in some of them from a step "
-    "on, to the bit, and never agrees again. Sharded parameters, and what differed from the start, are left out.",
+    "on, to the bit, and never agrees again. Sharded parameters, and what differed from the start, are left out. It "
+    "is a note where no wrapper keeps the ranks equal and they part at the first step: the weights may be averaged now "
+    "and then, behind PyTorch's back.",
     "See whether every rank steps through the `DistributedDataParallel` wrapper, with the same learning rate and the "
     "same number of steps, and whether `no_sync` or a branch on the rank lets one of them step alone.",
     "ranks {run}",
     "parameter",
 )
+
+
+_WRAPPERS: Final = frozenset({"DistributedDataParallel", "FullyShardedDataParallel"})
+"""Types of modules that keep replicas equal."""
+
+_UNSURE: Final = RANKS_PART._replace(severity=NOTE)
+"""Without a wrapper, ranks that part at the first step may be meant to, as where weights are averaged now and then."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -47,7 +56,8 @@ def _look(evidence: Evidence) -> Sight | None:
         return Sight((), [evidence.not_compared or "no parameter is in several ranks"], has_looked=False)
     if not compared.steps and not _came_equally_far(evidence, compared):
         return Sight((), ["they have no step in common"], has_looked=False)
-    found = _findings(compared, ranks)
+    is_wrapped = any(module.type in _WRAPPERS for module in evidence.modules)
+    found = _findings(compared, ranks, is_wrapped=is_wrapped)
     apart = len(compared.never_agreed)
     return Sight(found, _unseen(evidence, compared), has_looked=apart < compared.parameters)
 
@@ -59,14 +69,17 @@ def _came_equally_far(evidence: Evidence, compared: Comparison) -> bool:
     return len(ends) == 1 and all(end for end, _ in ends)
 
 
-def _findings(compared: Comparison, ranks: list[int]) -> list[Finding]:
-    names_by_reason: dict[tuple[str, int | None], list[str]] = {}
+def _findings(compared: Comparison, ranks: list[int], *, is_wrapped: bool) -> list[Finding]:
+    names_by_reason: dict[tuple[str, int | None, bool], list[str]] = {}
+    # What else agrees all the time is kept equal by somebody.
+    is_kept = is_wrapped or len(compared.drifted) + len(compared.never_agreed) < compared.parameters
     for difference in compared.drifted:
         if not difference.agrees_again:
-            names_by_reason.setdefault(_reason(difference, compared), []).append(difference.name)
+            is_sure = is_kept or bool(difference.agreed) or not compared.steps
+            names_by_reason.setdefault((*_reason(difference, compared), is_sure), []).append(difference.name)
     return [
-        RANKS_PART.finding(name, reason, ranks, count, step=step)
-        for (reason, step), names in names_by_reason.items()
+        (RANKS_PART if is_sure else _UNSURE).finding(name, reason, ranks, count, step=step)
+        for (reason, step, is_sure), names in names_by_reason.items()
         for name, count in fold_names(names, compared.compared_names)
     ]
 

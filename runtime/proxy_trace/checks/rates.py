@@ -24,6 +24,7 @@ ZERO: Final = Rule(
     "Print `scheduler.get_last_lr()`: see what the scheduler was told of the number of steps, whether it is stepped "
     "once for each batch or for each epoch, and whether the rate was meant to be 0.",
     "show {run} --kind optimizer",
+    explains=("no-effect", "never-updated"),
 )
 
 
@@ -37,7 +38,9 @@ def _look(evidence: Evidence) -> Sight:
                 numbers = f"in {optimizer.steps_at_zero:,} of {optimizer.steps:,} steps"
                 rank = of_process.process.rank
                 reason = "every learning rate was 0"
-                findings.append(ZERO.finding(optimizer.name, reason, [rank], place=optimizer.place, evidence=[numbers]))
+                findings.append(
+                    ZERO.finding(optimizer.name, reason, [rank], place=optimizer.origin, evidence=[numbers])
+                )
     if not is_any_told:
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, evidence.sampling_words)

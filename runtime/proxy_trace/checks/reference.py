@@ -96,6 +96,10 @@ def rule_lines(rule: Rule, width: int = _WIDTH) -> Iterator[str]:
     if rule.more:
         yield ""
         yield f"To see more: `proxy-trace {rule.more.format(run='RUN', name='NAME')}`"
+    if rule.explains:
+        yield ""
+        codes = ", ".join(f"`{code}`" for code in rule.explains)
+        yield from _wrapped(f"What follows from it is told as its evidence: {codes}.", width)
     if rule.sources:
         yield ""
         yield "Reported in:"

@@ -22,6 +22,7 @@ class Rule(NamedTuple):
         more: the arguments of `proxy-trace` that show more; `{run}` and `{name}` stand for those of the finding.
         counts: what `Finding.names` counts: "parameter" for parameters; "" where names are not counted.
         sources: public reports of the bug: addresses, or papers with title, venue and year.
+        explains: the codes of what follows from it, and is told as its evidence.
     """
 
     code: str
@@ -32,6 +33,7 @@ class Rule(NamedTuple):
     more: str = ""
     counts: str = ""
     sources: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
 
     def finding(
         self,
@@ -45,6 +47,7 @@ class Rule(NamedTuple):
         place: str = "",
         trail: list[str] | None = None,
         evidence: list[str] | None = None,
+        concerns: list[str] | None = None,
     ) -> Finding:
         """A finding of this sort; the arguments are the fields of `Finding`."""
         return Finding(
@@ -60,4 +63,5 @@ class Rule(NamedTuple):
             trail=trail or [],
             evidence=evidence or [],
             remedy=self.remedy,
+            concerns=concerns or [],
         )

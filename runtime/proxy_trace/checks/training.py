@@ -22,6 +22,7 @@ NO_EFFECT: Final = Rule(
     "See that `optimizer.step()` is called, and that the optimizer was given the parameters of this model.",
     "show {run} --kind optimizer_step,gradient,update",
     sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
+    explains=("never-updated", "optimizer-misses-parameters", "untrained"),
 )
 
 

@@ -5,9 +5,9 @@ said. Why it has not changed is told by what its optimizer found:
 
 | the parameter | is told as |
 | --- | --- |
-| is in an optimizer, and has not changed | a finding: no gradient, one cleared or always zero, or another cause |
+| is in an optimizer, and has not changed | never-updated, or why: grad-cut-off, dead-units, update-too-small |
 | the same, and its gradients were next to nothing beside those of its module | a note: a bias before a normalisation |
-| is in no optimizer, but had gradients | a finding: a part of the model, or a copy, that was forgotten |
+| is in no optimizer, but had gradients | optimizer-misses-parameters; never-updated where no optimizer steps |
 | the same, in a model that was called in evaluation mode while others trained | a note: a feature extractor |
 | is in no optimizer, and never had a gradient | a note: a copy that is kept, or a part that nobody means to train |
 | is frozen | a note |
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from proxy_trace.findings import Finding
     from proxy_trace.module_tree import ModuleTree
     from proxy_trace.process_summary import ModuleSummary, ProcessEvidence, TensorSummary
+    from proxy_trace.training_summary import OptimizerSummary
 
 _NO_OPTIMIZER: Final = "no optimizer has it"
 NEVER_UPDATED: Final = Rule(
@@ -44,6 +45,56 @@ NEVER_UPDATED: Final = Rule(
     "history {run} {name}",
     "parameter",
     ("Zhang et al., AUTOTRAINER: An Automatic DNN Training Problem Detection and Repair System, ICSE 2021",),
+    explains=("untrained", "only-evaluated"),
+)
+MISSES_PARAMETERS: Final = Rule(
+    "optimizer-misses-parameters",
+    ERROR,
+    "Parameters that no optimizer has",
+    "A parameter had gradients, no optimizer has it, and its values never changed, while an optimizer trains others: a "
+    "module that was made or unfrozen after the optimizer, or left out of its list.",
+    "Give the optimizer the parameters of every module that is to be trained, after all of them are made and unfrozen; "
+    "or add them by `add_param_group`.",
+    "history {run} {name}",
+    "parameter",
+    ("https://discuss.pytorch.org/t/how-to-add-parameters-in-module-class-in-pytorch-custom-model/29126",),
+)
+CUT_OFF: Final = Rule(
+    "grad-cut-off",
+    ERROR,
+    "Parameters that gradients do not reach",
+    "Parameters are in an optimizer and their module was called, but no step found a gradient of theirs: the graph is "
+    "cut between the module and the loss.",
+    "Look between the module and the loss for `detach()`, `.data`, `.item()`, `no_grad`, a conversion to NumPy, or an "
+    "operation without a gradient such as `argmax`.",
+    "history {run} {name}",
+    "parameter",
+    ("https://discuss.pytorch.org/t/model-param-grad-is-none-how-to-debug/52634",),
+)
+DEAD_UNITS: Final = Rule(
+    "dead-units",
+    ERROR,
+    "Layers whose gradients are always zero",
+    "Every gradient of a layer was exactly zero, in every step, while others of the model were not: behind the layer "
+    "is something flat for every input, such as a ReLU whose inputs are all negative.",
+    "Look at the initial weights and biases and at the range of the inputs; try a smaller learning rate, or a leaky "
+    "activation.",
+    "history {run} {name}",
+    "parameter",
+    ("Lu et al., Dying ReLU and Initialization: Theory and Numerical Examples, 2019",),
+)
+TOO_SMALL: Final = Rule(
+    "update-too-small",
+    ERROR,
+    "Updates lost in rounding",
+    "A parameter in half precision had gradients other than zero, and no step has changed its values: what the steps "
+    "add is less than half of the distance to the next number of its dtype.",
+    "Keep the weights in float32, with `torch.autocast` for the calls; or use an optimizer that keeps a copy in "
+    "float32.",
+    "history {run} {name}",
+    "parameter",
+    ("Micikevicius et al., Mixed Precision Training, ICLR 2018",),
+    explains=("no-effect",),
 )
 ONLY_EVALUATED: Final = Rule(
     "only-evaluated",
@@ -149,17 +200,41 @@ class _Judge:
         all_names = [tensor.name for tensor in self._parameters]
         rank = self._of_process.process.rank
         return [
-            reason.rule.finding(name, reason.words, [rank], count, place=self._place(name, tensors))
+            reason.rule.finding(
+                name, reason.words, [rank], count, place=self._place(reason.rule, name, tensors), concerns=[name]
+            )
             for reason, tensors in tensors_by_reason.items()
             for name, count in fold_names([tensor.name for tensor in tensors], all_names)
         ]
 
-    def _place(self, name: str, tensors: Sequence[TensorSummary]) -> str:
-        """Where the model was proxied that has the parameters called `name`."""
+    def _place(self, rule: Rule, name: str, tensors: Sequence[TensorSummary]) -> str:
+        """Where the optimizer was made, the module was called or made, that has the parameters called `name`."""
         prefix = name.removesuffix("*")
         first = next(tensor for tensor in tensors if tensor.name == name or tensor.name.startswith(prefix))
         root = self._modules.get(self._roots[first.id])
+        if rule in (MISSES_PARAMETERS, TOO_SMALL):
+            optimizer = self._nearest_optimizer(first, root)
+            if optimizer is not None and optimizer.origin:
+                return optimizer.origin
+        holder = self._modules.get(first.module)
+        if rule is CUT_OFF:
+            above = [each for each in self._tree.upwards(first.module) if f"{each.name}.".startswith(prefix)]
+            called = [each.called_place for each in above if each.called_place]
+            if called:
+                return called[-1]
+        if holder is not None and holder.made:
+            return holder.made
         return "" if root is None else root.place
+
+    def _nearest_optimizer(self, tensor: TensorSummary, root: ModuleSummary | None) -> OptimizerSummary | None:
+        """The optimizer that has a parameter, or others of its model, or else the first that stepped."""
+        optimizers = [each for each in self._of_process.training.optimizers.values() if each.steps]
+        of_root = {each.id for each in self._parameters if root is not None and self._roots[each.id] == root.id}
+        for wanted in ({tensor.id}, of_root):
+            found = next((each for each in optimizers if wanted & each.tensors), None)
+            if found is not None:
+                return found
+        return next(iter(optimizers), None)
 
     def _reason(self, tensor: TensorSummary, module: ModuleSummary | None) -> _Reason | None:
         """Why a parameter has not changed; None if it has, or nothing can be said of it."""
@@ -173,13 +248,28 @@ class _Judge:
         if module is not None and is_sampled(module):
             is_told = tensor.is_stepped or bool(tensor.gradients)
             return _Reason(NEVER_UPDATED if is_told else UNTRAINED, _SAMPLED)
-        if tensor.has_nonzero_gradient and self._is_next_to_nothing(tensor):
-            return _Reason(UNTRAINED, "next to its module's other gradients its own were nothing but rounding")
+        if tensor.gradients and self._is_next_to_nothing(tensor):
+            what = "nothing but rounding" if tensor.has_nonzero_gradient else "zero: the loss does not depend on it"
+            return _Reason(UNTRAINED, f"next to its module's other gradients its own were {what}")
         if tensor.is_stepped:
-            return _Reason(NEVER_UPDATED, f"in an optimizer, but {_why_not_stepped(tensor)}")
+            return _Reason(self._rule_of_stepped(tensor), f"in an optimizer, but {_why_not_stepped(tensor)}")
         if tensor.changes and not tensor.gradients:
             return None  # Given the weights of another model for evaluation: an average.
         return self._reason_outside_of_steps(tensor)
+
+    def _rule_of_stepped(self, tensor: TensorSummary) -> Rule:
+        """Which rule tells that the steps of its optimizer have not changed a parameter."""
+        if tensor.has_nonzero_gradient:
+            is_half = tensor.type.startswith(("float16", "bfloat16"))
+            return TOO_SMALL if is_half and not tensor.missing_gradients else NEVER_UPDATED
+        if tensor.cleared_gradients:
+            return NEVER_UPDATED
+        is_called = any(module.training_calls for module in self._tree.upwards(tensor.module) if module.calls)
+        holder = self._modules.get(tensor.module)
+        if not tensor.gradients:
+            return CUT_OFF if is_called and holder is not None and holder.calls else NEVER_UPDATED
+        others = any(each.has_nonzero_gradient for each in self._parameters if each is not tensor)
+        return DEAD_UNITS if not tensor.missing_gradients and others else NEVER_UPDATED
 
     def _reason_outside_of_steps(self, tensor: TensorSummary) -> _Reason:
         root = self._roots[tensor.id]
@@ -190,7 +280,8 @@ class _Judge:
         if tensor.gradients:
             if not (tensor.is_without_optimizer or is_by_hand):
                 subject = "no optimizer's step updated it"
-            return _Reason(NEVER_UPDATED, f"had gradients, but {subject}")
+            rule = MISSES_PARAMETERS if subject == _NO_OPTIMIZER and self._has_optimizer else NEVER_UPDATED
+            return _Reason(rule, f"had gradients, but {subject}")
         if root in self._evaluated_roots:
             return _Reason(ONLY_EVALUATED, f"{subject}; the model was called for evaluation only")
         if root in self._roots_by_hand:
@@ -240,5 +331,5 @@ CHECK: Final = Check(
     "updates",
     "training has changed every parameter that it should",
     _look,
-    (NEVER_UPDATED, ONLY_EVALUATED, UNTRAINED, FROZEN),
+    (NEVER_UPDATED, MISSES_PARAMETERS, CUT_OFF, DEAD_UNITS, TOO_SMALL, ONLY_EVALUATED, UNTRAINED, FROZEN),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.assigned_lines import variable_used
 from proxy_wrapper.events import Loss
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph import loss_nodes
@@ -54,8 +55,10 @@ class Losses:
             self._made += 1
             number = self._ids[nodes] = self._made
             thread = tracer.thread
-            event = Loss(now_us, tracer.step, 0, location, thread.number, thread.stage, number, nodes)
-            tracer.broadcast(event, location, level=INFO)
+            frame = tracer.locator.user_frame(2)
+            made = 0 if frame is None else tracer.locator.line(variable_used(frame))
+            event = Loss(now_us, tracer.step, 0, location, thread.number, thread.stage, number, nodes, made)
+            tracer.broadcast(event, location, level=INFO, made=made)
         return number
 
 

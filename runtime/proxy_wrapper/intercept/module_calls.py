@@ -17,6 +17,7 @@ from torch import nn
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, ReturnModule
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
+from proxy_wrapper.intercept.inputs import Inputs
 from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.kept_statistics import STATE
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _MODULE_CALL: Final = nn.Module._call_impl.__code__
 _count_function_modes: Final = torch._C._len_torch_function_stack
 _tracing_state: Final = torch._C._get_tracing_state
+_is_grad_enabled: Final = torch.is_grad_enabled
 
 _TORCH: Final = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120  As code objects have it.
 """Where torch's own code lies."""
@@ -79,6 +81,7 @@ class ModuleCalls:
         self._statistics_of = tracer.statistics_of
         self._mode = on_enter
         self._outputs = Outputs(tracer)
+        self._inputs = Inputs(tracer)
         self._hooks = GlobalHooks(
             torch.nn.modules.module,
             {
@@ -221,9 +224,12 @@ class ModuleCalls:
                     numbers,
                     ordinal,
                     compiled,
+                    not (stack or _is_grad_enabled()),
                 ),
                 location,
             )
+            if not stack and module.training and entry.input_looks:
+                self._inputs.look(entry, args, location, thread)
         frame = sys._getframe(_TO_CALL)
         running = id(frame) if frame.f_code is _MODULE_CALL else 0
         stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, input_versions, {}))

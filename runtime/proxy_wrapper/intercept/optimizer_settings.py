@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.events import Optimizer, ParameterGroup
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.plain_settings import plain_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import torch
 
     from proxy_wrapper.events import Setting
     from proxy_wrapper.state_tensors import StateTensors
     from proxy_wrapper.tracer import Tracer
-
-_LONGEST: Final = 100
-"""How long a text may be, and a tuple, that is a setting: longer ones are data."""
 
 
 class _Known:
@@ -30,16 +28,29 @@ class _Known:
         identities: of what tensors they consisted.
         of_modules: how many of these a proxied module had.
         channels: who knows.
+        made: the location where it was made; 0 if that was not seen.
+        has_stepped: whether it has.
+        passes: how many backward passes there had been when it stepped last, or was made.
     """
 
-    __slots__ = ("channels", "groups", "id", "identities", "of_modules")
+    __slots__ = ("channels", "groups", "has_stepped", "id", "identities", "made", "of_modules", "passes")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, made: int = 0, passes: int = 0) -> None:
         self.id = number
+        self.made = made
+        self.has_stepped = False
+        self.passes = passes
         self.groups: list[ParameterGroup] = []
         self.identities: list[tuple[int, ...]] = []
         self.of_modules = 0
         self.channels: tuple[str, ...] = ()
+
+
+class Acts(NamedTuple):
+    """An optimizer's id, and what came last of "nothing", a "backward" pass since its last step, and a "step"."""
+
+    id: int
+    last: str
 
 
 class OptimizerSettings:
@@ -48,7 +59,54 @@ class OptimizerSettings:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._known: weakref.WeakKeyDictionary[torch.optim.Optimizer, _Known] = weakref.WeakKeyDictionary()
+        self._new: list[weakref.ref[torch.optim.Optimizer]] = []
         self._made = 0
+        self._passes = 0
+
+    def note_made(self, optimizer: torch.optim.Optimizer, location: int) -> None:
+        """Note where an optimizer is being made, which has no parameters yet."""
+        self._made += 1
+        self._known[optimizer] = _Known(self._made, location, self._passes)
+        self._new.append(weakref.ref(optimizer))
+
+    def before_backward(self, states_of: Callable[[torch.optim.Optimizer], StateTensors]) -> None:
+        """Record the optimizers that were made since the last backward pass, those that have proxied parameters."""
+        self._passes += 1
+        if not self._new:
+            return
+        new, self._new = self._new, []
+        for reference in new:
+            optimizer = reference()
+            known = None if optimizer is None else self._known.get(optimizer)
+            if optimizer is None or known is None or known.groups or not hasattr(optimizer, "param_groups"):
+                continue
+            states = states_of(optimizer)
+            if states:
+                self.look(optimizer, states, known.made, self._tracer.now_us())
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that an optimizer has stepped."""
+        known = self._known.get(optimizer)
+        if known is not None:
+            known.has_stepped, known.passes = True, self._passes
+
+    def acts_of(self, optimizer: torch.optim.Optimizer) -> Acts | None:
+        """What an optimizer has done last; None for one that was made before anything was proxied and never stepped."""
+        known = self._known.get(optimizer)
+        if known is None:
+            return None
+        if known.passes < self._passes:
+            return Acts(known.id, "backward")
+        return Acts(known.id, "step" if known.has_stepped else "nothing")
+
+    def have_been_stepped(self, identities: set[int]) -> bool:
+        """Whether an optimizer has stepped with some tensors, by their `id`, since the last backward pass."""
+        return any(
+            not identities.isdisjoint(map(id, group["params"]))
+            for optimizer, known in list(self._known.items())
+            if known.has_stepped and known.passes == self._passes
+            for group in optimizer.param_groups
+        )
 
     def look(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int, now_us: int) -> int:
         """Record what has changed since the last step of an optimizer.
@@ -72,9 +130,10 @@ class OptimizerSettings:
         known.channels, known.of_modules = channels, len(states)
         if is_new or len(known.groups) != len(optimizer.param_groups):
             known.groups, known.identities = [], []
+        is_first = not known.groups
         changed: dict[int, ParameterGroup] = {}
         for index, group in enumerate(optimizer.param_groups):
-            settings = _settings_of(group)
+            settings = plain_settings(group)
             identities = tuple(map(id, group["params"]))
             if index >= len(known.groups):
                 known.groups.append(self._group(settings, identities, states))
@@ -90,7 +149,8 @@ class OptimizerSettings:
                 moved = {name: value for name, value in settings.items() if before.settings.get(name, _NEW) != value}
                 changed[index] = ParameterGroup(moved)
         if changed:
-            self._emit(known.id, type(optimizer).__name__, changed, location, now_us)
+            made = known.made if is_first else 0
+            self._emit(known.id, made, type(optimizer).__name__, changed, location, now_us)
         return known.id
 
     @staticmethod
@@ -99,7 +159,9 @@ class OptimizerSettings:
         tensors = tuple(ids[identity] for identity in identities if identity in ids)
         return ParameterGroup(settings, tensors, len(identities) - len(tensors))
 
-    def _emit(self, number: int, name: str, changed: Mapping[int, ParameterGroup], location: int, now_us: int) -> None:
+    def _emit(
+        self, number: int, made: int, name: str, changed: Mapping[int, ParameterGroup], location: int, now_us: int
+    ) -> None:
         tracer = self._tracer
         thread = tracer.thread
         event = Optimizer(
@@ -113,24 +175,9 @@ class OptimizerSettings:
             name,
             tuple(changed.values()),
             tuple(changed),
+            made,
         )
-        tracer.broadcast(event, location, level=INFO)
+        tracer.broadcast(event, location, level=INFO, made=made)
 
 
 _NEW: Final = object()
-
-
-def _settings_of(group: Mapping[str, Any]) -> dict[str, Setting]:
-    """The settings of a group of parameters that JSON can say; a tensor, as a learning rate may be, is not read."""
-    settings: dict[str, Setting] = {}
-    for name, value in group.items():
-        kind = type(value)
-        if kind is float:
-            settings[name] = value if value - value == 0 else str(value)
-        elif kind is str:
-            settings[name] = value if len(value) <= _LONGEST else "str"
-        elif kind is bool or value is None or (kind is int and abs(value) < 1 << 53):
-            settings[name] = value
-        elif kind is tuple and name != "params" and len(value) <= _LONGEST:
-            settings.update(_settings_of({f"{name}.{index}": each for index, each in enumerate(value)}))
-    return settings

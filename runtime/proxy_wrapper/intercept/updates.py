@@ -52,6 +52,8 @@ class Updates:
         self._by_hand = HandTraining(tracer, self._records, self._known)
         self.after_backward = self._by_hand.after_backward
         self._settings = OptimizerSettings(tracer)
+        self.note_made, self.acts_of = self._settings.note_made, self._settings.acts_of
+        self.have_been_stepped = self._settings.have_been_stepped
         self._carried = CarriedGradients(tracer)
         self._iterations = IterationCount()
         # How many of its parameters belong to no proxied module, as of the last look for new modules.
@@ -95,6 +97,7 @@ class Updates:
         if changed:
             self._end_step_by_hand(changed)
         self._carried.before_backward()
+        self._settings.before_backward(self._states)
         return self._by_hand.marks_of_gradients()
 
     def _end_step_by_hand(self, changed: Sequence[StateEntry]) -> None:
@@ -206,6 +209,7 @@ class Updates:
             return
         tracer = self._tracer
         tracer.thread.stepping = None
+        self._settings.after_step(optimizer)
         recorded = self._recorded(states)
         if len(recorded) < len(states):
             for state in states.entries:

@@ -12,7 +12,7 @@ from proxy_wrapper.events import Statistics
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy_trace.checks.check import CheckResult
+    from proxy_trace.checks.check import Check, CheckResult
     from proxy_trace.findings import Finding
 
 STEP = events.OptimizerStepEnd(100, optimizer="SGD")
@@ -30,14 +30,14 @@ def weight(id_: int = 1, name: str = "model.w", module: int = 1) -> events.Param
     return events.Parameter(id_, name, module, "float32[2]", requires_grad=True, statistics=VALUES)
 
 
-def find(path: Path) -> list[Finding]:
-    """What is found in a run."""
-    return summarize(Trace.open(path)).findings
+def find(path: Path, *checks: Check) -> list[Finding]:
+    """What is found in a run; by some checks alone, if they are given, so that others explain nothing away."""
+    return summarize(Trace.open(path), checks=checks or None).findings
 
 
-def of_code(path: Path, kind: str) -> list[tuple[str, str]]:
+def of_code(path: Path, kind: str, *checks: Check) -> list[tuple[str, str]]:
     """The names and reasons of the findings of a kind."""
-    return [(finding.name, finding.reason) for finding in find(path) if finding.code == kind]
+    return [(finding.name, finding.reason) for finding in find(path, *checks) if finding.code == kind]
 
 
 def check(path: Path, name: str) -> CheckResult:

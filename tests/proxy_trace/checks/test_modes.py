@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from proxy_wrapper import events
-from tests.proxy_trace.checks.judged import NET, find, said, weight
+from tests.proxy_trace.checks.judged import NET, OTHER_VALUES, STEP, find, said, weight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,7 @@ def run(modes: str, root: int = 1) -> list[events.Event]:
         pytest.param("eeee", False, id="never in training mode"),
         pytest.param("tetetet", False, id="in turns"),
         pytest.param("ttve", False, id="a single step"),
+        pytest.param("ttveeevteee", True, id="put back once an epoch"),
     ],
 )
 def test_steps_in_evaluation_mode_after_those_in_training_mode_are_told(
@@ -65,3 +67,59 @@ def test_another_model_in_evaluation_mode_is_none(tmp_path: Path, write_trace: W
         calls += [*teacher, event] if isinstance(event, events.OptimizerStep) else [event]
     path = write_trace(tmp_path / "a.jsonl", NET, DROPOUT, events.Module(9, "teacher", "Net", 9), weight(), SGD, *calls)
     assert said(path, "modes") == ("passed", [])
+
+
+def evaluated(
+    before: int, steps: int, *, behind: bool = True, evaluated: bool = False, passed_on: bool = False
+) -> list[events.Event]:
+    """Calls with autograd off and in training mode, some before the steps and, if asked for, one behind them."""
+    blind = [
+        events.CallModule(1, module=1, training=True, no_grad=True, location=3),
+        events.CallModule(1, module=2, training=True),
+        events.ReturnModule(2, module=2),
+        events.ReturnModule(2, module=1, output_ids=[7]),
+    ]
+    found = [*blind * before, *run("t" * steps)]
+    found += [msgspec.structs.replace(each, step=steps) for each in blind] * behind
+    found += [events.CallModule(9, steps, 1), events.ReturnModule(9, steps, 1)] * evaluated
+    found += [events.CallModule(9, steps, 5, input_ids=[7]), events.ReturnModule(9, steps, 5)] * passed_on
+    return found
+
+
+@pytest.mark.parametrize(
+    ("happened", "is_told"),
+    [
+        pytest.param(evaluated(0, 2), True, id="a validation"),
+        pytest.param(evaluated(1, 2), False, id="part of each iteration, or a check before it"),
+        pytest.param(evaluated(0, 2, behind=False), False, id="none"),
+        pytest.param(evaluated(0, 2, evaluated=True), False, id="evaluated as well"),
+        pytest.param(evaluated(0, 2, passed_on=True), False, id="what it generates goes into another model"),
+    ],
+)
+def test_an_evaluation_in_training_mode_is_told_where_the_model_is_called(
+    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], is_told: bool
+) -> None:
+    place, other = events.Location(3, "train.py", 20, "main"), events.Module(5, "critic", "Net", 5)
+    path = write_trace(tmp_path / "a.jsonl", place, NET, DROPOUT, other, weight(), SGD, *happened)
+    found = [each for each in find(path) if each.code == "evaluated-in-training-mode"]
+    assert [(each.name, each.place) for each in found] == [("model", "train.py:20")] * is_told
+
+
+@pytest.mark.parametrize("is_average", [True, False], ids=["an average", "a teacher"])
+def test_a_teacher_in_training_mode_is_told_unless_it_changes(
+    tmp_path: Path, write_trace: WriteTrace, is_average: bool
+) -> None:
+    teacher = [events.Module(5, "teacher", "Net", 5), events.Module(6, "teacher.drop", "Dropout", 5, 5)]
+    blind = [
+        events.CallModule(1, module=5, training=True, no_grad=True),
+        events.CallModule(1, module=6, training=True),
+        events.ReturnModule(2, module=6),
+        events.ReturnModule(2, module=5),
+    ]
+    moved = [events.Update(9, 1, tensor=2, statistics=OTHER_VALUES, cause="in-place")] if is_average else []
+    path = write_trace(
+        tmp_path / "a.jsonl", NET, DROPOUT, *teacher, weight(), weight(2, "teacher.w", 5), SGD, *blind * 2, *run("tt"),
+        STEP, *moved,
+    )  # fmt: skip
+    found = [each.name for each in find(path) if each.code == "evaluated-in-training-mode"]
+    assert found == ([] if is_average else ["teacher"])

@@ -72,3 +72,32 @@ def test_a_part_that_was_replaced_since_is_told(
     assert [each.reason for each in find(path) if each.code == "optimizer-of-other-model"] == [
         "some of its tensors are no parameters of a traced model"
     ] * is_told
+
+
+def made(number: int, name: str = "Adam", momentum: float = 0.0, steps: int = 1) -> list[events.Event]:
+    """An optimizer, made at one place, and its steps."""
+    group = events.ParameterGroup({"lr": 0.1, "momentum": momentum}, [1])
+    stepped = [
+        events.OptimizerStep(4, number, optimizer=name, optimizer_id=number),
+        events.OptimizerStepEnd(5, number, optimizer=name),
+    ]
+    return [events.Optimizer(2, id=number, optimizer=name, groups=[group], indices=[0], made=3), *stepped * steps]
+
+
+@pytest.mark.parametrize(
+    ("optimizers", "is_told"),
+    [
+        pytest.param([made(number) for number in range(1, 7)], True, id="for each step"),
+        pytest.param([made(number) for number in range(1, 4)], False, id="a few times"),
+        pytest.param([made(number, steps=3) for number in range(1, 7)], False, id="for each phase"),
+        pytest.param([made(number, "SGD") for number in range(1, 7)], False, id="what keeps nothing"),
+        pytest.param([made(number, "SGD", 0.9) for number in range(1, 7)], True, id="what keeps momentum"),
+    ],
+)
+def test_optimizers_that_are_made_for_each_step_are_told_where_they_are_made(
+    tmp_path: Path, write_trace: WriteTrace, optimizers: list[list[events.Event]], is_told: bool
+) -> None:
+    place = events.Location(3, "train.py", 20, "main")
+    path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), *(event for each in optimizers for event in each))
+    found = [each for each in find(path) if each.code == "optimizer-recreated"]
+    assert [each.place for each in found] == ["train.py:20"] * is_told

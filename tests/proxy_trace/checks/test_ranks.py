@@ -83,6 +83,17 @@ def test_ranks_that_part_are_told_with_the_step(first: int, reason: str, write_r
     assert said(path, "ranks") == ("finding", [])
 
 
+@pytest.mark.parametrize(("type_", "severity"), [("Net", "note"), ("DistributedDataParallel", "error")])
+def test_a_model_that_parts_at_once_may_be_meant_to_unless_a_wrapper_keeps_it_equal(
+    write_rank: Callable[..., Path], type_: str, severity: str
+) -> None:
+    """As where weights are averaged by hand every few steps, which leaves no mark on them."""
+    wrapper = events.Module(9, "wrapper", type_, 9)
+    for rank in range(2):
+        path = write_rank(rank, wrapper, *steps_of(rank, range(4), {1: part_at(0), 2: part_at(0)}))
+    assert [each.severity for each in find(path) if each.code == "ranks-part"] == [severity]
+
+
 def test_a_model_that_parts_as_a_whole_is_one_finding(write_rank: Callable[..., Path]) -> None:
     for rank in range(2):
         path = write_rank(rank, *steps_of(rank, range(4), {1: part_at(0), 2: part_at(0)}))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from proxy_trace.checks import updates
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
 from tests.proxy_trace.checks.judged import (
@@ -158,10 +159,13 @@ NOT_KNOWN: dict[str, list[events.Event]] = {
 }
 
 
+_MISSED = "optimizer-misses-parameters"
+
+
 def judged(path: Path) -> list[tuple[str, str]]:
     """The kinds and names of what is said of parameters that have not changed."""
     kinds = ("never-updated", "only-evaluated", "untrained", "frozen")
-    return [(finding.code, finding.name) for finding in find(path) if finding.code in kinds]
+    return [(finding.code, finding.name) for finding in find(path, updates.CHECK) if finding.code in kinds]
 
 
 @pytest.mark.parametrize(("records", "reason"), NOT_UPDATED.values(), ids=NOT_UPDATED)
@@ -169,7 +173,8 @@ def test_a_parameter_counts_as_never_updated_if(
     records: list[events.Event], reason: str, tmp_path: Path, write_trace: WriteTrace
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *records, STEP)
-    assert of_code(path, "never-updated") == [("model.w", reason)]
+    kind = "optimizer-misses-parameters" if reason == "had gradients, but no optimizer has it" else "never-updated"
+    assert of_code(path, kind, updates.CHECK) == [("model.w", reason)]
     assert said(path, "updates") == ("finding", [])
 
 
@@ -178,7 +183,7 @@ def test_a_parameter_does_not_count_as_never_updated_if(
     records: list[events.Event], tmp_path: Path, write_trace: WriteTrace
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *records)
-    assert of_code(path, "never-updated") == []
+    assert of_code(path, "never-updated", updates.CHECK) == []
 
 
 @pytest.mark.parametrize("records", NOT_KNOWN.values(), ids=NOT_KNOWN)
@@ -212,7 +217,9 @@ def test_a_parameter_that_no_optimizer_has_and_that_had_no_gradient_is_worth_a_n
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), STEP)
     assert judged(path) == [("untrained", "model.w")]
-    assert of_code(path, "untrained") == [("model.w", "no optimizer has it, and it never had a gradient")]
+    assert of_code(path, "untrained", updates.CHECK) == [
+        ("model.w", "no optimizer has it, and it never had a gradient")
+    ]
     assert said(path, "updates") == ("passed", [])
 
 
@@ -220,7 +227,7 @@ def test_a_parameter_that_no_optimizer_has_and_that_had_no_gradient_is_worth_a_n
     ("is_training", "kind", "reason"),
     [
         (False, "only-evaluated", "no optimizer has it; the module was called in evaluation mode only"),
-        (True, "never-updated", "had gradients, but no optimizer has it"),
+        (True, "optimizer-misses-parameters", "had gradients, but no optimizer has it"),
     ],
     ids=["a feature extractor", "a model that was forgotten"],
 )
@@ -242,7 +249,7 @@ def test_a_model_that_had_gradients_is_judged_by_its_mode(
         events.Update(7, tensor=1, statistics=OTHER_VALUES, stage="eval"),
         events.OptimizerStepEnd(8, optimizer="Adam", stage="eval"),
     )
-    assert [(f.code, f.name, f.reason) for f in find(path)] == [(kind, "features.w", reason)]
+    assert [(f.code, f.name, f.reason) for f in find(path, updates.CHECK)] == [(kind, "features.w", reason)]
 
 
 @pytest.mark.parametrize(("largest", "kind"), [(1e-9, "untrained"), (1e-3, "never-updated")])
@@ -279,7 +286,7 @@ def test_where_all_is_trained_in_evaluation_mode_that_mode_tells_nothing(
         events.Update(4, tensor=1, statistics=OTHER_VALUES, stage="eval"),
         events.OptimizerStepEnd(5, optimizer="SGD", stage="eval"),
     )
-    assert of_code(path, "never-updated") == [("model.v", "had gradients, but no optimizer has it")]
+    assert of_code(path, _MISSED, updates.CHECK) == [("model.v", "had gradients, but no optimizer has it")]
 
 
 def test_what_the_level_the_watch_and_no_training_leave_out_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -303,7 +310,7 @@ def test_a_parameter_without_elements_has_nothing_to_update(tmp_path: Path, writ
     empty = events.Parameter(1, "model.w", 1, "float32[0, 5]", requires_grad=True, statistics=nothing)
     gradient = events.Gradient(1, tensor=1, statistics=nothing)
     path = write_trace(tmp_path / "a.jsonl", NET, empty, gradient, STEP)
-    assert of_code(path, "never-updated") == []
+    assert of_code(path, "never-updated", updates.CHECK) == []
 
 
 def test_a_change_in_evaluation_is_no_training(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -313,7 +320,7 @@ def test_a_change_in_evaluation_is_no_training(tmp_path: Path, write_trace: Writ
     other = events.Parameter(2, "model.v", 1, "float32[1]", requires_grad=True, statistics=VALUES)
     trained = events.Update(90, tensor=2, statistics=OTHER_VALUES)
     path = write_trace(tmp_path / "a.jsonl", NET, parameter, other, trained, STEP, loaded)
-    assert of_code(path, "never-updated") == []
+    assert of_code(path, "never-updated", updates.CHECK) == []
 
 
 def test_a_model_that_is_only_given_weights_is_not_missing_from_an_optimizer(
@@ -348,8 +355,8 @@ def test_what_was_frozen_later_on_is_told_as_frozen(
         *(records if is_in_optimizer else []),
         STEP,
     )
-    assert of_code(path, "never-updated") == []
-    assert of_code(path, "frozen") == [("model.w", "frozen (requires_grad is False)")]
+    assert of_code(path, "never-updated", updates.CHECK) == []
+    assert of_code(path, "frozen", updates.CHECK) == [("model.w", "frozen (requires_grad is False)")]
 
 
 def test_a_model_may_be_trained_in_evaluation_mode(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -357,7 +364,7 @@ def test_a_model_may_be_trained_in_evaluation_mode(tmp_path: Path, write_trace: 
     update = events.Update(90, tensor=1, statistics=OTHER_VALUES, stage="eval")
     step = events.OptimizerStepEnd(100, optimizer="SGD", stage="eval")
     path = write_trace(tmp_path / "a.jsonl", NET, parameter, update, step)
-    assert of_code(path, "never-updated") == []
+    assert of_code(path, "never-updated", updates.CHECK) == []
 
 
 def test_training_by_hand_is_judged_too(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -369,7 +376,9 @@ def test_training_by_hand_is_judged_too(tmp_path: Path, write_trace: WriteTrace)
     gradient = events.Gradient(80, tensor=1, statistics=VALUES, has_optimizer=False)
     update = events.Update(90, 1, tensor=1, statistics=OTHER_VALUES, cause="in-place")
     path = write_trace(tmp_path / "a.jsonl", NET, *weights, gradient, update)
-    assert of_code(path, "never-updated") == [("model.idle", "it never had a gradient, and nothing changed it")]
+    assert of_code(path, "never-updated", updates.CHECK) == [
+        ("model.idle", "it never had a gradient, and nothing changed it")
+    ]
 
 
 @pytest.mark.parametrize(("stage", "kinds"), [("eval", ["only-evaluated"]), ("train", ["untrained"])])
@@ -389,13 +398,15 @@ def test_a_model_that_was_only_evaluated_is_worth_a_note_where_training_is_by_ha
         events.CallModule(5, 1, 2, stage=stage),
         events.ReturnModule(6, 1, 2, stage=stage),
     )
-    assert [(finding.code, finding.name) for finding in find(path)] == [(kind, "best.weight") for kind in kinds]
+    assert [(finding.code, finding.name) for finding in find(path, updates.CHECK)] == [
+        (kind, "best.weight") for kind in kinds
+    ]
 
 
 def test_what_was_not_watched_is_not_judged(tmp_path: Path, write_trace: WriteTrace) -> None:
     parameter = events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=True, statistics=VALUES, watched=False)
     path = write_trace(tmp_path / "a.jsonl", NET, parameter, STEP)
-    assert of_code(path, "never-updated") == []
+    assert of_code(path, "never-updated", updates.CHECK) == []
 
 
 def test_of_a_sample_of_the_steps_nothing_is_said_but_what_it_shows(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -413,7 +424,7 @@ def test_of_a_sample_of_the_steps_nothing_is_said_but_what_it_shows(tmp_path: Pa
         STEP,
     )
     reason = "its values are those that it started with; of its gradients and steps only a sample is recorded"
-    assert [(finding.code, finding.name, finding.reason) for finding in find(path)] == [
+    assert [(finding.code, finding.name, finding.reason) for finding in find(path, updates.CHECK)] == [
         ("never-updated", "model.w", reason),
         ("untrained", "model.kept", reason),
     ]
@@ -421,12 +432,12 @@ def test_of_a_sample_of_the_steps_nothing_is_said_but_what_it_shows(tmp_path: Pa
 
 def test_a_frozen_parameter_is_worth_a_note(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", events.Parameter(1, "model.w", 1, "float32[1]"), STEP)
-    assert of_code(path, "frozen") == [("model.w", "frozen (requires_grad is False)")]
-    assert of_code(path, "never-updated") == []
+    assert of_code(path, "frozen", updates.CHECK) == [("model.w", "frozen (requires_grad is False)")]
+    assert of_code(path, "never-updated", updates.CHECK) == []
 
 
 @pytest.mark.parametrize(
-    ("stage", "kinds"), [("eval", ["only-evaluated"]), ("train", ["untrained"]), ("", ["never-called", "untrained"])]
+    ("stage", "kinds"), [("eval", ["only-evaluated"]), ("train", ["untrained"]), ("", ["untrained"])]
 )
 def test_a_model_that_was_only_evaluated_is_worth_a_note(
     stage: str, kinds: list[str], tmp_path: Path, write_trace: WriteTrace
@@ -444,7 +455,7 @@ def test_a_model_that_was_only_evaluated_is_worth_a_note(
         *([events.CallModule(4, 0, 3, stage=stage), events.ReturnModule(4, 0, 3, stage=stage)] if stage else []),
         STEP,
     )
-    assert [finding.code for finding in find(path)] == kinds
+    assert [finding.code for finding in find(path, updates.CHECK)] == kinds
 
 
 def test_modules_whose_level_records_no_calls_and_updates_are_not_judged(
@@ -459,7 +470,7 @@ def test_modules_whose_level_records_no_calls_and_updates_are_not_judged(
         events.ReturnModule(2, module=1),
         STEP,
     )
-    assert find(path) == []
+    assert find(path, updates.CHECK) == []
 
 
 def test_what_was_taken_out_of_its_model_is_no_finding(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -480,7 +491,7 @@ def test_what_was_taken_out_of_its_model_is_no_finding(tmp_path: Path, write_tra
         events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True, removed=True),
         events.Parameter(3, "model.bias", 1, "float32[1]", requires_grad=True),
     )
-    assert [(f.code, f.name) for f in find(path)] == [("untrained", "model.bias")]
+    assert [(f.code, f.name) for f in find(path, updates.CHECK)] == [("untrained", "model.bias")]
 
 
 def test_a_layer_in_the_place_of_another_is_judged_by_what_became_of_it(
@@ -497,8 +508,8 @@ def test_a_layer_in_the_place_of_another_is_judged_by_what_became_of_it(
     head = msgspec.structs.replace(weight(), type="float32[7]", statistics=VALUES)
     starved = [*CALLS, *BACKWARD, events.Gradient(7, 1, tensor=1, statistics=VALUES, has_optimizer=False)]
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *trained, head, *starved)
-    assert of_code(path, "never-updated") == [("model.w", "had gradients, but no optimizer has it")]
+    assert of_code(path, _MISSED, updates.CHECK) == [("model.w", "had gradients, but no optimizer has it")]
 
     renamed = msgspec.structs.replace(weight(), name="net.w", statistics=OTHER_VALUES)
     path = write_trace(tmp_path / "b.jsonl", NET, weight(), *trained, renamed)
-    assert of_code(path, "never-updated") == []
+    assert of_code(path, "never-updated", updates.CHECK) == []

@@ -1,0 +1,57 @@
+"""Gradients were clipped between the backward pass and the step.
+
+What clips by the norm (`torch.nn.utils.clip_grad_norm_`) changes gradients in place and raises nothing where there are
+none. Nothing is said of gradients that are clipped by value, or by hand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import ERROR, WARNING
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+
+AFTER_STEP: Final = Rule(
+    "clip-after-step",
+    ERROR,
+    "Gradients clipped after the step",
+    "At one place gradients were clipped after an optimizer had stepped with them, and never before a step: the next "
+    "backward pass begins with others, or adds to what was clipped.",
+    "Clip between `backward()` and `step()`.",
+    "show {run} --kind clip,backward,optimizer_step",
+    sources=("https://discuss.pytorch.org/t/proper-way-to-do-gradient-clipping/191",),
+)
+WITHOUT_PARAMETERS: Final = Rule(
+    "clip-without-parameters",
+    WARNING,
+    "Clipping that gets no parameter",
+    "At one place the gradients of no parameter at all were clipped, each time: what was given was an iterator that "
+    "had been used up, such as `model.parameters()` kept in a variable, or an empty list.",
+    "Give `model.parameters()` anew in each call, or a list of it.",
+    "show {run} --kind clip",
+)
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    findings = []
+    is_any = False
+    for of_process in evidence.of_processes:
+        for clip in of_process.training.clips.values():
+            is_any = True
+            if clip.in_time:
+                continue
+            rank = [of_process.process.rank]
+            if clip.late:
+                reason = "the step had taken the gradients before they were clipped"
+                findings.append(AFTER_STEP.finding("clipping", reason, rank, step=clip.step, place=clip.place))
+            elif clip.empty:
+                reason = "there was no parameter to clip the gradient of"
+                findings.append(WITHOUT_PARAMETERS.finding("clipping", reason, rank, step=clip.step, place=clip.place))
+    return Sight(findings, evidence.sampling_words) if is_any else None
+
+
+CHECK: Final = Check("clipping", "gradients were clipped before the step", _look, (AFTER_STEP, WITHOUT_PARAMETERS))

@@ -1,0 +1,72 @@
+"""Puts what was found under its cause: one cause is one finding, and what follows from it is its evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_trace.checks.rule import SEVERITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from proxy_trace.checks.rule import Rule
+    from proxy_trace.findings import Finding
+
+
+def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """Leave out what another finding explains.
+
+    A finding explains another one if its rule says so (`Rule.explains`), it was found in the same ranks, and it
+    concerns what the other one is about. It becomes as grave as what it explains, and names that among its evidence.
+
+    Args:
+        findings: what was found, in any order; those that remain are changed.
+        rules: by code.
+
+    Returns:
+        What remains, in the same order.
+    """
+    causes = sorted(findings, key=lambda each: -_reach(each.code, rules))
+    explained: dict[int, Finding] = {}
+    for finding in findings:
+        for cause in causes:
+            if cause is not finding and _explains(cause, finding, rules):
+                explained[id(finding)] = cause
+                break
+    remaining = [finding for finding in findings if id(finding) not in explained]
+    for finding in findings:
+        first = explained.get(id(finding))
+        if first is None:
+            continue
+        cause = first
+        seen = {id(finding)}
+        while id(cause) in explained and id(cause) not in seen:
+            seen.add(id(cause))
+            cause = explained[id(cause)]
+        if id(cause) in explained:  # Both explain each other, which rules are not to say.
+            remaining.append(finding)
+            continue
+        cause.severity = min(cause.severity, finding.severity, key=SEVERITIES.index)
+        words = f"so {finding.code}: {finding.name}"
+        if words not in cause.evidence:
+            cause.evidence.append(words)
+    return remaining
+
+
+def _reach(code: str, rules: Mapping[str, Rule]) -> int:
+    """How much a rule explains: of two causes, the one that explains the other comes first."""
+    rule = rules.get(code)
+    return len(rule.explains) if rule is not None else 0
+
+
+def _explains(cause: Finding, finding: Finding, rules: Mapping[str, Rule]) -> bool:
+    rule = rules.get(cause.code)
+    if rule is None or finding.code not in rule.explains or not set(finding.ranks) <= set(cause.ranks):
+        return False
+    return not cause.concerns or any(_covers(each, finding.name) for each in cause.concerns)
+
+
+def _covers(prefix: str, name: str) -> bool:
+    """Whether a name is another one, or below it; both may end in ".*"."""
+    prefix, name = prefix.removesuffix(".*"), name.removesuffix(".*")
+    return name == prefix or name.startswith(f"{prefix}.")

@@ -1,0 +1,79 @@
+"""What enters the first layer has the size of numbers that layers are initialised for.
+
+The weights of a layer are drawn for inputs around 0 with a deviation around 1. Bytes of a picture, years or incomes
+saturate what follows, or make its gradients as much larger. The trace has the values of what outermost modules are
+given in their first three calls in training; of those it is told which went into a linear, convolutional or recurrent
+layer as they were given.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import WARNING
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
+    from proxy_trace.training_summary import InputSummary
+
+NOT_NORMALIZED: Final = Rule(
+    "inputs-not-normalized",
+    WARNING,
+    "Inputs that are not normalised",
+    "What a trained model was given went into a layer as it was, and the root of the mean of its squares was above 50, "
+    "in each of the first calls. Nothing is said where a normalisation follows the layer.",
+    "Subtract the mean of the training data and divide by their deviation, for each column or channel.",
+    "show {run} --kind input",
+    sources=("LeCun et al., Efficient BackProp, 1998",),
+)
+
+_LARGEST: Final = 50.0
+_SIZES: Final = re.compile(r"\[([\d, ]*)\]")
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process in evidence.of_processes:
+        process = of_process.process
+        names = {module.id: module.name for module in process.modules}
+        by_layer: dict[tuple[int, int], list[InputSummary]] = {}
+        for each in of_process.training.inputs:
+            by_layer.setdefault((each.root, each.layer), []).append(each)
+        is_any |= bool(by_layer)
+        for (root, layer), inputs in by_layer.items():
+            sizes = [_size(each) for each in inputs]
+            called = of_process.training.roots.get(root)
+            if (
+                called is None
+                or called.last_step < 0
+                or min(sizes) <= _LARGEST
+                or any(each.has_norm for each in inputs)
+            ):
+                continue
+            numbers = inputs[0].statistics
+            words = [f"root mean square {sizes[0]:.3g}, from {numbers.minimum:.3g} to {numbers.maximum:.3g}"]
+            reason = f"what it was given went into {names.get(layer, '')} as it was"
+            rank, place = [process.rank], inputs[0].place
+            findings.append(NOT_NORMALIZED.finding(names.get(root, ""), reason, rank, place=place, evidence=words))
+    if not is_any:
+        return Sight((), evidence.level_words or ["no values of inputs of layers"], has_looked=False)
+    return Sight(findings)
+
+
+def _size(given: InputSummary) -> float:
+    """The root of the mean of the squares of what was given; 0 where it has values that are not finite."""
+    norm, minimum = given.statistics.norm, given.statistics.minimum
+    found = _SIZES.search(given.type)
+    if not isinstance(norm, float) or not isinstance(minimum, float) or found is None:
+        return 0.0
+    count = math.prod(int(size) for size in found[1].split(",") if size.strip())
+    return norm / math.sqrt(count) if count else 0.0
+
+
+CHECK: Final = Check("inputs", "inputs have the size that layers are initialised for", _look, (NOT_NORMALIZED,))

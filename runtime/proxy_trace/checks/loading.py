@@ -1,0 +1,150 @@
+"""Weights that modules were given came from elsewhere, and under their names.
+
+`load_state_dict(strict=False)` leaves out what has another name, and raises nothing. And a module that is given its own
+tensors, as by `target.load_state_dict(net.state_dict())` where both are one module, is left as it is.
+
+| a module is given its very own tensors, and | code |
+| --- | --- |
+| training has not changed it | never-updated |
+| is trained on, and called with autograd off in training mode, as a target is | target-is-the-network |
+| is trained on, and is not | model-not-reset |
+| is trained no more | best-weights-not-copied |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.rule import Rule
+from proxy_trace.checks.updates import NEVER_UPDATED
+from proxy_trace.findings import WARNING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
+    from proxy_trace.module_tree import ModuleTree
+    from proxy_trace.process_summary import ProcessEvidence
+    from proxy_trace.training_summary import LoadSummary
+
+KEYS_SKIPPED: Final = Rule(
+    "checkpoint-keys-skipped",
+    WARNING,
+    "Weights of a checkpoint that were not loaded",
+    "A module was given weights with `strict=False`, and lacks some that were given under a longer or a shorter name: "
+    "with a prefix such as `module.` or `model.`, or without one. Or nothing of what it was given was taken. A part "
+    "that has another name altogether, as a new head, is not told.",
+    "Print what `load_state_dict` gives back; rename the keys, or load into the module that the checkpoint is of.",
+    "show {run} --kind load",
+    sources=("https://discuss.pytorch.org/t/missing-keys-unexpected-keys-in-state-dict/22009",),
+    explains=("never-called",),
+)
+TARGET: Final = Rule(
+    "target-is-the-network",
+    WARNING,
+    "Target networks that are the network itself",
+    "A module that is trained was given its own tensors, again and again, and was called with autograd off between its "
+    "steps: two names stand for one module, and the target moves with each step.",
+    "Make the target by `copy.deepcopy(network)`, and give it weights by `load_state_dict` alone, never by `=`.",
+    "show {run} --kind load",
+    sources=("https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html",),
+)
+NOT_COPIED: Final = Rule(
+    "best-weights-not-copied",
+    WARNING,
+    "Best weights that were not copied",
+    "A module was given its own tensors after the last step: what had been kept of it by `state_dict()` refers to its "
+    "weights, which training went on to change.",
+    "Keep `copy.deepcopy(model.state_dict())`, or save it to a file.",
+    "show {run} --kind load",
+    sources=("https://discuss.pytorch.org/t/how-to-save-the-best-model/84608",),
+)
+NOT_RESET: Final = Rule(
+    "model-not-reset",
+    WARNING,
+    "Models that were not reset",
+    "A module was given its own tensors between steps that train it: what had been kept of it by `state_dict()` refers "
+    "to its weights, and so it goes on from what it has learnt.",
+    "Keep `copy.deepcopy(model.state_dict())`, or make the model anew.",
+    "show {run} --kind load",
+)
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
+        loads = of_process.training.loads
+        is_any |= bool(loads)
+        told: set[tuple[int, str]] = set()
+        for load in loads:
+            found = _own(load, loads, of_process, tree) if load.load.is_own else _skipped(load, of_process)
+            if found is not None and (load.module, load.place) not in told:
+                told.add((load.module, load.place))
+                findings.append(found)
+    return Sight(findings) if is_any else None
+
+
+def _name(module: int, of_process: ProcessEvidence) -> str:
+    return next((each.name for each in of_process.process.modules if each.id == module), f"#{module}")
+
+
+def _own(
+    load: LoadSummary, loads: Sequence[LoadSummary], of_process: ProcessEvidence, tree: ModuleTree
+) -> Finding | None:
+    """What it means that a module was given its own tensors."""
+    name, rank = _name(load.module, of_process), [of_process.process.rank]
+    below = [
+        tensor
+        for tensor in of_process.process.tensors
+        if not tensor.is_buffer and any(each.id == load.module for each in tree.upwards(tensor.module))
+    ]
+    if not of_process.has_trained or not below:
+        return None
+    reason = "it was given its own weights"
+    if not any(tensor.has_changed or tensor.is_stepped for tensor in below):
+        return NEVER_UPDATED.finding(name, reason, rank, step=load.step, place=load.place, concerns=[name])
+    root = of_process.training.roots.get(tree.root_of(load.module))
+    if root is None:
+        return None
+    if load.step > root.last_step:
+        rule = NOT_COPIED
+    elif sum(each.load.is_own and each.module == load.module for each in loads) < 2:
+        return None
+    else:
+        rule = TARGET if root.blind_calls >= 2 else NOT_RESET
+    return rule.finding(name, reason, rank, step=load.step, place=load.place)
+
+
+def _skipped(load: LoadSummary, of_process: ProcessEvidence) -> Finding | None:
+    """Whether weights were left out that a module has under another prefix."""
+    event = load.load
+    if event.strict or not (event.missing and event.unexpected):
+        return None
+    alike = sum(any(_differ_by_prefix(each, other) for other in event.unexpected) for each in event.missing)
+    if event.loaded and alike * 2 < len(event.missing):
+        return None
+    name = _name(load.module, of_process)
+    numbers = [
+        f"{event.missing_count:,} missing, as {event.missing[0]}",
+        f"{event.unexpected_count:,} unexpected, as {event.unexpected[0]}",
+    ]
+    reason = f"{event.loaded:,} of the weights that it was given were loaded"
+    return KEYS_SKIPPED.finding(
+        name, reason, [of_process.process.rank], step=load.step, place=load.place, evidence=numbers, concerns=[name]
+    )
+
+
+def _differ_by_prefix(one: str, other: str) -> bool:
+    """Whether one of two names is the other behind a prefix."""
+    return one.endswith(f".{other}") or other.endswith(f".{one}")
+
+
+CHECK: Final = Check(
+    "loading",
+    "weights that modules were given came from elsewhere, under their names",
+    _look,
+    (KEYS_SKIPPED, TARGET, NOT_COPIED, NOT_RESET, NEVER_UPDATED),
+)

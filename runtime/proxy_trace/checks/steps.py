@@ -1,0 +1,206 @@
+"""Steps of optimizers found gradients, and gradients found a step.
+
+A step that finds no gradient changes nothing and raises nothing. Why it found none is told by what came before it:
+
+| before most steps of an optimizer | code |
+| --- | --- |
+| no backward pass since a step of any optimizer | step-without-backward |
+| a backward pass had left gradients, and they were cleared | grad-cleared-before-step |
+| backward passes with losses whose graph does not reach a model | loss-detached |
+| backward passes that left nothing but zeros | loss-constant |
+
+And of an optimizer that has parameters of a model which was called for training, and that never stepped:
+
+| the losses | code |
+| --- | --- |
+| were divided or multiplied by something, as where gradients are accumulated, and no optimizer stepped | \
+accumulation-never-stepped |
+| were not, or others stepped | backward-without-step |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import ERROR, WARNING
+from proxy_trace.loss_text import call_of
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
+    from proxy_trace.module_tree import ModuleTree
+    from proxy_trace.process_summary import ProcessEvidence
+    from proxy_trace.training_summary import LossSummary, OptimizerSummary
+
+_UNCHANGED: Final = ("no-effect", "never-updated", "grad-cut-off", "dead-units", "optimizer-misses-parameters")
+
+CLEARED: Final = Rule(
+    "grad-cleared-before-step",
+    ERROR,
+    "Gradients cleared before the step",
+    "In nine of ten steps of an optimizer, and at least two, there was no gradient, or nothing but zeros, although a "
+    "backward pass had left some: something such as `zero_grad` came between them.",
+    "Call `zero_grad()` before the backward pass, or after the step.",
+    "show {run} --kind optimizer_step,gradient",
+    sources=("https://discuss.pytorch.org/t/zero-grad-optimizer-or-net/1887",),
+    explains=_UNCHANGED,
+)
+IDLE: Final = Rule(
+    "step-without-backward",
+    ERROR,
+    "Steps without a backward pass",
+    "In nine of ten steps of an optimizer, and at least two, there was no gradient, or nothing but zeros, and no "
+    "backward pass had been made since the last step of any optimizer.",
+    "Call `backward()` on the loss that this optimizer is for, before its step.",
+    "show {run} --kind backward,optimizer_step",
+    sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
+    explains=_UNCHANGED,
+)
+DETACHED: Final = Rule(
+    "loss-detached",
+    ERROR,
+    "Losses without a connection to a model",
+    "Nine of ten steps of an optimizer found no gradient, and no loss that a backward pass began with has a node of a "
+    "model in its autograd graph: it was made anew from numbers, or what it was computed from was detached.",
+    "Compute the loss from the model's outputs with operations of torch alone: no `.item()`, `.detach()`, `.data`, "
+    "`torch.tensor(...)` or NumPy on the way.",
+    "show {run} --kind loss",
+    sources=("https://discuss.pytorch.org/t/loss-backward-runs-but-weights-do-not-change/50494",),
+    explains=_UNCHANGED,
+)
+CONSTANT: Final = Rule(
+    "loss-constant",
+    ERROR,
+    "Losses that do not depend on the weights",
+    "Nine of ten steps of an optimizer found gradients that were exactly zero, all of them: what the loss compares "
+    "does not change with the weights, as a softmax over one element, or a value far in the flat part of a function.",
+    "Print the loss and the model's output for two batches: see which operation makes them the same.",
+    "show {run} --kind loss,gradient",
+    explains=_UNCHANGED,
+)
+NEVER_STEPPED: Final = Rule(
+    "accumulation-never-stepped",
+    WARNING,
+    "Accumulated gradients that no step takes",
+    "Backward passes were made with losses that are divided for accumulation, an optimizer was made for the model, and "
+    "no optimizer ever stepped: the condition for the step was never met.",
+    "Print the numbers in the condition: an epoch may have fewer batches than are accumulated. Step once more behind "
+    "the last batch.",
+    "show {run} --kind backward,optimizer,optimizer_step",
+    explains=(*_UNCHANGED, "untrained"),
+)
+WITHOUT_STEP: Final = Rule(
+    "backward-without-step",
+    WARNING,
+    "Optimizers that never step",
+    "An optimizer was made for parameters of a model that was called for training, backward passes were made, and it "
+    "never stepped, nor did another one change them.",
+    "Call `step()` of this optimizer, or delete it.",
+    "show {run} --kind backward,optimizer,optimizer_step",
+    sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
+    explains=(*_UNCHANGED, "untrained"),
+)
+
+_SCALINGS: Final = frozenset({"Div", "Mul"})
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
+        is_any |= bool(of_process.training.optimizers)
+        for optimizer in of_process.training.optimizers.values():
+            found = (
+                _of_steps(optimizer, of_process, tree) if optimizer.steps else _unstepped(optimizer, of_process, tree)
+            )
+            findings += [] if found is None else [found]
+    if not is_any:
+        return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
+    return Sight(findings, evidence.sampling_words)
+
+
+def _is_most(part: int, whole: int) -> bool:
+    return part >= 2 and part * 10 >= whole * 9
+
+
+def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> Finding | None:
+    """What is wrong with the steps of an optimizer."""
+    steps, starved = optimizer.steps, optimizer.starved
+    if not _is_most(starved, steps):
+        return None
+    numbers = [f"{starved:,} of {steps:,} steps found none"]
+    rank, concerns = [of_process.process.rank], _root_names(optimizer, of_process, tree)
+    first = optimizer.first_starved
+    if _is_most(optimizer.idle, starved):
+        rule, reason = IDLE, "no backward pass had come before its steps"
+    elif _is_most(optimizer.cleared, starved):
+        rule, reason = CLEARED, "its steps found no gradients, though backward passes had left some"
+    else:
+        return _of_loss(optimizer, of_process, concerns)
+    return rule.finding(
+        optimizer.name, reason, rank, step=first, place=optimizer.place, evidence=numbers, concerns=concerns
+    )
+
+
+def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns: list[str]) -> Finding | None:
+    """What is wrong with the losses, if the steps of an optimizer found nothing of them."""
+    losses = [loss for loss in of_process.training.losses.values() if loss.passes]
+    if not losses:
+        return None
+    rank, numbers = [of_process.process.rank], [f"{optimizer.starved:,} of {optimizer.steps:,} steps"]
+    loss = max(losses, key=lambda each: each.passes)
+    if _is_most(optimizer.all_zero, optimizer.starved):
+        reason = "all gradients of it are zero"
+        return CONSTANT.finding("loss", reason, rank, place=loss.made, evidence=numbers, concerns=concerns)
+    if any(node.inside for each in losses for node in each.nodes):
+        return None
+    reason = "nothing that a model has put out is in its graph"
+    return DETACHED.finding("loss", reason, rank, place=loss.made, evidence=numbers, concerns=concerns)
+
+
+def _unstepped(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> Finding | None:
+    """An optimizer that never stepped, though it should have."""
+    training, process = of_process.training, of_process.process
+    own = optimizer.tensors
+    tensors = [each for each in process.tensors if each.id in own]
+    if not tensors or process.end != "exit" or any(each.is_stepped or each.has_changed for each in tensors):
+        return None
+    roots = {tree.root_of(each.module) for each in tensors}
+    called = [training.roots[root] for root in roots if root in training.roots]
+    places = [root.backward_place for root in called if root.trained_calls >= 2 and root.backward_place]
+    if not places or process.backward_passes < 2:
+        return None
+    has_stepped = any(each.steps for each in training.optimizers.values())
+    losses = [loss for loss in training.losses.values() if loss.passes]
+    rule = WITHOUT_STEP if has_stepped or not any(map(_is_scaled, losses)) else NEVER_STEPPED
+    return rule.finding(
+        optimizer.name,
+        "it never stepped",
+        [process.rank],
+        place=places[0],
+        evidence=[f"{process.backward_passes:,} backward passes", f"made at {optimizer.made}"],
+        concerns=_root_names(optimizer, of_process, tree),
+    )
+
+
+def _is_scaled(loss: LossSummary) -> bool:
+    """Whether a loss was divided, or multiplied, as the last thing before the backward pass."""
+    return bool(loss.nodes) and call_of(loss.nodes[0]) in _SCALINGS and not loss.nodes[0].shape
+
+
+def _root_names(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> list[str]:
+    """The models that an optimizer has parameters of."""
+    own = optimizer.tensors
+    names = {module.id: module.name for module in of_process.process.modules}
+    roots = {tree.root_of(each.module) for each in of_process.process.tensors if each.id in own}
+    return sorted(names[root] for root in roots if root in names)
+
+
+CHECK: Final = Check(
+    "steps",
+    "steps of optimizers found gradients",
+    _look,
+    (IDLE, CLEARED, DETACHED, CONSTANT, NEVER_STEPPED, WITHOUT_STEP),
+)

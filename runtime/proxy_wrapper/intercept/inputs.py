@@ -1,0 +1,57 @@
+"""Looks at the values that enter outermost modules in training, in the first few calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy_wrapper.describe import find_tensors
+from proxy_wrapper.events import Input
+from proxy_wrapper.statistics import has_values, is_hosted, summarize, unobserved
+from proxy_wrapper.torch_functions import is_floating_point, numel
+
+if TYPE_CHECKING:
+    from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.tracer import Tracer
+
+_MOST: Final = 8
+"""How many tensors of one call are looked at."""
+
+_LARGEST: Final = 1 << 24
+"""How many elements a tensor may have."""
+
+
+class Inputs:
+    """Makes `Input` events."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def look(self, entry: ModuleEntry, args: Any, location: int, thread: ThreadState) -> None:
+        """Record the values of the floating-point tensors on the CPU that an outermost module is given."""
+        entry.input_looks -= 1
+        tracer = self._tracer
+        with unobserved() as readable:
+            if not readable:
+                return
+            chosen = [
+                (position, tensor)
+                for position, tensor in enumerate(find_tensors(args)[:_MOST])
+                if has_values(tensor) and is_hosted(tensor) and is_floating_point(tensor) and numel(tensor) <= _LARGEST
+            ]
+            found = summarize([tensor for _, tensor in chosen])
+        for (position, tensor), statistics in zip(chosen, found, strict=True):
+            type_, number = tracer.describer.describe(tensor), tracer.registry.meet(tensor)
+            event = Input(
+                tracer.now_us(),
+                tracer.step,
+                entry.id,
+                location,
+                thread.number,
+                thread.stage,
+                position,
+                type_,
+                number,
+                statistics,  # type: ignore[arg-type]
+            )
+            entry.channel.emit(event, location)

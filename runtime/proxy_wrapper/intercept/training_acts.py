@@ -1,0 +1,253 @@
+"""Sees what a program does to train besides calls, backward passes and steps.
+
+It makes optimizers, advances learning rate schedulers, clips gradients, and gives weights to modules. PyTorch has no
+hook for any of these, so what each of them goes through is replaced where torch looks it up: for an optimizer what
+readies its class, and for a scheduler what lets it compute its rates, which every subclass goes through.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch import nn
+
+from proxy_wrapper.describe import PLAIN
+from proxy_wrapper.events import Clip, Load, SchedulerStep, as_number
+from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.levels import INFO
+from proxy_wrapper.torch_functions import data_ptr, numel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from proxy_wrapper.intercept.updates import Updates
+    from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.tracer import Tracer
+
+_MOST_KEYS: Final = 100
+"""How many missing and unexpected keys a record names."""
+
+_MOST_PLACES: Final = 1000
+"""How many places that clip are told apart."""
+
+
+class _Replaced(NamedTuple):
+    """A function of torch's that another one stands for."""
+
+    home: Any
+    name: str
+    original: Any
+    replacement: Any
+
+
+class _Advanced:
+    """What was recorded of a scheduler last: its number, how often it was advanced, and the last record."""
+
+    __slots__ = ("count", "id", "told")
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.count = 0
+        self.told: tuple[int, str, int] | None = None
+
+
+class TrainingActs:
+    """Makes `SchedulerStep`, `Clip` and `Load` events, and notes where optimizers are made."""
+
+    def __init__(self, tracer: Tracer, updates: Updates) -> None:
+        self._tracer = tracer
+        self._updates = updates
+        self._replaced: list[_Replaced] = []
+        self._schedulers: weakref.WeakKeyDictionary[Any, _Advanced] = weakref.WeakKeyDictionary()
+        self._made = 0
+        self._clips: dict[int, tuple[int, int, bool, tuple[str, ...]]] = {}
+
+    def install(self) -> None:
+        """Replace the functions; one that this version of torch does not have is left out."""
+        if self._replaced:
+            return
+        for home, name, make in (
+            (torch.optim.Optimizer, "_patch_step_function", self._optimizer_maker),
+            (torch.optim.lr_scheduler, "_enable_get_lr_call", self._rate_computer),
+            (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self._clipper),
+            (nn.Module, "load_state_dict", self._loader),
+        ):
+            original = getattr(home, name, None)
+            if original is not None:
+                replacement = make(original)
+                setattr(home, name, replacement)
+                self._replaced.append(_Replaced(home, name, original, replacement))
+
+    def remove(self) -> None:
+        """Put the functions back, but where somebody else has replaced ours since: those only pass calls on."""
+        for home, name, original, replacement in self._replaced:
+            if getattr(home, name, None) is replacement:
+                setattr(home, name, original)
+        self._replaced.clear()
+
+    def _note(self, take: Callable[..., None], *args: Any) -> None:
+        """Have something noted, if this thread is seen."""
+        tracer = self._tracer
+        try:
+            if not (self._replaced and tracer.active) or tracer.thread.inside is not None:
+                return
+            with tracer.lock, torch._C.DisableTorchFunction():
+                take(*args)
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            tracer.fail(error)
+
+    # Optimizers.
+
+    def _optimizer_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def _patch_step_function(optimizer: torch.optim.Optimizer) -> None:
+            original(optimizer)
+            self._note(self._optimizer_made, optimizer)
+
+        return _patch_step_function
+
+    def _optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
+        self._updates.note_made(optimizer, self._tracer.locator.locate(3))
+
+    # Schedulers.
+
+    def _rate_computer(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def _enable_get_lr_call(scheduler: Any) -> Any:
+            self._note(self._scheduler_steps, scheduler)
+            return original(scheduler)
+
+        return _enable_get_lr_call
+
+    def _scheduler_steps(self, scheduler: Any) -> None:
+        """Record that a scheduler is advanced, but not by its own `__init__`, which sets the first rate."""
+        optimizer = getattr(scheduler, "optimizer", None)
+        if getattr(scheduler, "_step_count", 0) <= 1 or not isinstance(optimizer, torch.optim.Optimizer):
+            return
+        acts = self._updates.acts_of(optimizer)
+        if acts is None:
+            return
+        known = self._schedulers.get(scheduler)
+        if known is None:
+            self._made += 1
+            known = self._schedulers[scheduler] = _Advanced(self._made)
+        tracer = self._tracer
+        location = tracer.locator.locate(3)
+        count, known.count = known.count, known.count + 1
+        told = (location, acts.last, hash(tuple(tracer.channels)))
+        if told == known.told:
+            return
+        known.told = told
+        thread, name = tracer.thread, type(scheduler).__name__
+        now = tracer.now_us()
+        event = SchedulerStep(
+            now, tracer.step, 0, location, thread.number, thread.stage, known.id, name, acts.id, count, acts.last
+        )
+        tracer.broadcast(event, location, level=INFO)
+
+    # Gradients.
+
+    def _clipper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def _clip_grads_with_norm_(parameters: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(parameters) is list:  # An iterator would be used up by a look at it.
+                self._note(self._clips_gradients, parameters, max_norm)
+            try:
+                return original(parameters, max_norm, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+
+        return _clip_grads_with_norm_
+
+    def _clips_gradients(self, parameters: Sequence[torch.Tensor], max_norm: Any) -> None:
+        tracer = self._tracer
+        location = tracer.locator.locate(3)
+        gradients = sum(each.grad is not None for each in parameters)
+        is_late = bool(gradients) and self._updates.have_been_stepped(set(map(id, parameters)))
+        told = (len(parameters), gradients, is_late, tuple(tracer.channels))
+        if self._clips.get(location) == told or len(self._clips) >= _MOST_PLACES:
+            return
+        self._clips[location] = told
+        limit = as_number(float(max_norm)) if type(max_norm) in (int, float) else None
+        thread = tracer.thread
+        now = tracer.now_us()
+        event = Clip(
+            now, tracer.step, 0, location, thread.number, thread.stage, len(parameters), gradients, limit, is_late
+        )
+        tracer.broadcast(event, location, level=INFO)
+
+    # Weights.
+
+    def _loader(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def load_state_dict(module: nn.Module, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+            given: list[bool] = []
+            self._note(self._look_at_weights, module, state_dict, given)
+            try:
+                result = original(module, state_dict, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            if given:
+                strict = args[0] if args else kwargs.get("strict", True)
+                self._note(self._loads, module, len(state_dict), bool(strict), result, given[0])
+            return result
+
+        return load_state_dict
+
+    def _look_at_weights(self, module: nn.Module, state_dict: Mapping[str, Any], given: list[bool]) -> None:
+        """Note in `given` whether a proxied module is given nothing but its own tensors; nothing for another module."""
+        entry = self._tracer.registry.module_entry(module)
+        if entry is not None and entry.level <= INFO:
+            given.append(_are_own(module, state_dict))
+
+    def _loads(self, module: nn.Module, count: int, strict: bool, result: Any, is_own: bool) -> None:
+        tracer = self._tracer
+        entry: ModuleEntry | None = tracer.registry.module_entry(module)
+        missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
+        if entry is None or not (isinstance(missing, list) and isinstance(unexpected, list)):
+            return
+        location = tracer.locator.locate(3)
+        thread = tracer.thread
+        entry.channel.emit(
+            Load(
+                tracer.now_us(),
+                tracer.step,
+                entry.id,
+                location,
+                thread.number,
+                thread.stage,
+                max(0, count - len(unexpected)),
+                tuple(map(str, missing[:_MOST_KEYS])),
+                tuple(map(str, unexpected[:_MOST_KEYS])),
+                len(missing),
+                len(unexpected),
+                strict,
+                is_own,
+            ),
+            location,
+        )
+
+
+def _are_own(module: nn.Module, state_dict: Mapping[str, Any]) -> bool:
+    """Whether every tensor in `state_dict` is the very one that `module` has under its name."""
+    own: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    own.update(module.named_buffers(remove_duplicate=False))
+    is_any = False
+    for name, tensor in state_dict.items():
+        mine = own.get(name)
+        if mine is None or type(tensor) not in PLAIN or type(mine) not in PLAIN or not numel(mine):
+            continue
+        address = data_ptr(tensor)
+        if not address or address != data_ptr(mine):
+            return False
+        is_any = True
+    return is_any
