@@ -111,6 +111,7 @@ class TensorSummary(msgspec.Struct):
         is_without_optimizer: whether it had a gradient that no optimizer was there to take.
         has_nonzero_gradient: whether some gradient had an element other than zero.
         largest_gradient: the largest magnitude that an element of its gradients had, where that was finite.
+        made_anew: how often another tensor with other values came in its place.
     """
 
     id: int
@@ -137,9 +138,11 @@ class TensorSummary(msgspec.Struct):
     last_gradient: events.Statistics | None = None
     has_nonzero_gradient: bool = False
     largest_gradient: float = 0.0
+    made_anew: int = 0
 
     def begin_anew(self) -> None:
         """Forget what became of the tensor that had the name before."""
+        self.made_anew += 1
         self.updates, self.changes = {}, {}
         self.has_changed = self.is_stepped = self.is_without_optimizer = self.has_nonzero_gradient = False
         self.undecided = self.gradients = self.missing_gradients = self.cleared_gradients = 0

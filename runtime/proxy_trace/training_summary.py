@@ -23,6 +23,9 @@ _MOST: Final = 1000
 _FEW: Final = 20
 """How many values of a loss are kept, of the first and of the last."""
 
+_FIRST_STEPS: Final = 3
+"""How many steps show how large gradients are at first."""
+
 _DECAYED: Final = 100
 """By how much a learning rate has fallen that is as good as none."""
 
@@ -66,6 +69,10 @@ class OptimizerSummary(msgspec.Struct):
         idle: how many of those began without a backward pass since any optimizer had stepped.
         all_zero: how many of those found gradients, all of them zero.
         first_starved: the first of them, as the number of steps that had ended; -1 if there is none.
+        first_gradient: the largest finite element of the gradients that the first few steps found.
+        largest_gradient: that of all.
+        passes: before how many of its steps there were so many backward passes, all at one place with one loss.
+        loss: the id of that loss, as of the last of them.
         decayed: in how many of its steps every rate was below a hundredth of the largest that it has had.
         carried: in how many of them the gradients of the step before had not been cleared.
         first_carried: the first of those, as the number of steps that had ended; -1 if there is none.
@@ -83,6 +90,10 @@ class OptimizerSummary(msgspec.Struct):
     all_zero: int = 0
     first_starved: int = -1
     decayed: int = 0
+    first_gradient: float = 0.0
+    largest_gradient: float = 0.0
+    passes: dict[int, int] = {}
+    loss: int = 0
     carried: int = 0
     first_carried: int = -1
     steps_at_zero: int = 0
@@ -297,6 +308,7 @@ class TrainingCollector:
         self._values: dict[str, LossValues] = {}
         self._passes = 0
         self._passes_at_step = 0
+        self._since: dict[tuple[int, int], int] = {}
         self._stepping: OptimizerSummary | None = None
         self._found = _FoundGradients()
         # What each root module has put out last, and the roots that were called since the last backward pass.
@@ -370,6 +382,9 @@ class TrainingCollector:
         """A backward pass begins."""
         self._passes += 1
         place = self._place(event)
+        key = (event.location, event.loss)
+        if key in self._since or len(self._since) < _FEW:
+            self._since[key] = self._since.get(key, 0) + 1
         for root in self._awaiting:
             self._roots[root].backward_place = self._roots[root].backward_place or place
         self._awaiting.clear()
@@ -452,6 +467,16 @@ class TrainingCollector:
         """A step of an optimizer ends."""
         optimizer, found = self._stepping, self._found
         self._stepping = None
+        since, self._since = self._since, {}
+        if optimizer is not None:
+            optimizer.largest_gradient = max(optimizer.largest_gradient, found.largest)
+            if optimizer.steps <= _FIRST_STEPS:
+                optimizer.first_gradient = optimizer.largest_gradient
+            if len(since) == 1:
+                ((_, loss), passes) = next(iter(since.items()))
+                if passes in optimizer.passes or len(optimizer.passes) < _FEW:
+                    optimizer.passes[passes] = optimizer.passes.get(passes, 0) + 1
+                    optimizer.loss = loss
         if optimizer is not None and found.count and not found.is_any:
             optimizer.starved += 1
             optimizer.cleared += found.is_cleared
@@ -510,6 +535,7 @@ class _FoundGradients:
         self.is_any = False
         self.is_cleared = False
         self.is_zero = True
+        self.largest = 0.0
 
     def add(self, event: events.Gradient) -> None:
         """Take the gradient of one parameter."""
@@ -518,6 +544,9 @@ class _FoundGradients:
         self.is_cleared |= event.cleared
         self.is_zero &= statistics is not None
         # Not by the norm, which is 0 for elements whose squares are.
+        if statistics is not None and not statistics.nonfinite:
+            ends = (statistics.minimum, statistics.maximum)
+            self.largest = max(self.largest, *(abs(each) for each in ends if isinstance(each, float)), 0.0)
         self.is_any |= statistics is not None and not (statistics.minimum == 0 == statistics.maximum)
 
 

@@ -32,6 +32,7 @@ NOT_CLEARED: Final = Rule(
         "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",
         "https://docs.pytorch.org/tutorials/recipes/recipes/zeroing_out_gradients.html",
     ),
+    explains=("learning-rate-too-high", "exploding-gradients"),
 )
 
 

@@ -30,6 +30,7 @@ NOT_NORMALIZED: Final = Rule(
     "Subtract the mean of the training data and divide by their deviation, for each column or channel.",
     "show {run} --kind input",
     sources=("LeCun et al., Efficient BackProp, 1998",),
+    explains=("learning-rate-too-high", "dead-units", "vanishing-gradients"),
 )
 
 _LARGEST: Final = 50.0

@@ -127,8 +127,12 @@ def _lacks(parameters: list[TensorSummary], own: set[int], others: int) -> bool:
 
 
 def _is_starved(parameter: TensorSummary) -> bool:
-    """Whether a parameter had gradients that no optimizer took, and has not changed."""
-    return parameter.is_without_optimizer and not (parameter.is_stepped or parameter.has_changed)
+    """Whether a parameter had gradients that no optimizer took, or was replaced, and has not changed since."""
+    if parameter.is_stepped:
+        return False
+    if parameter.requires_grad and parameter.updates.get("replaced") == parameter.update_count > 0:
+        return True
+    return parameter.is_without_optimizer and not parameter.has_changed
 
 
 def _is_starving(parameters: list[TensorSummary]) -> bool:

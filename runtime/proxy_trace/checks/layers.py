@@ -1,0 +1,108 @@
+"""Layers are made once, and their units begin with different weights.
+
+A layer that is made in `forward` has new random weights in each call, and no optimizer has them. And where two layers
+that follow each other begin with one number for all weights, the units between them put out the same, get the same
+gradients and stay the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.rule import Rule
+from proxy_trace.findings import WARNING
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.findings import Finding
+    from proxy_trace.module_tree import ModuleTree
+    from proxy_trace.process_summary import ProcessEvidence, TensorSummary
+
+MADE_IN_FORWARD: Final = Rule(
+    "layers-made-in-forward",
+    WARNING,
+    "Layers that are made in each call",
+    "In nine of ten calls of a module, and at least five, its parameters had other values though nothing had changed "
+    "them: another module of its kind was called, which had just been made.",
+    "Make the layer in `__init__`, before the optimizer, and call it in `forward`.",
+    "history {run} {name}",
+    sources=("https://discuss.pytorch.org/t/create-layers-in-forward-or-in-init/83929",),
+    explains=("untrained", "never-updated", "optimizer-misses-parameters", "grad-cut-off"),
+)
+EQUAL_UNITS: Final = Rule(
+    "equal-units",
+    WARNING,
+    "Units that begin equal",
+    "Two weight matrices that follow each other began with one number, other than 0, for all their elements, and were "
+    "trained: the units between them stay equal, so that they are as good as one.",
+    "Draw initial weights at random (`nn.init.kaiming_uniform_`, `nn.init.xavier_uniform_`).",
+    "history {run} {name}",
+    sources=("Goodfellow et al., Deep Learning, chapter 8.4, MIT Press 2016",),
+)
+
+_FEWEST: Final = 5
+_WEIGHT: Final = re.compile(r"\[(\d+), .*\d\]$")
+"""How the description of a tensor with two dimensions or more ends, and how many units it is for."""
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings: list[Finding] = []
+    for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
+        findings += _made_in_forward(of_process)
+        findings += _equal(of_process, tree)
+    if not evidence.parameters:
+        return Sight((), evidence.level_words or ["no parameter was traced"], has_looked=False)
+    return Sight(findings, evidence.sampling_words)
+
+
+def _made_in_forward(of_process: ProcessEvidence) -> list[Finding]:
+    """The modules of one process that are made for each call."""
+    found = {}
+    modules = {module.id: module for module in of_process.process.modules}
+    for tensor in of_process.process.tensors:
+        module = modules.get(tensor.module)
+        if module is None or not module.parent or tensor.made_anew < _FEWEST or tensor.is_buffer:
+            continue
+        if (tensor.made_anew + 1) * 10 >= module.calls * 9 and module.id not in found:
+            found[module.id] = MADE_IN_FORWARD.finding(
+                module.name,
+                "made anew for each call",
+                [of_process.process.rank],
+                place=module.called_place,
+                evidence=[f"{tensor.made_anew + 1:,} of them in {module.calls:,} calls"],
+                concerns=[module.name],
+            )
+    return list(found.values())
+
+
+def _equal(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The weights of one process that begin with one number, as the next ones of the same model do."""
+    found = []
+    before: dict[int, TensorSummary] = {}
+    modules = {module.id: module for module in of_process.process.modules}
+    for tensor in of_process.process.tensors:
+        if tensor.is_buffer or tensor.removed or not _WEIGHT.search(tensor.type):
+            continue
+        root = tree.root_of(tensor.module)
+        earlier = before.get(root)
+        before[root] = tensor
+        if earlier is None or not (_is_one_number(tensor) and _is_one_number(earlier) and tensor.has_changed):
+            continue
+        holder = modules.get(earlier.module)
+        reason = f"all weights began with one number, those of {tensor.name} too"
+        place = "" if holder is None else holder.origin
+        found.append(EQUAL_UNITS.finding(earlier.name, reason, [of_process.process.rank], place=place))
+    return found
+
+
+def _is_one_number(tensor: TensorSummary) -> bool:
+    """Whether a weight of several units began with one number, other than 0."""
+    first, units = tensor.first, _WEIGHT.search(tensor.type)
+    if first is None or units is None or int(units[1]) < 2 or not tensor.requires_grad:
+        return False
+    return isinstance(first.minimum, float) and first.minimum == first.maximum != 0.0
+
+
+CHECK: Final = Check("layers", "layers are made once, with different units", _look, (MADE_IN_FORWARD, EQUAL_UNITS))

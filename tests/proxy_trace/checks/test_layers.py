@@ -1,0 +1,71 @@
+"""Layers that are made in each call, and units that begin equal, are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import CALLS, NET, OTHER_VALUES, STEP, find
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+PLACES = (events.Location(3, "net.py", 20, "Net.forward"), events.Location(4, "net.py", 9, "Net.__init__"))
+
+
+def holds(number: int) -> events.Statistics:
+    return events.Statistics(-1.0, 1.0, 2.0, bits=f"{number:016x}")
+
+
+@pytest.mark.parametrize(
+    ("makes", "calls_of_each", "is_told"),
+    [(8, 1, True), (3, 1, False), (8, 10, False)],
+    ids=["in each call", "a few times", "for each of several phases"],
+)
+def test_a_layer_that_is_made_in_each_call_is_told_where_it_is_called(
+    tmp_path: Path, write_trace: WriteTrace, makes: int, calls_of_each: int, is_told: bool
+) -> None:
+    layer = events.Module(2, "model.Conv2d", "Conv2d", 1, 1)
+    called = [events.CallModule(1, module=2, location=3, training=True), events.ReturnModule(2, module=2)]
+    happened: list[events.Event] = []
+    for number in range(makes):
+        made = events.Parameter(1, "model.Conv2d.weight", 2, "float32[2, 2]", "cpu", True, statistics=holds(number))
+        happened += [CALLS[0], made, *called * calls_of_each, CALLS[1]]
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, layer, *happened, STEP)
+    found = [each for each in find(path) if each.code == "layers-made-in-forward"]
+    assert [(each.name, each.place) for each in found] == [("model.Conv2d", "net.py:20")] * is_told
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_told"),
+    [
+        pytest.param((0.5, 0.5), (0.5, 0.5), True, id="both of one number"),
+        pytest.param((0.5, 0.5), (-1.0, 1.0), False, id="random after one number"),
+        pytest.param((0.0, 0.0), (0.0, 0.0), False, id="zeros"),
+    ],
+)
+def test_layers_of_one_number_are_told_where_they_are_made(
+    tmp_path: Path, write_trace: WriteTrace, first: tuple[float, float], second: tuple[float, float], is_told: bool
+) -> None:
+    layer = events.Module(2, "model.fc", "Linear", 1, 1, made=4)
+    weights = [
+        events.Parameter(
+            number,
+            f"model.fc.w{number}",
+            2,
+            "float32[4, 4]",
+            "cpu",
+            True,
+            statistics=events.Statistics(*ends, 2.0, bits="a" * 16),
+        )
+        for number, ends in ((1, first), (2, second))
+    ]
+    trained = [events.Update(5, tensor=number, statistics=OTHER_VALUES) for number in (1, 2)]
+    backward = [events.Backward(3), events.BackwardEnd(4)]
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, layer, *weights, *CALLS, *backward, *trained, STEP)
+    found = [each for each in find(path) if each.code == "equal-units"]
+    assert [(each.name, each.place) for each in found] == [("model.fc.w1", "net.py:9")] * is_told
