@@ -173,24 +173,25 @@ def _finding_lines(summary: Summary, rules: Mapping[str, Rule], palette: Palette
         yield ""
         yield check_words(summary.checks, palette)
     show_ranks = len(summary.processes) > 1
-    for code, findings in _by_code(summary.findings).items():
+    for (_, code), findings in _grouped(summary.findings).items():
         yield ""
         yield from _group_lines(rules[code], findings, show_ranks, palette)
         yield from _more_lines(summary, rules[code], findings[0].name, palette, width)
 
 
-def _by_code(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """The findings of each rule, in the order in which they are told."""
-    grouped: dict[str, list[Finding]] = {}
+def _grouped(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
+    """The findings of each severity and rule, in the order in which they are told."""
+    grouped: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        grouped.setdefault(finding.code, []).append(finding)
+        grouped.setdefault((finding.severity, finding.code), []).append(finding)
     return grouped
 
 
 def _group_lines(rule: Rule, findings: list[Finding], show_ranks: bool, palette: Palette) -> Iterator[str]:
     """The findings of one rule under its title; below them what to do, and how to see more."""
     count = sum(finding.names for finding in findings) if rule.counts else len(findings)
-    yield f"{palette.paint(f'{rule.severity}[{rule.code}]', _COLOURS[rule.severity])} {rule.title} ({count:,})"
+    severity = findings[0].severity  # A finding that explains a graver one is as grave.
+    yield f"{palette.paint(f'{severity}[{rule.code}]', _COLOURS[severity])} {rule.title} ({count:,})"
     shown = findings[:_SHOWN_FINDINGS]
     rows = [_finding_cells(finding, rule, show_ranks) for finding in shown]
     if rule is NON_FINITE:

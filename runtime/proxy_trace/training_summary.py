@@ -309,6 +309,7 @@ class TrainingCollector:
         self._passes = 0
         self._passes_at_step = 0
         self._since: dict[tuple[int, int], int] = {}
+        self._before = self._since
         self._stepping: OptimizerSummary | None = None
         self._found = _FoundGradients()
         # What each root module has put out last, and the roots that were called since the last backward pass.
@@ -429,7 +430,8 @@ class TrainingCollector:
         if not optimizer.steps:
             optimizer.place = self._place(event)
         optimizer.steps += 1
-        self._stepping, self._found = optimizer, _FoundGradients()
+        self._stepping, self._found, self._before = optimizer, _FoundGradients(), self._since
+        self._since = {}
         if event.carried:
             optimizer.carried += 1
             if optimizer.first_carried < 0:
@@ -467,7 +469,7 @@ class TrainingCollector:
         """A step of an optimizer ends."""
         optimizer, found = self._stepping, self._found
         self._stepping = None
-        since, self._since = self._since, {}
+        since, self._since = self._before, {}  # Without those that a closure makes within the step.
         if optimizer is not None:
             optimizer.largest_gradient = max(optimizer.largest_gradient, found.largest)
             if optimizer.steps <= _FIRST_STEPS:

@@ -33,7 +33,8 @@ def report(path: Path, *, tables_of_all: bool = False) -> str:
 
 
 NEWER = (
-    "not checked: clearing, optimizers, rates, modes (no record of an optimizer), loss functions (no record of a loss)"
+    "not checked: steps, clearing, optimizers, rates, schedulers, modes, progress (no record of an optimizer), "
+    "loss functions (no record of a loss), inputs (no values of inputs of layers)"
 )
 """What is not checked in a trace without the records of losses and optimizers."""
 
@@ -49,7 +50,7 @@ train.py --epochs 1
   training   2 steps of SGD, 2 backward passes (200 us)
   trace      35 events, {size:.1f} kB
 
-1 check found something: calls; 9 checks passed; {NEWER}.
+1 check found something: calls; 10 checks passed; {NEWER}.
 
 warning[never-called] Modules never called (1)
   model.spare  never called, train.py:10
@@ -239,7 +240,7 @@ def test_a_run_in_which_nothing_is_wrong_says_so(
     tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", *(event for event in small_run if "spare" not in repr(event)))
-    assert f"\nNothing looks wrong: 10 checks passed; {NEWER}.\n" in report(path)
+    assert f"\nNothing looks wrong: 11 checks passed; {NEWER}.\n" in report(path)
 
 
 def test_a_frozen_parameter_does_not_make_a_run_look_wrong(
@@ -247,7 +248,7 @@ def test_a_frozen_parameter_does_not_make_a_run_look_wrong(
 ) -> None:
     sound = [event for event in small_run if "spare" not in repr(event)]
     text = report(write_trace(tmp_path / "a.jsonl", *sound, events.Parameter(9, "model.frozen", 1, "float32[1]")))
-    assert "\nNothing looks wrong: 10 checks passed; in part: parameters (the values of 1 of 3 tensors" in text
+    assert "\nNothing looks wrong: 11 checks passed; in part: parameters (the values of 1 of 3 tensors" in text
     assert "note[frozen] Frozen parameters (1)\n  model.frozen  frozen (requires_grad is False)" in text
 
 
