@@ -54,12 +54,10 @@ train.py --epochs 1
 
 warning[never-called] Modules never called (1)
   model.spare  never called, train.py:10
+    so untrained: model.spare.*
   what to do: See whether `forward` was meant to use it: a layer left out, a
   typo in a name, or `forward` called directly. If nobody needs it, delete it.
   see more: proxy-trace show {small_trace} --kind call_module
-
-note[untrained] Parameters that nothing trains (2)
-  model.spare.* (2 parameters)  no optimizer has it, and it never had a gradient, train.py:10
 
 Modules
   name     type    calls   total    mean  parameters
@@ -259,8 +257,9 @@ def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace:
     assert (
         "Nothing was seen of the model: 3 checks passed; not checked: outputs, calls (no call of a module was traced), "
         "losses, training (no backward pass was traced), gradients (no gradient was recorded), "
-        "parameters (no parameter was traced), clearing, optimizers, rates, modes (no record of an optimizer), "
-        "loss functions (no record of a loss), updates (no training was traced)."
+        "parameters, layers (no parameter was traced), "
+        "steps, clearing, optimizers, rates, schedulers, modes, progress (no record of an optimizer), "
+        "loss functions (no record of a loss), inputs (no values of inputs of layers), updates (no training was traced)."
     ) in text
 
 
@@ -272,9 +271,9 @@ def test_modules_that_record_too_little_are_not_said_to_be_well(
 
     definitions = [at_warning(event) for event in small_run[:9]]
     assert (
-        "Nothing looks wrong: 4 checks passed; "
-        "not checked: losses, gradients, parameters, training, clearing, optimizers, rates, loss functions, modes, "
-        "updates, calls (level WARNING).\n"
+        "Nothing looks wrong: 5 checks passed; "
+        "not checked: losses, gradients, parameters, training, steps, clearing, optimizers, rates, schedulers, "
+        "loss functions, inputs, modes, progress, updates, calls (level WARNING).\n"
     ) in report(write_trace(tmp_path / "a.jsonl", *definitions))
     some = [at_warning(event) if "spare" in repr(event) else event for event in small_run]
     assert "passed; in part: gradients, parameters, updates, calls (1 of 3 modules at level WARNING); " in report(
