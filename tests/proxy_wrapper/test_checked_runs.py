@@ -102,7 +102,7 @@ def sound(logdir: str) -> list[tuple[str, str, str]]:
 def detached(logdir: str) -> list[tuple[str, str, str]]:
     model = proxied(Detached(), logdir)
     fit(model, sgd(model))
-    return [("never-updated", "net.first.*", "in an optimizer, but it never had a gradient")]
+    return [("grad-cut-off", "net.first.*", "in an optimizer, but it never had a gradient")]
 
 
 def masked(logdir: str) -> list[tuple[str, str, str]]:
@@ -110,7 +110,7 @@ def masked(logdir: str) -> list[tuple[str, str, str]]:
     fit(model, sgd(model))
     # The second layer's weight is multiplied by zeros, the first layer's output is.
     reason = "in an optimizer, but its values never changed; its gradient was always zero"
-    return [("never-updated", "net.first.*", reason), ("never-updated", "net.second.weight", reason)]
+    return [("dead-units", "net.first.*", reason), ("dead-units", "net.second.weight", reason)]
 
 
 def cleared(logdir: str, *, to_none: bool = True) -> list[tuple[str, str, str]]:
@@ -136,18 +136,13 @@ def zeroed(logdir: str) -> list[tuple[str, str, str]]:
 def without_a_rate(logdir: str) -> list[tuple[str, str, str]]:
     model = proxied(Net(), logdir)
     fit(model, sgd(model, lr=0.0))
-    steps = f"{STEPS} backward passes and {STEPS} steps of an optimizer, but no change of a parameter was seen"
-    return [
-        ("no-effect", "net", steps),
-        ("learning-rate-zero", "SGD", "every learning rate was 0"),
-        ("never-updated", "net.*", "in an optimizer, but its values never changed"),
-    ]
+    return [("learning-rate-zero", "SGD", "every learning rate was 0")]
 
 
 def forgotten(logdir: str) -> list[tuple[str, str, str]]:
     model = proxied(Net(), logdir)
     fit(model, sgd(model.first, model.head))
-    return [("never-updated", "net.second.*", "had gradients, but no optimizer has it")]
+    return [("optimizer-misses-parameters", "net.second.*", "had gradients, but no optimizer has it")]
 
 
 def without_gradients(logdir: str) -> list[tuple[str, str, str]]:
@@ -176,7 +171,7 @@ def forgotten_critic(logdir: str) -> list[tuple[str, str, str]]:
         optimizer.zero_grad()
         critic(model(torch.randn(8, 4))).mean().backward()
         optimizer.step()
-    return [("never-updated", "critic.*", "had gradients, but no optimizer has it")]
+    return [("optimizer-misses-parameters", "critic.*", "had gradients, but no optimizer has it")]
 
 
 def average_below(logdir: str) -> list[tuple[str, str, str]]:
@@ -210,7 +205,6 @@ def teacher_and_first_weights(logdir: str) -> list[tuple[str, str, str]]:
     return [
         ("never-called", "start", "never called"),
         ("untrained", "teacher.*", kept),
-        ("untrained", "start.*", kept),
     ]
 
 
@@ -253,7 +247,7 @@ def converted(logdir: str) -> list[tuple[str, str, str]]:
         dtype = next(model.parameters()).dtype
         model(torch.randn(8, 4, dtype=dtype)).square().mean().backward()
         optimizer.step()
-    return [("never-updated", "net.first.*", "in an optimizer, but it never had a gradient")]
+    return [("grad-cut-off", "net.first.*", "in an optimizer, but it never had a gradient")]
 
 
 def before_a_normalisation(logdir: str) -> list[tuple[str, str, str]]:
@@ -289,9 +283,7 @@ def infinite_loss(logdir: str) -> list[tuple[str, str, str]]:
         optimizer.step()
     return [
         ("non-finite", "loss", "what a backward pass began with: 1 non-finite element of float32[]"),
-        ("no-effect", "net", "2 backward passes and 2 steps of an optimizer, but no change of a parameter was seen"),
         ("learning-rate-zero", "SGD", "every learning rate was 0"),
-        ("never-updated", "net.*", "in an optimizer, but its values never changed"),
     ]
 
 
@@ -367,6 +359,10 @@ def test_of_a_program_that_only_evaluates_training_is_not_checked(logdir: str) -
         "losses": ("not checked", ["no backward pass was traced"]),
         "gradients": ("not checked", ["no gradient was recorded"]),
         "training": ("not checked", ["no backward pass was traced"]),
+        "steps": ("not checked", ["no record of an optimizer"]),
+        "schedulers": ("not checked", ["no record of an optimizer"]),
+        "progress": ("not checked", ["no record of an optimizer"]),
+        "inputs": ("not checked", ["no values of inputs of layers"]),
         "clearing": ("not checked", ["no record of an optimizer"]),
         "optimizers": ("not checked", ["no record of an optimizer"]),
         "rates": ("not checked", ["no record of an optimizer"]),

@@ -248,7 +248,8 @@ class _Judge:
         if module is not None and is_sampled(module):
             is_told = tensor.is_stepped or bool(tensor.gradients)
             return _Reason(NEVER_UPDATED if is_told else UNTRAINED, _SAMPLED)
-        if tensor.gradients and self._is_next_to_nothing(tensor):
+        is_bias = "," not in tensor.type
+        if tensor.gradients and (is_bias or tensor.has_nonzero_gradient) and self._is_next_to_nothing(tensor):
             what = "nothing but rounding" if tensor.has_nonzero_gradient else "zero: the loss does not depend on it"
             return _Reason(UNTRAINED, f"next to its module's other gradients its own were {what}")
         if tensor.is_stepped:
