@@ -199,6 +199,32 @@ class LiveTrace:
         """
         return Weights.of(self._recorded(), re.compile(regex))
 
+    def draw(
+        self,
+        path: str | os.PathLike[str],
+        depth: int | None = None,
+        *,
+        leaf_modules: bool | Iterable[type | str] = False,
+    ) -> Path:
+        """Draw the graph into a file that ends in .svg (a picture) or .html (a page in which boxes open and close).
+
+        Args:
+            path: the file, which is written anew. A picture takes the extra `draw` and Graphviz.
+            depth: how many boxes of modules lie in one another at most. Deeper ones are closed.
+            leaf_modules: as for `graph`.
+
+        Returns:
+            The path.
+
+        Raises:
+            DrawingError: if it cannot be drawn.
+            ViewError: as `graph` does.
+            OSError: if the file cannot be written.
+        """
+        from proxy_views.drawing.draw import draw  # Only now: what draws is loaded by those who draw.
+
+        return draw(self.graph(leaf_modules), path, depth)
+
     # What views are made of.
 
     def _recorded(self) -> Recording:
