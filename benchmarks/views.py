@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import statistics
 import sys
 import time
@@ -136,14 +137,12 @@ def block_and_graph(model: nn.Module, x: torch.Tensor) -> None:
 
 
 def with_torchlens(model: nn.Module, x: torch.Tensor) -> None:
-    import torchlens
-
+    torchlens = importlib.import_module("torchlens")
     torchlens.trace(model, x)
 
 
 def with_nnsight(model: nn.Module, x: torch.Tensor) -> None:
-    import nnsight
-
+    nnsight = importlib.import_module("nnsight")
     wrapped = nnsight.NNsight(model)
     with wrapped.trace(x) as tracer:
         tracer.cache()

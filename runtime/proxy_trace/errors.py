@@ -289,6 +289,17 @@ class NoCallError(TraceError):
         )
 
 
+class NoGraphError(TraceError):
+    """A graph of a stored run."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a stored run names the tensors of a call, and has neither its other arguments nor its functions, so no "
+            "graph can be made of it. Call the model inside `with Proxy.trace(model) as trace:`, and ask for "
+            "`trace.graph()`. The execution order is known: `execution_order()`."
+        )
+
+
 class UnknownClassesError(TraceError):
     """A trace that does not say which modules are torch.nn's, where FSDP's leaf rule asks for that."""
 

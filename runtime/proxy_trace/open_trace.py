@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy_trace.errors import NoGraphError
 from proxy_trace.history import follow
 from proxy_trace.ranks import compare_ranks
 from proxy_trace.records.compare_records import compare_records
@@ -16,6 +17,8 @@ from proxy_trace.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from typing_extensions import Never
 
     from proxy_trace.history import HistoryEntry
     from proxy_trace.order import ExecutionOrder, LeafRule
@@ -73,6 +76,14 @@ class OpenTrace(Trace):
         """
         period = Period() if step is None else Period(StepRange(step, step))
         return find_order(self, period, leaf_rule=leaf_rule).order
+
+    def graph(self) -> Never:
+        """Nothing: a trace has no values.
+
+        Raises:
+            NoGraphError: always; it says why, and what to do instead.
+        """
+        raise NoGraphError
 
     def compare_ranks(self) -> Comparison:
         """Which parameters differ between ranks that should agree, and since when: reads the whole run once.

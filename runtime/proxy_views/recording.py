@@ -376,7 +376,8 @@ class Recording:
         self.is_open, self.is_done, self.raised = False, True, raised
         self._depth = 0
         if self._ledger is not None:
-            self._ledger.recording = self._ledger = None
+            self._ledger.recording = None
+            self._ledger = None
         for call in self._stack:
             _take_hook_out(call)
 

@@ -396,3 +396,13 @@ def test_it_works_without_data(make: Any) -> None:
         }
         assert found["linear_1"] == (2, 2)
         assert graph(torch.randn(2, 3)).shape == (2, 2)
+
+
+def test_a_stored_run_has_no_graph_and_says_why(tmp_path: Path) -> None:
+    from proxy_trace import open_trace
+    from proxy_trace.errors import NoGraphError
+
+    with Proxy.trace(model := Net(), logdir=tmp_path, log_level="DEBUG"):
+        model(torch.randn(2, 3))
+    with pytest.raises(NoGraphError, match=r"Proxy\.trace"):
+        open_trace(tmp_path).graph()
