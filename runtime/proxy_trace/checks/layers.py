@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import WARNING
+from proxy_trace.findings import NOTE, WARNING
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
@@ -33,7 +33,7 @@ MADE_IN_FORWARD: Final = Rule(
 )
 EQUAL_UNITS: Final = Rule(
     "equal-units",
-    WARNING,
+    NOTE,
     "Units that begin equal",
     "Two weight matrices that follow each other began with one number, other than 0, for all their elements, and were "
     "trained: the units between them stay equal, so that they are as good as one.",
