@@ -108,7 +108,7 @@ and * matches dots too.
               optimizer_state (at DEBUG)
   at DEBUG    call_function, call_method, read_value
               get_attr, set_attr, del_attr
-  the run     run, run_end, module, configuration, problem
+  the run     run, run_end, module, configuration, limit, problem
   its places  location (left out unless --kind asks for it)
 """
 
