@@ -10,6 +10,7 @@ from proxy_wrapper.intercept.backward import BackwardPasses
 from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
 from proxy_wrapper.intercept.dynamo_view import DynamoView
+from proxy_wrapper.intercept.flow_steps import FlowSteps
 from proxy_wrapper.intercept.graph_captures import GraphCaptures
 from proxy_wrapper.intercept.module_calls import ModuleCalls
 from proxy_wrapper.intercept.optimizer_states import OptimizerStates
@@ -70,7 +71,8 @@ def assemble(
         [*in_torch, attributes, autograd_functions],
     )
     processes = (Processes(tracer, take_down), SentModules(tracer, restore))
-    tracer.interceptors = [*processes, GraphCaptures(tracer), *in_torch, compiled_code]
+    tracer.flow_steps = FlowSteps(tracer)
+    tracer.interceptors = [*processes, GraphCaptures(tracer), *in_torch, compiled_code, tracer.flow_steps]
     tracer.debug_interceptors = [torch_calls, attributes]
     tracer.live_interceptors = [module_calls, compiled_code, torch_calls, autograd_functions]
     return tracer

@@ -55,6 +55,8 @@ class Channel:
         self._prologue: Callable[[], None] | None = None
         self.level = WARNING
         self.limits = Limits()
+        # Called before each event, to make those that come before it.
+        self.before_event: Callable[[], None] | None = None
 
     def add(self, observer: Observer) -> None:
         """Let `observer` have all events from now on."""
@@ -63,6 +65,8 @@ class Channel:
 
     def emit(self, event: AnyEvent, location: int = 0) -> None:
         """Give `event`, which refers to `location`, to every observer."""
+        if self.before_event is not None:
+            self.before_event()
         if location not in self._located:
             self._locate(location)
         for observer in self._observers:
@@ -78,6 +82,8 @@ class Channel:
 
     def emit_all(self, events: Sequence[AnyEvent], location: int) -> None:
         """Give `events`, which all refer to `location`, to every observer."""
+        if self.before_event is not None:
+            self.before_event()
         if location not in self._located:
             self._locate(location)
         for observer in self._observers:

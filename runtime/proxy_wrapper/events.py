@@ -514,6 +514,25 @@ class ReadValue(Happening, frozen=True, gc=False):
     input_ids: Sequence[Count] = ()
 
 
+class FlowStep(Happening, frozen=True, gc=False):
+    """A test of the program's code came out, or a loop ended; only where it is asked for (`flow=True`).
+
+    `construct` is "if", "elif", "while", "ifexp" (`a if test else b`), "assert", "for", "comprehension" or "match",
+    `text` the source of the test, with blanks and brackets as `ast.unparse` sets them. `value` is the truth of a test.
+    A `match` step says that the pattern of a case matched, and how its guard came out if it has one. Of a loop, `value`
+    is None and `iterations` counts the elements that it took; it is recorded once it has ended, in whichever way. Of a
+    comprehension, there is one such step for each `for`, and one with a truth for each `if`. `location` has the line of
+    the test, also in code that is not the user's, and `ordinal` counts the steps of that text there in one call of the
+    enclosing module.
+    """
+
+    construct: str = "if"
+    text: str = ""
+    value: bool | None = None
+    iterations: Count | None = None
+    ordinal: Count = 0
+
+
 class GetAttr(Happening, frozen=True, gc=False):
     """An attribute was read.
 
@@ -594,6 +613,7 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, Input, ReturnModule, Loss, Backward, BackwardEnd, Optimizer, OptimizerStep, OptimizerStepEnd,
     SchedulerStep, Clip, Load, Gradient, Update, NonFinite,
-    CallFunction, CallMethod, ReadValue, GetAttr, SetAttr, DelAttr, Configuration, Problem, Limit, RunEnd,
+    CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
+    Configuration, Problem, Limit, RunEnd,
 ]  # fmt: skip
 """Every class that a trace may hold."""

@@ -139,6 +139,32 @@ class Locator:
                 return call.location
         return self._walk_inside(frame, call)
 
+    def locate_line(self, frame: FrameType, line: int) -> int:
+        """The id of a line of the code that runs in `frame`, be it the user's or not.
+
+        Args:
+            frame: a frame that is running.
+            line: the line in the file of its code; the frame itself may be at another one of the same statement.
+        """
+        found: list[FrameType] = []
+        above = frame.f_back
+        for _ in range(_MAX_FRAMES):
+            if above is None or len(found) == _MAX_USER_FRAMES - 1:
+                break
+            kind = self._kind(above.f_code)
+            if kind == _USER:
+                found.append(above)
+            elif kind == _BOUNDARY:
+                break
+            above = above.f_back
+        caller = self._number(found, 0) if found else 0
+        code = frame.f_code
+        known = self._by_line.get((id(code), line, caller))
+        if known is not None:
+            return known
+        self._kind(code)  # Which keeps it.
+        return self._of_line(code, line, caller)
+
     def _walk_inside(self, frame: FrameType, call: ActiveCall) -> int:
         found: list[FrameType] = []
         location = 0
@@ -199,6 +225,7 @@ class Locator:
         return number
 
     def _of_line(self, code: CodeType, line: int, caller: int) -> int:
+        """The id of a line in `code`, which was called at `caller`; it is defined now if it is new."""
         place = (id(code), line, caller)
         known = self._by_line.get(place)
         if known is not None:
@@ -229,8 +256,10 @@ class Locator:
 
     def _is_user_code(self, code: CodeType) -> bool:
         file = code.co_filename
-        if code.co_name == STAND_IN or file == UNCOUNTED:
-            return False
+        return code.co_name != STAND_IN and file != UNCOUNTED and self.is_user_file(file)
+
+    def is_user_file(self, file: str) -> bool:
+        """Whether code of that file is the user's."""
         if file == self._main:
             return True
         if file.startswith(("<frozen", "<__array_function__")):

@@ -142,6 +142,7 @@ class ProxyType(type):
         statistics: str | None = None,
         ranks: str | int | Iterable[int] | None = None,
         max_size: str | int | None = None,
+        flow: bool | None = None,
         **misspelled: Never,
     ) -> T:
         """Proxy `obj`, and give back `obj` itself.
@@ -171,9 +172,11 @@ class ProxyType(type):
                 The others trace nothing. It holds for all of the `logdir`.
             max_size: how large the trace of each process may grow, in bytes, or as in "2G"; from there on only what
                 changes state is recorded. Without a limit if not given. It holds for all of the `logdir`.
+            flow: whether to record which way its code goes: how each test comes out, and how often each loop runs; False
+                for a root. While it is on, functions run code objects of ours, which do what theirs do.
             misspelled: nothing; what is given here is answered with the nearest name.
 
-        `first`, `every`, `include`, `exclude` and `statistics` are inherited as the level is.
+        `first`, `every`, `include`, `exclude`, `statistics` and `flow` are inherited as the level is.
 
         Raises:
             UnknownLevelError: if there is no such level.
@@ -195,6 +198,10 @@ class ProxyType(type):
         watch = _watch_settings(first, every, include, exclude, statistics)
         chosen = None if ranks is None else Ranks.parse(ranks)
         max_bytes = None if max_size is None else parse_size(max_size)
+        if flow is not None:
+            if not isinstance(flow, bool):
+                raise SettingsTypeError("flow", flow, "True or False")
+            watch["flow"] = flow
         if _is_module(obj):
             from torch._C import DisableTorchFunction
 

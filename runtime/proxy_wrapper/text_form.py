@@ -71,6 +71,7 @@ class TextForm:
             events.CallFunction: self._call_function,
             events.CallMethod: self._call_method,
             events.ReadValue: self._read_value,
+            events.FlowStep: self._flow_step,
             events.GetAttr: self._get_attr,
             events.SetAttr: self._set_attr,
             events.DelAttr: self._del_attr,
@@ -187,6 +188,14 @@ class TextForm:
 
     def _read_value(self, event: events.ReadValue) -> list[str]:
         return [f"{_INFO}Go to __torch_function__ for function '{_last(event.target)}'"]
+
+    def _flow_step(self, event: events.FlowStep) -> list[str]:
+        if event.value is not None:
+            came_out = str(event.value)
+        else:
+            came_out = f"{event.iterations or 0} iteration{'' if event.iterations == 1 else 's'}"
+        text = " ".join(event.text.split())
+        return [f"{_INFO}Flow step '{event.construct} {text}': {came_out}{self._place(event.location)}"]
 
     def _get_attr(self, event: events.GetAttr) -> list[str]:
         line = f"{_INFO}Accessing attribute '{event.target}'"

@@ -85,8 +85,13 @@ class Tracer:
         self.live_interceptors: list[Interceptor] = []
         self._live_blocks = 0  # How many live observers there are, of all threads.
         self.ends_with_blocks = False  # Whether the last proxied module was taken out while there were such.
+        self.flow_steps: Interceptor | None = None  # One of `interceptors`.
         self.before_flush: Callable[[], None] | None = None
         self.before_root_call: Callable[[], None] | None = None
+        self._before_event: Callable[[], None] | None = None
+        # Whether any module's tests are recorded; where those go that come out outside of all modules.
+        self.wants_flow = False
+        self.flow_channels: tuple[Channel, ...] = ()
         self._observers: list[Observer] = []
         self._writers: list[TraceWriter] = []
         self._locations: dict[int, Location] = {}
@@ -143,11 +148,24 @@ class Tracer:
                 lambda is_end: self._is_chosen(channel.limits.ranks, is_final=is_end),
             )
             self._writers.append(writer)
+            channel.before_event = self._before_event
             channel.add(writer)
             for observer in self._observers:
                 channel.add(observer)
             self.channels[logdir] = channel
             return channel
+
+    @property
+    def before_event(self) -> Callable[[], None] | None:
+        """What every channel calls before each event; set for all of them at once."""
+        return self._before_event
+
+    @before_event.setter
+    def before_event(self, told: Callable[[], None] | None) -> None:
+        with self.lock:
+            self._before_event = told
+            for channel in self.channels.values():
+                channel.before_event = told
 
     def add_observer(self, observer: Observer) -> None:
         """Let `observer` have the events of every channel from now on."""
@@ -270,6 +288,8 @@ class Tracer:
                     self.before_flush()
             except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
                 self.fail(error)
+        if self._before_event is not None:
+            self._before_event()
         for channel in list(self.channels.values()):
             channel.flush()
 
@@ -360,8 +380,9 @@ class Tracer:
 
     def _adopt_below(self, module: nn.Module, caller: ModuleEntry) -> ModuleEntry | None:
         entry = self._tree.adopt_below(module, caller) if caller.recurses else None
-        if self.is_sampling:
+        if self.is_sampling or self.wants_flow:
             self._note_levels()
+            self._follow_flow()
         return entry
 
     def _adopt(self, module: nn.Module) -> ModuleEntry | None:
@@ -371,6 +392,7 @@ class Tracer:
             if inner is not None:
                 self._tree.adopt_above(module, inner, self.locator.locate(4))
                 self._note_levels()
+                self._follow_flow()
                 return self.registry.module_entry(module)
         if has_state(module) and self.take_up_new():
             entry = self.registry.module_entry(module)
@@ -389,7 +411,13 @@ class Tracer:
             found_any = self._tree.take_up_new()
             if found_any:
                 self._note_levels()
+                self._follow_flow()
             return found_any
+
+    def _follow_flow(self) -> None:
+        """Record the tests of modules that have just been met, where that is asked for."""
+        if self.wants_flow and self.active and self.flow_steps is not None:
+            self.flow_steps.install()
 
     # What is installed.
 
@@ -479,6 +507,9 @@ class Tracer:
         self._watches = watches
         self.is_sampling = any(watch.every > 1 for watch in watches)
         self.is_debugging = any(level <= DEBUG for level in levels.values())
+        following = [entry for entry in self.registry if entry.watch.flow]
+        self.wants_flow = bool(following)
+        self.flow_channels = tuple({entry.channel for entry in following if entry.level <= INFO})
         wanting = [entry for entry in self.registry if entry.level <= DEBUG and entry.watch.wants_all]
         self.root_wants_all = any(entry.parent is None for entry in wanting)
         self.wants_all = bool(wanting)

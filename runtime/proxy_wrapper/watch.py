@@ -25,6 +25,7 @@ class Watch(msgspec.Struct, frozen=True, gc=False):
         include: globs of the parameters and buffers that are watched; none given, all are.
         exclude: globs of those that are not.
         statistics: of what there are statistics (see `kept_statistics`).
+        flow: whether the tests and loops of its code are recorded.
     """
 
     first: int = 0
@@ -32,6 +33,7 @@ class Watch(msgspec.Struct, frozen=True, gc=False):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     statistics: str = STATE
+    flow: bool = False
 
     @property
     def wants_outputs(self) -> bool:

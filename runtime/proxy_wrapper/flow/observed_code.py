@@ -1,0 +1,167 @@
+"""Compiles Python source so that each test tells its truth, and each loop when it ends.
+
+A test is left where it is, and evaluated there by Python as ever:
+
+    if x.sum() > 0:         if __proxy_flow_truth__(site, True) if x.sum() > 0 else __proxy_flow_truth__(site, False):
+
+So no function of ours runs while the program's does, what a test raises has the traceback that it has without us, and
+nothing is evaluated twice. A loop goes over an iterator that is made in its place:
+
+    for row in x:           for row in __proxy_flow_loop__(site, __proxy_flow_iter__(x)):
+
+where `__proxy_flow_iter__` is Python's own `iter`, and what `__proxy_flow_loop__` gives is implemented in C, and so
+has no frame. What is added has no line, so debuggers and coverage visit no line that is not visited without it. (Some
+versions of Python tell twice of the line of a test that is joined by `and` or `or`.)
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+TRUTH: Final = "__proxy_flow_truth__"
+LOOP: Final = "__proxy_flow_loop__"
+ITER: Final = "__proxy_flow_iter__"
+"""The names that observed code finds among the builtins. None of them is mangled in a class."""
+
+_MOST_TEXT: Final = 200
+
+
+class Site(NamedTuple):
+    """A test or loop. In code it is a plain tuple, a constant like any other."""
+
+    construct: str
+    text: str
+    line: int
+
+
+def compile_observed(source: bytes | str, file: str) -> CodeType:
+    """The code of a whole file, its tests and loops observed.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError: if it cannot be compiled.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python has told of them when it compiled the file.
+        tree = _Observer().visit(ast.parse(source, file))
+        code: CodeType = compile(tree, file, "exec", dont_inherit=True)
+    return code
+
+
+class _Observer(ast.NodeTransformer):
+    """Puts the calls in. What a test has within it comes first, as it does when it is evaluated."""
+
+    def visit_If(self, node: ast.If) -> ast.If:
+        self._observe_if(node, "if")
+        return node
+
+    def _observe_if(self, node: ast.If, construct: str) -> None:
+        # Not by recursion: a chain of `elif` may be longer than Python's stack.
+        while True:
+            node.test = self._truth(construct, node.test)
+            node.body = self._visited(node.body)
+            following = node.orelse[0] if len(node.orelse) == 1 else None
+            if not (isinstance(following, ast.If) and following.col_offset == node.col_offset):
+                node.orelse = self._visited(node.orelse)
+                return
+            node, construct = following, "elif"
+
+    def visit_While(self, node: ast.While) -> ast.While:
+        node.test = self._truth("while", node.test)
+        node.body, node.orelse = self._visited(node.body), self._visited(node.orelse)
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        node.target = self.visit(node.target)
+        node.iter = self._loop("for", f"{ast.unparse(node.target)} in {ast.unparse(node.iter)}", node.iter)
+        node.body, node.orelse = self._visited(node.body), self._visited(node.orelse)
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.IfExp:
+        node.test = self._truth("ifexp", node.test)
+        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.Assert:
+        node.test = self._truth("assert", node.test)
+        if node.msg is not None:
+            node.msg = self.visit(node.msg)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        if node.is_async:
+            node.iter = self.visit(node.iter)
+        else:
+            text = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+            node.iter = self._loop("comprehension", text, node.iter)
+        node.ifs = [self._truth("comprehension", test) for test in node.ifs]
+        return node
+
+    def visit_match_case(self, node: ast.match_case) -> ast.match_case:
+        """Of a case without a guard it is told when its pattern matches; of one with a guard, how that comes out."""
+        pattern = ast.unparse(node.pattern)
+        if node.guard is None:
+            site = Site("match", _shortened(f"case {pattern}"), node.pattern.lineno)
+            node.guard = _call(TRUTH, site, _without_line(ast.Constant(True)))
+        else:
+            site = Site("match", _shortened(f"case {pattern} if {ast.unparse(node.guard)}"), node.pattern.lineno)
+            node.guard = self._split(site, node.guard)
+        node.body = self._visited(node.body)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self._visit_function(node)
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AsyncFunctionDef:
+        self._visit_function(node)
+        return node
+
+    def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        # Not its annotations: under `from __future__ import annotations` they are text, which the program can read.
+        node.decorator_list = [self.visit(each) for each in node.decorator_list]
+        node.args.defaults = [self.visit(each) for each in node.args.defaults]
+        node.args.kw_defaults = [each and self.visit(each) for each in node.args.kw_defaults]
+        node.body = self._visited(node.body)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        node.target = self.visit(node.target)
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    def _visited(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        return [self.visit(each) for each in statements]
+
+    def _truth(self, construct: str, test: ast.expr) -> ast.expr:
+        """The test with its truth told; one that Python does not evaluate, as that of `while True`, as it is."""
+        if isinstance(test, ast.Constant) or (isinstance(test, ast.Name) and test.id == "__debug__"):
+            return test
+        return self._split(Site(construct, _shortened(ast.unparse(test)), test.lineno), test)
+
+    def _split(self, site: Site, test: ast.expr) -> ast.expr:
+        told = (_call(TRUTH, site, _without_line(ast.Constant(truth))) for truth in (True, False))
+        return _without_line(ast.IfExp(self.visit(test), *told))
+
+    def _loop(self, construct: str, text: str, iterated: ast.expr) -> ast.expr:
+        site = Site(construct, _shortened(text), iterated.lineno)
+        made = ast.Call(ast.copy_location(ast.Name(ITER, ast.Load()), iterated), [self.visit(iterated)], [])
+        return _call(LOOP, site, ast.copy_location(made, iterated))
+
+
+def _call(name: str, site: Site, value: ast.expr) -> ast.expr:
+    constant = _without_line(ast.Constant(tuple(site)))
+    return _without_line(ast.Call(_without_line(ast.Name(name, ast.Load())), [constant, value], []))
+
+
+def _without_line(node: Any) -> Any:
+    node.lineno = node.end_lineno = node.col_offset = node.end_col_offset = -1
+    return node
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 3]}..."

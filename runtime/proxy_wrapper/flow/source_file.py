@@ -1,0 +1,75 @@
+"""The code objects of a file, and for each the one with its tests observed."""
+
+from __future__ import annotations
+
+import linecache
+import warnings
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.flow.observed_code import compile_observed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LARGEST_FILE: Final = 4 << 20
+
+
+class SourceFile:
+    """What a file's source gives when it is compiled, with and without its tests observed.
+
+    Python's own code objects decide: one that runs and is none of those that the source gives has none here. That is so
+    for files that have changed on disk, for generated code, and where something else rewrites what Python loads.
+    """
+
+    def __init__(self, file: str) -> None:
+        """Compile the file, if there is any source to be had by that name; nothing is raised."""
+        self._observed: dict[tuple[str, int], list[tuple[CodeType, CodeType]]] = {}
+        source = _source_of(file)
+        if source is None:
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                plain = compile(source, file, "exec", dont_inherit=True)
+            pairs = list(_pairs(plain, compile_observed(source, file)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+        for original, observed in pairs:
+            key = (original.co_name, original.co_firstlineno)
+            self._observed.setdefault(key, []).append((original, observed))
+
+    def observed(self, code: CodeType) -> CodeType | None:
+        """The code that does what `code` does and tells of its tests; None if the source does not give `code`."""
+        for original, observed in self._observed.get((code.co_name, code.co_firstlineno), ()):
+            if original == code and observed.co_freevars == code.co_freevars:
+                return observed
+        return None
+
+
+def _pairs(plain: CodeType, observed: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """The code objects in both, side by side.
+
+    Raises:
+        ValueError: if there are others in one than in the other.
+    """
+    yield plain, observed
+    inner = [[each for each in code.co_consts if isinstance(each, CodeType)] for code in (plain, observed)]
+    for first, second in zip(*inner, strict=True):
+        if (first.co_name, first.co_firstlineno) != (second.co_name, second.co_firstlineno):
+            raise ValueError(first.co_name)
+        yield from _pairs(first, second)
+
+
+def _source_of(file: str) -> bytes | str | None:
+    """The source that a file's name stands for; None if there is none, or it is too large to be compiled anew."""
+    try:
+        path = Path(file)
+        if path.is_file():
+            return path.read_bytes() if path.stat().st_size <= _LARGEST_FILE else None
+    except (OSError, ValueError):
+        return None
+    # A cell of a notebook.
+    lines = linecache.cache.get(file)
+    return "".join(lines[2]) if lines is not None and len(lines) == 4 and lines[1] is None else None

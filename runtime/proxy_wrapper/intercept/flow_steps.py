@@ -1,0 +1,237 @@
+"""Records which way the program went: how its tests came out, and how often its loops ran.
+
+The functions that proxied modules call run code with the same tests in the same places, which tells of each (see
+`flow/`). None of it is there unless a module is proxied with `flow=True`.
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+import sysconfig
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+from proxy_wrapper.events import FlowStep
+from proxy_wrapper.flow import calls
+from proxy_wrapper.flow.loops import Loops
+from proxy_wrapper.flow.reachable import Reachable
+from proxy_wrapper.flow.replaced_functions import ReplacedFunctions
+from proxy_wrapper.flow.source_file import SourceFile
+from proxy_wrapper.levels import INFO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType, FunctionType
+
+    from proxy_wrapper.channel import Channel
+    from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.tracer import Tracer
+
+_tracing_state: Final = torch._C._get_tracing_state
+_JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))
+_INSTALLED: Final = ("site-packages", "dist-packages")
+
+
+class _Begun(NamedTuple):
+    """A loop as it was when it began."""
+
+    channels: tuple[Channel, ...]
+    module: int
+    location: int
+    thread: ThreadState
+    stage: str
+    construct: str
+    text: str
+    ordinal: int
+
+
+class FlowSteps:
+    """Makes `FlowStep` events."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._threads = tracer.threads
+        self._locate = tracer.locator.locate_line
+        self._never = _never_observed()
+        self._files: dict[str, SourceFile] = {}
+        self._followed: dict[int, ModuleEntry] = {}
+        self._replaced = ReplacedFunctions()
+        self._loops = Loops()
+        self._reachable = self._anew()
+        self._is_installed = False
+
+    def install(self) -> None:
+        """Observe what the modules call that are proxied with `flow=True`, and nothing else.
+
+        Does nothing for modules that it has been done for.
+        """
+        wanted = {id(entry): entry for entry in self._tracer.registry if entry.watch.flow}
+        gone = [key for key in self._followed if key not in wanted]
+        if any(self._followed[key].module() is not None for key in gone):
+            self.remove()  # All begins anew: what those called that are followed no more may be called by others.
+        else:
+            for key in gone:
+                del self._followed[key]
+        if not wanted:
+            return
+        if not self._is_installed:
+            self._is_installed = True
+            self._tracer.before_event = self.tell_of_ended
+            calls.put_in(self.tell_truth, self.follow_loop)
+        for key, entry in wanted.items():
+            module = entry.module()
+            if key not in self._followed and module is not None:
+                self._followed[key] = entry
+                for function in self._reachable.functions_of(module):
+                    self._observe(function)
+
+    def remove(self) -> None:
+        """Let all functions run their own code again."""
+        if not self._is_installed:
+            return
+        self._is_installed = False
+        self._replaced.put_back()
+        calls.take_out()
+        self.tell_of_ended()
+        self._loops.forget()
+        self._tracer.before_event = None
+        self._followed.clear()
+        self._reachable = self._anew()
+
+    def _anew(self) -> Reachable:
+        return Reachable(self._tracer.locator.is_user_file, lambda file: _is_below(file, self._never))
+
+    def _observe(self, function: FunctionType) -> None:
+        """Let `function` tell of its tests, if it has any and its source is what is running."""
+        code = function.__code__
+        if function in self._replaced or not _has_tests(code):
+            return
+        file = code.co_filename
+        if file not in self._files:
+            self._files[file] = SourceFile(file)
+        observed = self._files[file].observed(code)
+        if observed is not None:
+            self._replaced.replace(function, observed)
+        elif not (file == "<string>" and code.co_name.startswith("__")):  # As `dataclasses` makes them.
+            self._tracer.note_problem(
+                f"Flow steps of some functions in {file} are not recorded: they are not what its source gives, "
+                "since it has changed, or they were made in another way."
+            )
+
+    # What observed code calls.
+
+    def tell_truth(self, site: tuple[str, str, int], value: bool, frame: FrameType) -> None:
+        """Record that the test at `site`, in the code that runs in `frame`, has come out as `value`."""
+        try:
+            thread = self._threads.state
+            stack = thread.stack
+            if thread.inside is not None or _tracing_state() is not None:
+                return
+            construct, text, line = site
+            tracer = self._tracer
+            if stack:
+                entry = stack[-1].entry
+                if entry.level > INFO or not entry.watch.flow:
+                    return
+                module, channels = entry.id, (entry.channel,)
+            else:
+                module, channels = 0, tracer.flow_channels
+                if not channels:
+                    return
+            location = self._locate(frame, line)
+            ordinal = thread.ordinal(location, text, tracer.step)
+            event = FlowStep(
+                tracer.now_us(),
+                tracer.step,
+                module,
+                location,
+                thread.number,
+                thread.stage,
+                construct,
+                text,
+                value,
+                None,
+                ordinal,
+            )
+            for channel in channels:
+                channel.emit(event, location)
+        except RecursionError:  # The program's: it is about to meet it itself.
+            return
+        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
+            self._tracer.fail(error)
+
+    def follow_loop(self, site: tuple[str, str, int], iterator: Iterator[Any], frame: FrameType) -> Iterator[Any]:
+        """What the loop at `site` goes over in place of `iterator`, so that it is recorded when it ends."""
+        try:
+            thread = self._threads.state
+            stack = thread.stack
+            if thread.inside is not None or _tracing_state() is not None:
+                return iterator
+            construct, text, line = site
+            tracer = self._tracer
+            if stack:
+                entry = stack[-1].entry
+                if entry.level > INFO or not entry.watch.flow:
+                    return iterator
+                module, channels = entry.id, (entry.channel,)
+            else:
+                module, channels = 0, tracer.flow_channels
+                if not channels:
+                    return iterator
+            location = self._locate(frame, line)
+            ordinal = thread.ordinal(location, text, tracer.step)
+            begun = _Begun(channels, module, location, thread, thread.stage, construct, text, ordinal)
+            return self._loops.follow(iterator, begun)
+        except RecursionError:
+            return iterator
+        except Exception as error:  # noqa: BLE001
+            self._tracer.fail(error)
+            return iterator
+
+    def tell_of_ended(self) -> None:
+        """Record the loops that have ended: before whatever is recorded next."""
+        for loop in self._loops.take_ended():
+            begun: _Begun = loop.made
+            event = FlowStep(
+                self._tracer.now_us(),
+                self._tracer.step,
+                begun.module,
+                begun.location,
+                begun.thread.number,
+                begun.stage,
+                begun.construct,
+                begun.text,
+                None,
+                loop.iterations,
+                begun.ordinal,
+            )
+            for channel in begun.channels:
+                channel.emit(event, begun.location)
+
+
+def _has_tests(code: CodeType) -> bool:
+    """Whether there is a jump in `code`, or in that of a function within it."""
+    if any(operation in _JUMPS for operation in code.co_code[::2]):
+        return True
+    return any(_has_tests(each) for each in code.co_consts if isinstance(each, CodeType))
+
+
+def _never_observed() -> tuple[str, ...]:
+    """The folders of torch, of this runtime, and of Python's own library."""
+    runtime = Path(__file__).resolve().parents[2]
+    folders = [str(Path(torch.__file__).parent), *(str(runtime / each) for each in ("proxy_wrapper", "proxy_views"))]
+    folders += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    return tuple(os.path.join(folder, "") for folder in folders)  # noqa: PTH118  As code objects have it.
+
+
+def _is_below(file: str, folders: tuple[str, ...]) -> bool:
+    """Whether `file` is below one of these, and not below the folder of installed packages that lies in one."""
+    for folder in folders:
+        if file.startswith(folder):
+            return not file[len(folder) :].replace("\\", "/").startswith(_INSTALLED)
+    return file.startswith("<frozen")
