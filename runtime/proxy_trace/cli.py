@@ -10,6 +10,7 @@ import typer
 from proxy_trace.compare_command import COMPARE_HELP, compare
 from proxy_trace.explain_command import EXPLAIN_HELP, explain
 from proxy_trace.export_command import EXPORT_HELP, export
+from proxy_trace.flow_command import FLOW_HELP, flow
 from proxy_trace.history_command import HISTORY_HELP, HistoryCommand, history
 from proxy_trace.options import (
     Format,
@@ -61,6 +62,9 @@ Read the trace that an instrumented script has left.
     [cyan]$ proxy-trace history train.py:41[/cyan]
   In which order does the model run its modules, and first use its parameters?
     [cyan]$ proxy-trace order[/cyan]
+  How did the tests of the model come out, and where do two runs part?
+    [cyan]$ proxy-trace flow --step 0[/cyan]
+    [cyan]$ proxy-trace flow proxy_trace/OLD_RUN_ID proxy_trace[/cyan]
   Do the ranks of a distributed run agree?
     [cyan]$ proxy-trace ranks[/cyan]
   From which step on does a run differ from an older one, and in what?
@@ -81,7 +85,7 @@ _EPILOG = """
 [bold]Exit codes[/bold]
 
   0    done, whatever was found
-  1    ranks, compare: something differs; summary --fail-on: was found
+  1    ranks, compare, flow: something differs; summary --fail-on: was found
   2    wrong usage, an unreadable trace, or an unwritable output
   130  interrupted
   141  whoever read the output has gone, as with [cyan]| head[/cyan]
@@ -106,6 +110,7 @@ and * matches dots too.
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
   values      parameter, buffer, non_finite
               optimizer_state (at DEBUG)
+  with flow   flow_step
   at DEBUG    call_function, call_method, read_value
               get_attr, set_attr, del_attr
   the run     run, run_end, module, configuration, limit, problem
@@ -233,6 +238,7 @@ def log(
 
 app.command(help=HISTORY_HELP, cls=HistoryCommand)(history)
 app.command(help=ORDER_HELP)(order)
+app.command(help=FLOW_HELP)(flow)
 app.command(help=RANKS_HELP)(ranks)
 app.command(help=COMPARE_HELP)(compare)
 app.command(help=REPORT_HELP)(report)

@@ -358,6 +358,16 @@ class BadCheckError(TraceError):
         super().__init__(f"the check {name} ({value}), which a package here brings, cannot be used: {reason}.")
 
 
+class NoFlowStepsError(TraceError):
+    """A run that is to be compared by its flow steps, and has none."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: has no flow steps. They are recorded of models that are proxied with flow=True, as "
+            "'instrument --flow' writes it."
+        )
+
+
 class BaselineExistsError(TraceError):
     """Known findings would replace what is not a file of known findings."""
 

@@ -287,6 +287,11 @@ def _read_value(event: events.ReadValue, _: Names) -> str:
     return f"{event.target}({', '.join(event.inputs)}){value}"
 
 
+def _flow_step(event: events.FlowStep, _: Names) -> str:
+    came_out = str(event.value) if event.iterations is None else format_count(event.iterations, "iteration")
+    return f"{event.construct} {' '.join(event.text.split())}: {came_out}"
+
+
 def _get_attr(event: events.GetAttr, _: Names) -> str:
     numbers = "" if event.statistics is None else f": {_numbers(event.statistics)}"
     return f"{event.owner}.{event.target} -> {event.value}{numbers}"
@@ -341,6 +346,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.CallFunction: _call_function,
     events.CallMethod: _call_function,
     events.ReadValue: _read_value,
+    events.FlowStep: _flow_step,
     events.GetAttr: _get_attr,
     events.SetAttr: _set_attr,
     events.DelAttr: _del_attr,

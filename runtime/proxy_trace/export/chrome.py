@@ -191,10 +191,13 @@ class Timeline:
         elif isinstance(event, _SETTINGS):
             yield from self._settings(event, args)
             return
+        elif isinstance(event, events.FlowStep):
+            came_out = event.value if event.iterations is None else f"{event.iterations} times"
+            name = f"{event.construct} {event.text}: {came_out}"
         else:
             return
         span = self._span("i", self._track(event.thread), event.time_us)
-        scope, category = "t", "torch"
+        scope, category = "t", "flow" if isinstance(event, events.FlowStep) else "torch"
         if isinstance(event, (events.NonFinite, events.Problem)):
             scope, category = "p", "warning"
         yield {**span, "s": scope, "name": name, "cat": category, "args": args}

@@ -9,7 +9,7 @@ does not have is null in its row, and a field at its default is written out. The
 - `statistics` of one tensor stand as their fields: `minimum`, `maximum`, `norm`, `nonfinite`, `bits`, all null where
   there are none; those of several tensors as lists, an item for each tensor: `output_minimum` and so on beside
   `outputs`, and `changed_minimum` and so on beside `changed`;
-- a value read by the program (kind `read_value`) stands in `value` as JSON;
+- a value read by the program (kind `read_value`) and the truth of a test (kind `flow_step`) stand in `value` as JSON;
 - three columns are there for convenience: `module_name`, `tensor_name` and `place` ("file:line") say what the ids
   in `module`, `tensor` and `location` stand for.
 """
@@ -94,6 +94,9 @@ _COLUMNS_OF_SEVERAL: Final = {f"{of}_{number}": number for of in _OF_SEVERAL.val
 """The columns of those statistics, and which number stands in each."""
 
 _RENAMED: Final = {("version", Type.TEXT): "run_version"}
+_AS_JSON: Final = {("value", Type.BOOL)}
+"""Fields that share their column with values of other types."""
+
 _NAMES_OF_IDS: Final = {"module": "module_name", "tensor": "tensor_name", "location": "place"}
 
 
@@ -119,6 +122,8 @@ def _sources(event_class: type) -> dict[str, tuple[str, Type]]:
             found.update({f"{of}_{number}": (name, _LISTS[type_]) for number, type_ in _STATISTICS.items()})
             continue
         type_ = _type_of(hints[name])
+        if (name, type_) in _AS_JSON:
+            type_ = Type.JSON
         found[_RENAMED.get((name, type_), name)] = (name, type_)
         if name in _NAMES_OF_IDS:
             found[_NAMES_OF_IDS[name]] = (name, Type.TEXT)
