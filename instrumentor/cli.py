@@ -21,6 +21,7 @@ from instrumentor.options import (
     ConfigOption,
     EveryOption,
     FirstOption,
+    FlowOption,
     IsolatedOption,
     LogdirOption,
     LogLevelOption,
@@ -282,6 +283,7 @@ def instrument(
     every: EveryOption = None,
     ranks: RanksOption = None,
     max_size: MaxSizeOption = None,
+    flow: FlowOption = None,
     jobs: Annotated[
         int | None,
         option(
@@ -345,6 +347,7 @@ def instrument(
         every=every,
         ranks=ranks,
         max_size=max_size,
+        flow=flow,
         recurse=recurse,
         min_confidence=min_confidence.value if min_confidence else None,
         select=select,

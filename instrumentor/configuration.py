@@ -36,6 +36,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_
     every: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     ranks: Annotated[str, Meta(pattern=f"^{RANKS_PATTERN}$")] | UnsetType = UNSET
     max_size: Annotated[str, Meta(pattern=f"^{SIZE_PATTERN}$")] | UnsetType = UNSET
+    flow: bool | UnsetType = UNSET
     recurse: bool | UnsetType = UNSET
     min_confidence: Confidence | UnsetType = UNSET
     select: tuple[str, ...] | UnsetType = UNSET

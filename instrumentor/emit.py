@@ -21,7 +21,7 @@ PROXY = "Proxy"
 LOG_LEVELS = ("WARNING", "INFO", "DEBUG")
 STATISTICS = ("state", "outputs", "all")
 KEYWORDS = ("recurse", "name", "logdir", "log_level")
-OPTIONAL_KEYWORDS = ("statistics", "first", "every", "ranks", "max_size")
+OPTIONAL_KEYWORDS = ("statistics", "first", "every", "ranks", "max_size", "flow")
 SOURCE_COMMENT = re.compile(
     r'# instrument: format=1 source=(?P<source>"(?:[^"\\]|\\.)*") sha256=(?P<sha256>[0-9a-f]{64})'
     r" added=(?P<added>\S*)(?P<no_newline> eof=none)?[ \t]*"
@@ -122,8 +122,9 @@ def _stated(settings: Settings) -> tuple[tuple[str, str], ...]:
         ("every", settings.every, 1),
         ("ranks", settings.ranks, ""),
         ("max_size", settings.max_size, ""),
+        ("flow", settings.flow, False),
     )
-    return tuple((name, json.dumps(value)) for name, value, default in values if value != default)
+    return tuple((name, repr(value) if isinstance(value, bool) else json.dumps(value)) for name, value, default in values if value != default)
 
 
 @lru_cache(maxsize=256)

@@ -174,6 +174,15 @@ MaxSizeOption = Annotated[
         callback=_check_size,
     ),
 ]
+FlowOption = Annotated[
+    bool | None,
+    option(
+        "--flow/--no-flow",
+        TRACE,
+        "Trace which way the model's code goes: how each test comes out, how often each loop runs."
+        " [dim]\\[default: no][/dim]",
+    ),
+]
 CacheOption = Annotated[
     bool,
     option(

@@ -29,6 +29,7 @@ class Settings:
         every: after those, each `every`-th is.
         ranks: which processes of a distributed run write a trace, such as `0,8-15`; empty for all.
         max_size: how large the trace of each process may grow, such as `2G`; empty for no limit.
+        flow: whether the tests and loops of the models' code are recorded.
         recurse: whether the proxies reach the submodules of a wrapped model.
         select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
         skip: name globs of the bindings to leave alone, or dotted-name globs of what makes them; wins over `select`.
@@ -46,6 +47,7 @@ class Settings:
     every: int = 1
     ranks: str = ""
     max_size: str = ""
+    flow: bool = False
     recurse: bool = True
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()

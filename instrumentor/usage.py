@@ -34,6 +34,7 @@ _TRACED = (
     "every",
     "ranks",
     "max_size",
+    "flow",
     "recurse",
     "min_confidence",
     "select",
