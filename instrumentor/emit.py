@@ -124,7 +124,11 @@ def _stated(settings: Settings) -> tuple[tuple[str, str], ...]:
         ("max_size", settings.max_size, ""),
         ("flow", settings.flow, False),
     )
-    return tuple((name, repr(value) if isinstance(value, bool) else json.dumps(value)) for name, value, default in values if value != default)
+    return tuple(
+        (name, repr(value) if isinstance(value, bool) else json.dumps(value))
+        for name, value, default in values
+        if value != default
+    )
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import sys
 from itertools import islice
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  typer looks the types of arguments up.
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
@@ -101,7 +101,7 @@ def flow(
     """Tell of tests and loops; the text of `--help` is `FLOW_HELP`."""
     from proxy_trace.colour import Palette
 
-    given: list[Path | None] = list(runs or [None])
+    given: list[Path | None] = [*runs] if runs else [None]
     if len(given) > _MOST_RUNS:
         raise typer.BadParameter("give one RUN, or two that are to be compared", param_hint="'[RUN [OTHER]]'")
     is_chosen = _chooser(module, step, stage)

@@ -81,13 +81,12 @@ def flow_steps(happened: Iterable[AnyEvent], names: Names, *, from_reads: bool =
     counts: dict[int, Counter[str]] = {}
     makers: dict[int, str] = {}
     for event in happened:
-        kind = type(event)
         if isinstance(event, events.CallModule):
             module = names.modules.get(event.module)
             if module is not None and not module.parent:
                 counts.pop(event.thread, None)
-        elif kind is events.FlowStep and not from_reads:
-            yield _of_record(event, names, counts.setdefault(event.thread, Counter()))  # type: ignore[arg-type]
+        elif isinstance(event, events.FlowStep) and not from_reads:
+            yield _of_record(event, names, counts.setdefault(event.thread, Counter()))
         elif from_reads and isinstance(event, events.CallFunction):
             if len(makers) > _REMEMBERED:
                 makers.clear()
@@ -100,10 +99,20 @@ def flow_steps(happened: Iterable[AnyEvent], names: Names, *, from_reads: bool =
             yield FlowSighting(FlowStep("", name, value, None, *_place(event.location, names)), event, text)
 
 
+def name_of_step(construct: str, text: str, counts: Counter[str]) -> str:
+    """What a step is called.
+
+    Args:
+        construct: its construct.
+        text: its text.
+        counts: how often each call was named before in the same call of the model; this one is added.
+    """
+    name, is_call = _name(construct, text)
+    return _numbered(name, counts) if is_call else name
+
+
 def _of_record(event: events.FlowStep, names: Names, counts: Counter[str]) -> FlowSighting:
-    name, is_call = _name(event.construct, event.text)
-    if is_call:
-        name = _numbered(name, counts)
+    name = name_of_step(event.construct, event.text, counts)
     step = FlowStep(event.construct, name, event.value, event.iterations, *_place(event.location, names))
     return FlowSighting(step, event, event.text)
 

@@ -8,6 +8,7 @@ from torch import nn
 from torch._C import DisableTorchFunction
 
 from proxy_views.errors import NotAModelError
+from proxy_views.flow import RecordedFlow
 from proxy_views.leaf_functions import LeafFunctions
 from proxy_views.live_trace import LiveTrace
 from proxy_views.recording import Recording
@@ -34,6 +35,7 @@ class Block:
         call: int,
         live_sizes: bool,
         leaf_functions: Iterable[Callable[..., Any]],
+        flow: bool,
     ) -> None:
         """Record nothing yet.
 
@@ -46,6 +48,7 @@ class Block:
             call: which call of the model is recorded.
             live_sizes: whether sizes stay in the graph.
             leaf_functions: what is one node each.
+            flow: whether tests and loops are recorded.
 
         Raises:
             NotAModelError: if `model` is no module.
@@ -58,7 +61,8 @@ class Block:
         self._tracer_of_process = tracer
         self._take_down_if_idle = take_down_if_idle
         self._recording = Recording(model, call, is_blacklisted, live_sizes=live_sizes)
-        self._trace = LiveTrace(self._recording, call)
+        self._flow = RecordedFlow(self._recording) if flow else None
+        self._trace = LiveTrace(self._recording, call, self._flow)
         self._leaf_functions = LeafFunctions(leaf_functions)
         self._tracer: Tracer | None = None
 
@@ -69,6 +73,8 @@ class Block:
             tracer = self._tracer = self._tracer_of_process()
             with DisableTorchFunction():
                 tracer.add_live(self._recording)
+                if self._flow is not None and tracer.flow_steps is not None:
+                    tracer.flow_steps.add_live(self.model, self._flow)
             self._leaf_functions.install(self._observer)
         return self._trace
 
@@ -79,6 +85,8 @@ class Block:
             return
         with self._lock, DisableTorchFunction():
             self._leaf_functions.remove()
+            if self._flow is not None and tracer.flow_steps is not None:
+                tracer.flow_steps.remove_live(self._flow)
             tracer.remove_live(self._recording)
             self._recording.stop()
             if tracer.ends_with_blocks and not tracer.is_observed_live:

@@ -80,6 +80,13 @@ class InsideTransformError(ViewError, NotImplementedError):
         )
 
 
+class NoFlowError(ViewError, RuntimeError):
+    """Flow steps of a call that were not recorded."""
+
+    def __init__(self) -> None:
+        super().__init__("tests and loops were not recorded; ask for them before: `Proxy.trace(model, flow=True)`.")
+
+
 class UnknownNameError(ViewError, KeyError):
     """A name that no node and no module of the graph has."""
 

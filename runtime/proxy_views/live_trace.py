@@ -13,6 +13,7 @@ from proxy_views.errors import (
     CallRaisedError,
     ClosedError,
     InsideTransformError,
+    NoFlowError,
     NotCalledError,
     RecordingFailedError,
     StillRunningError,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from torch import fx
     from typing_extensions import Self
 
+    from proxy_trace.flow_steps import FlowStep
     from proxy_trace.order import ExecutionOrder, LeafRule
+    from proxy_views.flow import RecordedFlow
     from proxy_views.places import Frames
     from proxy_views.recording import Recording
 
@@ -65,8 +68,9 @@ class FrozenValue(NamedTuple):
 class LiveTrace:
     """What one call of a model did. It keeps the tensors of the call alive until `close`, or its own end."""
 
-    def __init__(self, recording: Recording, call: int) -> None:
+    def __init__(self, recording: Recording, call: int, flow: RecordedFlow | None) -> None:
         self._recording: Recording | None = recording
+        self._flow = flow
         self._name = type(recording.model).__name__
         self._call = call
         self._built: dict[Leaves, Built] = {}
@@ -150,6 +154,18 @@ class LiveTrace:
             step = recording.steps[min(constant.step, len(recording.steps) - 1)]
             found.append((constant.step, FrozenValue("tensor", constant.name, words, _place_of(places, step))))
         return [each for _, each in sorted(found, key=lambda pair: pair[0])]
+
+    def flow_steps(self) -> list[FlowStep]:
+        """How the tests in the call came out, and how often its loops ran, in that order: a loop where it ended.
+
+        Raises:
+            NoFlowError: if the block was not asked for them (`flow=True`).
+            ViewError: as `graph` does.
+        """
+        self._recorded()
+        if self._flow is None:
+            raise NoFlowError
+        return self._flow.steps()
 
     def activations(self, regex: str = ".*", *, leaf_modules: bool | Iterable[type | str] = False) -> Activations:
         """The tensors that were computed, by name: of nodes and of modules whose whole name matches `regex`.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import CodeType
 
     from torch import nn
 
@@ -45,6 +46,23 @@ class LiveObserver(Protocol):
 
     def after_raising(self, call: Any) -> None:
         """The call has raised an exception."""
+
+
+class LiveFlow(Protocol):
+    """Is told of the tests and loops of one thread, as they come out and end."""
+
+    def is_open(self) -> bool:
+        """Whether it wants to be told of those that come now."""
+
+    def told(self, site: tuple[str, str, int], value: bool | None, iterations: int | None, code: CodeType) -> None:
+        """A test has come out, or a loop has ended.
+
+        Args:
+            site: the construct, the text and the line.
+            value: the truth of a test; None for a loop.
+            iterations: how many elements a loop took; None for a test.
+            code: that of the function.
+        """
 
 
 class LiveObservers:

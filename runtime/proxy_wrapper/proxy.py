@@ -172,8 +172,8 @@ class ProxyType(type):
                 The others trace nothing. It holds for all of the `logdir`.
             max_size: how large the trace of each process may grow, in bytes, or as in "2G"; from there on only what
                 changes state is recorded. Without a limit if not given. It holds for all of the `logdir`.
-            flow: whether to record which way its code goes: how each test comes out, and how often each loop runs; False
-                for a root. While it is on, functions run code objects of ours, which do what theirs do.
+            flow: whether to record which way its code goes: how each test comes out, and how often each loop runs;
+                False for a root. While it is on, functions run code objects of ours, which do what theirs do.
             misspelled: nothing; what is given here is answered with the nearest name.
 
         `first`, `every`, `include`, `exclude`, `statistics` and `flow` are inherited as the level is.
@@ -356,6 +356,7 @@ class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
         leaf_functions: plain Python functions of the program that are one node each, whatever they call.
         logdir: where to write a trace of the model in the block as well, as `Proxy` does; nowhere if not given.
         log_level: the level of that trace; INFO if not given.
+        flow: whether the tests and loops of the model's code are recorded, for `trace.flow_steps()`, and in that trace.
 
     Raises:
         NotAModelError: if `model` is no module.
@@ -373,14 +374,16 @@ class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
         leaf_functions: Iterable[Callable[..., Any]] = (),
         logdir: str | os.PathLike[str] | None = None,
         log_level: int | str | None = None,
+        flow: bool = False,
     ) -> None:
         from proxy_views.block import Block
 
         self._block = Block(
             model, _installed.lock, _installed.get, _installed.take_down_if_idle, _installed.blacklist.__contains__,
-            call=call, live_sizes=live_sizes, leaf_functions=leaf_functions,
+            call=call, live_sizes=live_sizes, leaf_functions=leaf_functions, flow=flow,
         )  # fmt: skip
-        self._proxied: dict[str, Any] = {"logdir": logdir, "log_level": log_level} if logdir is not None else {}
+        settings = {"logdir": logdir, "log_level": log_level, "flow": flow}
+        self._proxied: dict[str, Any] = settings if logdir is not None else {}
 
     def __enter__(self) -> LiveTrace:
         model = self._block.model

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.limits import Ranks
-    from proxy_wrapper.live import LiveObserver
+    from proxy_wrapper.live import LiveFlow, LiveObserver
     from proxy_wrapper.sinks.sink import Sink
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.watch import Watch
@@ -57,6 +57,16 @@ class Interceptor(Protocol):
 
     def remove(self) -> None:
         """Leave PyTorch as it was found. Does nothing if it is."""
+
+
+class FlowInterceptor(Interceptor, Protocol):
+    """Sees which way the program goes."""
+
+    def add_live(self, module: nn.Module, observer: LiveFlow) -> None:
+        """Tell `observer` of the tests and loops of what `module` calls, on this thread, proxied or not."""
+
+    def remove_live(self, observer: LiveFlow) -> None:
+        """Tell it of nothing any more."""
 
 
 class Tracer:
@@ -85,7 +95,7 @@ class Tracer:
         self.live_interceptors: list[Interceptor] = []
         self._live_blocks = 0  # How many live observers there are, of all threads.
         self.ends_with_blocks = False  # Whether the last proxied module was taken out while there were such.
-        self.flow_steps: Interceptor | None = None  # One of `interceptors`.
+        self.flow_steps: FlowInterceptor | None = None  # One of `interceptors`.
         self.before_flush: Callable[[], None] | None = None
         self.before_root_call: Callable[[], None] | None = None
         self._before_event: Callable[[], None] | None = None

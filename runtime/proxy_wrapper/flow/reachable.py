@@ -165,8 +165,8 @@ def _file_of(owner: type) -> str:
             file = function.__code__.co_filename
             if not file.startswith("<") and function.__module__ == owner.__module__:
                 return file
-    file = getattr(sys.modules.get(str(owner.__module__)), "__file__", None)
-    return file if isinstance(file, str) else _file_of_cell(owner)
+    of_module = getattr(sys.modules.get(str(owner.__module__)), "__file__", None)
+    return of_module if isinstance(of_module, str) else _file_of_cell(owner)
 
 
 def _file_of_cell(owner: type) -> str:

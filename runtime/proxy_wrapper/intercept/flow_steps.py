@@ -24,10 +24,13 @@ from proxy_wrapper.flow.source_file import SourceFile
 from proxy_wrapper.levels import INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import FrameType, FunctionType
 
+    from torch import nn
+
     from proxy_wrapper.channel import Channel
+    from proxy_wrapper.live import LiveFlow
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
@@ -37,17 +40,24 @@ _JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))
 _INSTALLED: Final = ("site-packages", "dist-packages")
 
 
-class _Begun(NamedTuple):
-    """A loop as it was when it began."""
+class _Place(NamedTuple):
+    """Where in a trace a step belongs, as it was when the test came out or the loop began."""
 
     channels: tuple[Channel, ...]
     module: int
     location: int
-    thread: ThreadState
-    stage: str
-    construct: str
-    text: str
     ordinal: int
+    thread: int
+    stage: str
+
+
+class _Begun(NamedTuple):
+    """A loop that has begun, and who is told when it has ended."""
+
+    site: tuple[str, str, int]
+    code: CodeType
+    place: _Place | None
+    live: LiveFlow | None
 
 
 class FlowSteps:
@@ -60,6 +70,7 @@ class FlowSteps:
         self._never = _never_observed()
         self._files: dict[str, SourceFile] = {}
         self._followed: dict[int, ModuleEntry] = {}
+        self._live: list[tuple[nn.Module, LiveFlow, LiveFlow | None]] = []
         self._replaced = ReplacedFunctions()
         self._loops = Loops()
         self._reachable = self._anew()
@@ -77,18 +88,20 @@ class FlowSteps:
         else:
             for key in gone:
                 del self._followed[key]
-        if not wanted:
+        if not wanted and not self._live:
+            self.remove()
             return
         if not self._is_installed:
             self._is_installed = True
             self._tracer.before_event = self.tell_of_ended
             calls.put_in(self.tell_truth, self.follow_loop)
+            for model, _, _ in self._live:
+                self._follow(model.modules())
         for key, entry in wanted.items():
             module = entry.module()
             if key not in self._followed and module is not None:
                 self._followed[key] = entry
-                for function in self._reachable.functions_of(module):
-                    self._observe(function)
+                self._follow([module])
 
     def remove(self) -> None:
         """Let all functions run their own code again."""
@@ -102,6 +115,35 @@ class FlowSteps:
         self._tracer.before_event = None
         self._followed.clear()
         self._reachable = self._anew()
+
+    def add_live(self, module: nn.Module, observer: LiveFlow) -> None:
+        """Tell `observer` of the tests and loops of what `module` calls, on this thread, proxied or not."""
+        thread = self._threads.state
+        self._live.append((module, observer, thread.live_flow))
+        thread.live_flow = observer
+        if self._is_installed:
+            self._follow(module.modules())
+        elif self._tracer.active and not self._tracer.is_closed:
+            self.install()
+
+    def remove_live(self, observer: LiveFlow) -> None:
+        """Tell it of nothing any more."""
+        self.tell_of_ended()
+        thread = self._threads.state
+        for position, (_, other, before) in enumerate(self._live):
+            if other is observer:
+                del self._live[position]
+                if thread.live_flow is observer:
+                    thread.live_flow = before
+                break
+        if self._is_installed:
+            self.remove()  # All begins anew, as above.
+            self.install()
+
+    def _follow(self, modules: Iterable[nn.Module]) -> None:
+        for module in modules:
+            for function in self._reachable.functions_of(module):
+                self._observe(function)
 
     def _anew(self) -> Reachable:
         return Reachable(self._tracer.locator.is_user_file, lambda file: _is_below(file, self._never))
@@ -129,37 +171,15 @@ class FlowSteps:
         """Record that the test at `site`, in the code that runs in `frame`, has come out as `value`."""
         try:
             thread = self._threads.state
-            stack = thread.stack
             if thread.inside is not None or _tracing_state() is not None:
                 return
-            construct, text, line = site
-            tracer = self._tracer
-            if stack:
-                entry = stack[-1].entry
-                if entry.level > INFO or not entry.watch.flow:
-                    return
-                module, channels = entry.id, (entry.channel,)
-            else:
-                module, channels = 0, tracer.flow_channels
-                if not channels:
-                    return
-            location = self._locate(frame, line)
-            ordinal = thread.ordinal(location, text, tracer.step)
-            event = FlowStep(
-                tracer.now_us(),
-                tracer.step,
-                module,
-                location,
-                thread.number,
-                thread.stage,
-                construct,
-                text,
-                value,
-                None,
-                ordinal,
-            )
-            for channel in channels:
-                channel.emit(event, location)
+            if thread.live_flow is not None:
+                self.tell_of_ended()
+                if thread.live_flow.is_open():
+                    thread.live_flow.told(site, value, None, frame.f_code)
+            place = self._place(thread, site, frame)
+            if place is not None:
+                self._emit(place, site, value, None)
         except RecursionError:  # The program's: it is about to meet it itself.
             return
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
@@ -169,24 +189,15 @@ class FlowSteps:
         """What the loop at `site` goes over in place of `iterator`, so that it is recorded when it ends."""
         try:
             thread = self._threads.state
-            stack = thread.stack
             if thread.inside is not None or _tracing_state() is not None:
                 return iterator
-            construct, text, line = site
-            tracer = self._tracer
-            if stack:
-                entry = stack[-1].entry
-                if entry.level > INFO or not entry.watch.flow:
-                    return iterator
-                module, channels = entry.id, (entry.channel,)
-            else:
-                module, channels = 0, tracer.flow_channels
-                if not channels:
-                    return iterator
-            location = self._locate(frame, line)
-            ordinal = thread.ordinal(location, text, tracer.step)
-            begun = _Begun(channels, module, location, thread, thread.stage, construct, text, ordinal)
-            return self._loops.follow(iterator, begun)
+            live = thread.live_flow
+            if live is not None and not live.is_open():
+                live = None
+            place = self._place(thread, site, frame)
+            if place is None and live is None:
+                return iterator
+            return self._loops.follow(iterator, _Begun(site, frame.f_code, place, live))
         except RecursionError:
             return iterator
         except Exception as error:  # noqa: BLE001
@@ -197,21 +208,36 @@ class FlowSteps:
         """Record the loops that have ended: before whatever is recorded next."""
         for loop in self._loops.take_ended():
             begun: _Begun = loop.made
-            event = FlowStep(
-                self._tracer.now_us(),
-                self._tracer.step,
-                begun.module,
-                begun.location,
-                begun.thread.number,
-                begun.stage,
-                begun.construct,
-                begun.text,
-                None,
-                loop.iterations,
-                begun.ordinal,
-            )
-            for channel in begun.channels:
-                channel.emit(event, begun.location)
+            if begun.place is not None:
+                self._emit(begun.place, begun.site, None, loop.iterations)
+            if begun.live is not None:
+                begun.live.told(begun.site, None, loop.iterations, begun.code)
+
+    def _place(self, thread: ThreadState, site: tuple[str, str, int], frame: FrameType) -> _Place | None:
+        """Where a step belongs; None if it is not recorded."""
+        stack = thread.stack
+        if stack:
+            entry = stack[-1].entry
+            if entry.level > INFO or not entry.watch.flow:
+                return None
+            module = entry.id
+            channels: tuple[Channel, ...] = (entry.channel,)
+        else:
+            module, channels = 0, self._tracer.flow_channels
+            if not channels:
+                return None
+        location = self._locate(frame, site[2])
+        ordinal = thread.ordinal(location, site[1], self._tracer.step)
+        return _Place(channels, module, location, ordinal, thread.number, thread.stage)
+
+    def _emit(self, place: _Place, site: tuple[str, str, int], value: bool | None, iterations: int | None) -> None:
+        channels, module, location, ordinal, thread, stage = place
+        tracer = self._tracer
+        event = FlowStep(
+            tracer.now_us(), tracer.step, module, location, thread, stage, site[0], site[1], value, iterations, ordinal
+        )
+        for channel in channels:
+            channel.emit(event, location)
 
 
 def _has_tests(code: CodeType) -> bool:
