@@ -44,7 +44,7 @@ class OpenLoop(weakref.ref["_Held"]):
     @property
     def iterations(self) -> int:
         """How many elements it has taken."""
-        return sys.maxsize - self._counter.__length_hint__()  # type: ignore[attr-defined, no-any-return]
+        return sys.maxsize - self._counter.__length_hint__()
 
 
 class Loops:

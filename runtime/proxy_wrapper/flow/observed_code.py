@@ -10,15 +10,15 @@ nothing is evaluated twice. A loop goes over an iterator that is made in its pla
     for row in x:           for row in __proxy_flow_loop__(site, __proxy_flow_iter__(x)):
 
 where `__proxy_flow_iter__` is Python's own `iter`, and what `__proxy_flow_loop__` gives is implemented in C, and so
-has no frame. What is added has no line, so debuggers and coverage visit no line that is not visited without it. (Some
-versions of Python tell twice of the line of a test that is joined by `and` or `or`.)
+has no frame. What is added has no line, so debuggers and coverage visit the lines that they visit without it. (At a test
+that `and` or `or` joins, they may come back to its first line.)
 """
 
 from __future__ import annotations
 
 import ast
 import warnings
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -29,6 +29,8 @@ ITER: Final = "__proxy_flow_iter__"
 """The names that observed code finds among the builtins. None of them is mangled in a class."""
 
 _MOST_TEXT: Final = 200
+
+E = TypeVar("E", bound=ast.expr)
 
 
 class Site(NamedTuple):
@@ -149,16 +151,27 @@ class _Observer(ast.NodeTransformer):
 
     def _loop(self, construct: str, text: str, iterated: ast.expr) -> ast.expr:
         site = Site(construct, _shortened(text), iterated.lineno)
-        made = ast.Call(ast.copy_location(ast.Name(ITER, ast.Load()), iterated), [self.visit(iterated)], [])
-        return _call(LOOP, site, ast.copy_location(made, iterated))
+        # All of it is where Python takes the iterator, which is where the loop begins.
+        made = _at(iterated, ast.Call(_at(iterated, ast.Name(ITER, ast.Load())), [self.visit(iterated)], []))
+        name, constant = ast.Name(LOOP, ast.Load()), _constant(site)
+        return _at(iterated, ast.Call(_at(iterated, name), [_at(iterated, constant), made], []))
 
 
 def _call(name: str, site: Site, value: ast.expr) -> ast.expr:
-    constant = _without_line(ast.Constant(tuple(site)))
-    return _without_line(ast.Call(_without_line(ast.Name(name, ast.Load())), [constant, value], []))
+    function = _without_line(ast.Name(name, ast.Load()))
+    return _without_line(ast.Call(function, [_without_line(_constant(site)), value], []))
 
 
-def _without_line(node: Any) -> Any:
+def _constant(site: Site) -> ast.expr:
+    parts: Any = tuple(site)  # Python compiles any constant; the types know of fewer.
+    return ast.Constant(parts)
+
+
+def _at(where: ast.expr, node: ast.expr) -> ast.expr:
+    return ast.copy_location(node, where)
+
+
+def _without_line(node: E) -> E:
     node.lineno = node.end_lineno = node.col_offset = node.end_col_offset = -1
     return node
 
