@@ -163,15 +163,7 @@ def _file_of(owner: type) -> str:
             function = function.__dict__["__wrapped__"]
         if type(function) is FunctionType and function.__qualname__ == f"{owner.__qualname__}.{function.__name__}":
             file = function.__code__.co_filename
-            if not file.startswith("<") and function.__module__ == owner.__module__:
+            if file != "<string>" and function.__module__ == owner.__module__:  # As `dataclasses` has it.
                 return file
     of_module = getattr(sys.modules.get(str(owner.__module__)), "__file__", None)
-    return of_module if isinstance(of_module, str) else _file_of_cell(owner)
-
-
-def _file_of_cell(owner: type) -> str:
-    """The name of the notebook's cell, or the like, that a class without a file is defined in."""
-    for value in vars(owner).values():
-        if type(value) is FunctionType and value.__qualname__ == f"{owner.__qualname__}.{value.__name__}":
-            return value.__code__.co_filename
-    return ""
+    return of_module if isinstance(of_module, str) else ""
