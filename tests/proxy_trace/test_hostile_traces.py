@@ -54,6 +54,10 @@ COMMANDS = [
     ["history", "RUN", "train.py:20"],
     ["history", "RUN", "model.fc.weight", "--format", "json"],
     ["history", "RUN", "modle.fc"],
+    ["flow", "RUN"],
+    ["flow", "RUN", "--format", "json", "--module", "*", "--step", "0-"],
+    ["flow", "RUN", "other"],
+    ["flow", "other", "RUN", "--format", "json"],
     ["order", "RUN"],
     ["order", "RUN", "--format", "json", "--every-call"],
     ["order", "RUN", "--module", "*", "--step", "1-"],
@@ -202,15 +206,16 @@ def run_quietly(arguments: Sequence[str]) -> tuple[int, str, str]:
 
 def check_texts(arguments: Sequence[str], code: int, out: str, err: str) -> None:
     """A documented exit code; one line says what is wrong; nothing in what is printed steers a terminal."""
-    assert code in ((0, 1, 2) if arguments[0] in ("ranks", "compare") else (0, 2)), arguments
+    assert code in ((0, 1, 2) if arguments[0] in ("ranks", "compare", "flow") else (0, 2)), arguments
     for text in (out, err):
         assert all(line.replace("\t", "").isprintable() for line in text.split("\n")), arguments
     if code == 2:
         assert len(err.splitlines()) == 1, (arguments, err)
         assert err.startswith("proxy-trace: error: ")
-        assert not out.strip() or arguments[0] in ("show", "log", "history")
+        assert not out.strip() or arguments[0] in ("show", "log", "history", "flow")
     if "json" in arguments and out:
-        documents = out.splitlines() if arguments[0] in ("show", "history") else [out]
+        is_lines = arguments[0] in ("show", "history") or (arguments[0] == "flow" and "other" not in arguments)
+        documents = out.splitlines() if is_lines else [out]
         assert all(json.loads(document) is not None for document in documents)
 
 

@@ -125,6 +125,8 @@ DETAILS: list[tuple[events.Event, str]] = [
     (events.CallMethod(1, target="to", inputs=["a"], outputs=["a"], in_place=True), "to(a) -> a  (itself)"),
     (events.CallMethod(1, target="view", inputs=["a"], raised=True), "view(a) raised an exception"),
     (events.ReadValue(1, target="__bool__", inputs=["bool[]"], value=False), "__bool__(bool[]) = False"),
+    (events.FlowStep(1, construct="while", text="x.sum() > 1", value=False), "while x.sum() > 1: False"),
+    (events.FlowStep(1, construct="for", text="t in x", iterations=3), "for t in x: 3 iterations"),
     (events.ReadValue(1, target="tolist", inputs=["bool[1]"]), "tolist(bool[1])"),
     (events.GetAttr(1, target="grad", owner="model.w", value="None"), "model.w.grad -> None"),
     (

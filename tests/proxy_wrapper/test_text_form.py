@@ -271,6 +271,16 @@ def test_a_method_is_new_once_and_then_known() -> None:
             id="a read of a value",
         ),
         pytest.param(
+            events.FlowStep(1, construct="elif", text="x.sum() > 0", value=False),
+            ["INFO:root:Flow step 'elif x.sum() > 0': False"],
+            id="a test",
+        ),
+        pytest.param(
+            events.FlowStep(1, construct="for", text="t in x", iterations=1),
+            ["INFO:root:Flow step 'for t in x': 1 iteration"],
+            id="a loop",
+        ),
+        pytest.param(
             events.GetAttr(1, target="data", value="float32[1]"),
             ["INFO:root:Accessing attribute 'data'", "INFO:root:Go to __init__ for object 'Tensor'"],
             id="an attribute that is a new tensor",
