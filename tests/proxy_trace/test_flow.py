@@ -29,7 +29,7 @@ def call(time_us: int) -> events.CallModule:
     return events.CallModule(time_us, 0, 1, 1)
 
 
-def tested(time_us: int, text: str, value: bool, construct: str = "if", thread: int = 0) -> events.FlowStep:
+def came_out(time_us: int, text: str, value: bool, construct: str = "if", thread: int = 0) -> events.FlowStep:
     return events.FlowStep(time_us, 0, 1, 2, thread, construct=construct, text=text, value=value)
 
 
@@ -44,14 +44,14 @@ def opened(path: Path) -> Trace:
 def test_steps_are_called_as_nodes_of_torch_fx_are(write_trace: WriteTrace, tmp_path: Path) -> None:
     records = [
         call(1),
-        tested(2, "x.shape[0] > 1", True),
-        tested(3, "y > 0", False, "elif"),
-        tested(4, "x.all()", False),
-        tested(5, "x.all()", True),
-        tested(6, "x > 0 and y", True),
+        came_out(2, "x.shape[0] > 1", True),
+        came_out(3, "y > 0", False, "elif"),
+        came_out(4, "x.all()", False),
+        came_out(5, "x.all()", True),
+        came_out(6, "x > 0 and y", True),
         loop(7, "t in x", 3),
         call(8),
-        tested(9, "x > 1", True),
+        came_out(9, "x > 1", True),
     ]
     file = opened(write_trace(tmp_path / "rank0-1.jsonl", *PLACES, *records, ends=True)).files[0]
     steps = [seen.step for seen in flow_steps(file.read(), file.names())]
@@ -74,7 +74,7 @@ def test_a_trace_at_debug_has_the_tests_on_tensors(
 
 
 def test_the_command_lists_steps(write_trace: WriteTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_trace(tmp_path / "rank0-1.jsonl", *PLACES, tested(2, "y > 0", False), loop(3, "t in x", 1), ends=True)
+    path = write_trace(tmp_path / "rank0-1.jsonl", *PLACES, came_out(2, "y > 0", False), loop(3, "t in x", 1), ends=True)
     assert run_command(["flow", str(path)]) == 0
     _, first, second = capsys.readouterr().out.splitlines()
     assert first.split() == "0 False if y > 0 net.py:7 in Net.forward in a call of model".split()
@@ -90,8 +90,8 @@ def test_two_runs_part_at_the_first_step_that_differs(
 ) -> None:
     made = events.CallMethod(3, 0, 1, 2, target="gt", inputs=["float32[]"], outputs=["bool[]"], output_ids=[5])
     asked = events.ReadValue(4, 0, 1, 2, target="__bool__", inputs=["bool[]"], value=True, input_ids=[5])
-    one = [*PLACES, tested(2, "a", True), made, asked, tested(5, "y > 0", True), tested(6, "b", True)]
-    other = [*PLACES, tested(2, "a", True), tested(5, "y > 0", False), tested(6, "c", True)]
+    one = [*PLACES, came_out(2, "a", True), made, asked, came_out(5, "y > 0", True), came_out(6, "b", True)]
+    other = [*PLACES, came_out(2, "a", True), came_out(5, "y > 0", False), came_out(6, "c", True)]
     first = write_trace(tmp_path / "one" / "rank0-1.jsonl", *one, ends=True)
     second = write_trace(tmp_path / "other" / "rank0-1.jsonl", *other, ends=True)
     found = compare_flow(opened(first), opened(second))
@@ -111,9 +111,9 @@ def test_two_runs_part_at_the_first_step_that_differs(
 
 def test_a_run_that_ends_sooner_parts_there(write_trace: WriteTrace, tmp_path: Path) -> None:
     first = write_trace(
-        tmp_path / "one" / "rank0-1.jsonl", *PLACES, tested(2, "a", True), tested(3, "a", True), ends=True
+        tmp_path / "one" / "rank0-1.jsonl", *PLACES, came_out(2, "a", True), came_out(3, "a", True), ends=True
     )
-    second = write_trace(tmp_path / "other" / "rank0-1.jsonl", *PLACES, tested(2, "a", True), ends=True)
+    second = write_trace(tmp_path / "other" / "rank0-1.jsonl", *PLACES, came_out(2, "a", True), ends=True)
     (parting,) = compare_flow(opened(first), opened(second)).partings
     assert parting.same == 1
     assert parting.second is None
@@ -122,7 +122,7 @@ def test_a_run_that_ends_sooner_parts_there(write_trace: WriteTrace, tmp_path: P
 def test_a_run_without_steps_cannot_be_compared(
     write_trace: WriteTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = write_trace(tmp_path / "one" / "rank0-1.jsonl", *PLACES, tested(2, "a", True), ends=True)
+    first = write_trace(tmp_path / "one" / "rank0-1.jsonl", *PLACES, came_out(2, "a", True), ends=True)
     second = write_trace(tmp_path / "other" / "rank0-1.jsonl", *PLACES, call(2), ends=True)
     assert run_command(["flow", str(first), str(second)]) == 2
     assert "has no flow steps" in capsys.readouterr().err
@@ -134,5 +134,5 @@ def test_other_arguments_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in "abc":
-        write_trace(tmp_path / name / "rank0-1.jsonl", *PLACES, tested(2, "a", True), ends=True)
+        write_trace(tmp_path / name / "rank0-1.jsonl", *PLACES, came_out(2, "a", True), ends=True)
     assert run_command(["flow", *arguments]) == 2
