@@ -144,7 +144,7 @@ class GraphBuilder:
                 self._want_sizes((step.args, step.kwargs))
         self._want_sizes(root.output)
         self._begin_node(root, 0)
-        arguments = arguments_of(root.module, root.args, root.kwargs)
+        arguments = arguments_of(root.module.forward, root.args, root.kwargs)
         for argument in arguments:
             self._placeholder(argument)
         if root.is_opaque:

@@ -46,7 +46,7 @@ class LeafFunctions:
         """Replace the code of each; `live` gives the live observer of the calling thread."""
         for function in self._functions:
             original = function.__code__
-            replacement = _replacement(original, _handler(function, live))
+            replacement = standing_in(original, _handler(function, live))
             self._originals.append((function, original, replacement))
             function.__code__ = replacement
 
@@ -81,7 +81,7 @@ def _handler(function: FunctionType, live_of_thread: Callable[[], LiveObserver |
     return handle
 
 
-def _replacement(original: CodeType, handler: Callable[[Any, Any], Any]) -> CodeType:
+def standing_in(original: CodeType, handler: Callable[[Any, Any], Any]) -> CodeType:
     """Code that calls `handler`, and can be that of a function with the cells of `original`."""
     template = _stand_in.__code__
     constants = tuple(handler if each == _HANDLER else each for each in template.co_consts)

@@ -265,6 +265,14 @@ class LiveTrace:
             raise CallRaisedError(self._name, self._call)
         return recording
 
+    def recorded(self) -> tuple[Recording, Built]:
+        """What was recorded, and the graph of it, for other views; neither may be changed.
+
+        Raises:
+            ViewError: as `graph` does.
+        """
+        return self._recorded(), self._standard()
+
     def _fresh(self, leaves: Leaves) -> Built:
         """A graph that nobody else has, and may be changed."""
         return GraphBuilder(self._recorded(), leaves).build()

@@ -401,7 +401,7 @@ class Recording:
         except TypeError:  # Nothing that can be a key.
             kind = 0
         if kind is None:
-            kind = self._kinds[function] = _kind_of(function)
+            kind = self._kinds[function] = kind_of(function)
         if kind == SWITCH:
             return _SKIPPED
         if kind == READ:
@@ -564,7 +564,8 @@ def _kinds() -> dict[Any, int]:
     return {torch._C._set_grad_enabled: SWITCH}
 
 
-def _kind_of(function: Any) -> int:
+def kind_of(function: Any) -> int:
+    """Which of the kinds above a call of `function` is; 0 if it computes."""
     name = getattr(function, "__name__", "")
     if name == "__get__":
         owner = function.__self__

@@ -6,9 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import nn
+    from collections.abc import Callable, Mapping
 
 _LITERALS: Final = (str, int, float, bool, type(None))
 
@@ -27,13 +25,15 @@ class Argument(NamedTuple):
     default: Any
 
 
-def arguments_of(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Argument]:
-    """The arguments that `module` was given, named as its `forward` names them.
+def arguments_of(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[Argument]:
+    """The arguments that `function`, such as the `forward` of a module, was given, named as it names them.
 
     A number or a word has itself for a default, where those behind it have one too.
     """
     try:
-        signature = inspect.signature(module.forward)
+        signature = inspect.signature(function)
         bound = signature.bind(*args, **kwargs)
     except (TypeError, ValueError):  # Hooks before it change what it is given; or it is none of Python's.
         return _unnamed(args, kwargs)

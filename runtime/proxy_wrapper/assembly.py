@@ -74,5 +74,6 @@ def assemble(
     tracer.flow_steps = FlowSteps(tracer)
     tracer.interceptors = [*processes, GraphCaptures(tracer), *in_torch, compiled_code, tracer.flow_steps]
     tracer.debug_interceptors = [torch_calls, attributes]
+    tracer.torch_calls = torch_calls
     tracer.live_interceptors = [module_calls, compiled_code, torch_calls, autograd_functions]
     return tracer

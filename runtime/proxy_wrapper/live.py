@@ -65,6 +65,30 @@ class LiveFlow(Protocol):
         """
 
 
+class ChangingObserver(LiveObserver, Protocol):
+    """A live observer that gives the program other values than those that it computed.
+
+    A thread has one at most. It is told behind the others, which so see both: what a call gave, and, as calls of their
+    own, what was made of it. Interceptors ask `ThreadState.change` for it.
+    """
+
+    def arguments(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """What a function is to be called with in place of these arguments; asked before anybody is told of the call."""
+
+    def checkpointed(self, function: Callable[..., Any], *, is_reentrant: bool) -> Callable[..., Any]:
+        """What an activation checkpoint is to call in the place of `function`, in the backward pass as well.
+
+        Args:
+            function: what the checkpoint was given.
+            is_reentrant: whether what is given back is called in the forward pass, too.
+        """
+
+    def before_leave(self, module: nn.Module, output: Any) -> Any:
+        """A module has returned `output`, and nobody else was told yet; what is given back goes on to them."""
+
+
 class LiveObservers:
     """Several observers of one thread, each of which is given what the one before it has given back."""
 
@@ -103,12 +127,16 @@ class LiveObservers:
             observer.after_raising(each)
 
 
-def joined(present: LiveObserver | None, observer: LiveObserver) -> LiveObserver:
-    """The observers of a thread once `observer` has come to those that it has."""
+def joined(
+    present: LiveObserver | None, observer: LiveObserver, change: ChangingObserver | None = None
+) -> LiveObserver:
+    """The observers of a thread once `observer` has come to those that it has; `change`, if it has one, stays the last."""
     if present is None:
         return observer
     before = present.observers if isinstance(present, LiveObservers) else (present,)
-    return LiveObservers((*before, observer))
+    if change is None or change is observer:
+        return LiveObservers((*before, observer))
+    return LiveObservers((*(each for each in before if each is not change), observer, change))
 
 
 def without(present: LiveObserver | None, observer: LiveObserver) -> LiveObserver | None:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.intercept.blacklist import Blacklist
     from proxy_wrapper.intercept.processes import SentModule
+    from proxy_wrapper.live import ChangingObserver
+    from proxy_wrapper.live_change import LiveChange
     from proxy_wrapper.tracer import Tracer
 
 __all__ = [
@@ -285,6 +287,25 @@ def observe(observer: Observer) -> None:
     _installed.get()
     with _installed.lock:
         _installed.get().add_observer(observer)
+
+
+def change_of_thread() -> ChangingObserver | None:
+    """What changes the values that this thread computes; None if nothing does."""
+    tracer = _installed.tracer
+    return None if tracer is None else tracer.thread.change
+
+
+def change_live(observer: ChangingObserver) -> LiveChange:
+    """Let `observer` change what this thread computes, until the end of what is given back."""
+    from torch._C import DisableTorchFunction
+
+    from proxy_wrapper.live_change import LiveChange
+
+    _installed.get()
+    with _installed.lock:
+        tracer = _installed.get()
+        with DisableTorchFunction():
+            return LiveChange(tracer, observer, _installed.take_down_if_idle, _installed.blacklist.__contains__)
 
 
 def blacklist(module_type: type[M]) -> type[M]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from proxy_wrapper.live import LiveFlow, LiveObserver
+    from proxy_wrapper.live import ChangingObserver, LiveFlow, LiveObserver
     from proxy_wrapper.registry import ModuleEntry, StateEntry
 
 
@@ -141,6 +141,7 @@ class ThreadState:
         "_ordinals_step",
         "aside",
         "backward_passes",
+        "change",
         "checked",
         "glanced_step",
         "glances",
@@ -174,6 +175,7 @@ class ThreadState:
     def __init__(self) -> None:
         self.stack: list[ActiveCall] = []
         self.live: LiveObserver | None = None  # What sees the values that it computes with.
+        self.change: ChangingObserver | None = None  # Which of these changes them.
         self.live_flow: LiveFlow | None = None  # What is told of its tests and loops, besides the trace.
         self.number = 0 if threading.get_ident() == threading.main_thread().ident else threading.get_native_id()
         # Its stay in compiled code: until that ends, nothing that it does is seen.

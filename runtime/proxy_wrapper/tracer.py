@@ -21,6 +21,7 @@ from proxy_wrapper.copied_values import CopiedValues
 from proxy_wrapper.definitions import Definitions
 from proxy_wrapper.describe import Describer
 from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunEnd, StateTensor
+from proxy_wrapper.intercept.eager_stance import EagerStance
 from proxy_wrapper.launch import Launch, RankFinder, is_data_worker
 from proxy_wrapper.levels import DEBUG, INFO, WARNING
 from proxy_wrapper.live import joined, without
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.limits import Ranks
-    from proxy_wrapper.live import LiveFlow, LiveObserver
+    from proxy_wrapper.live import ChangingObserver, LiveFlow, LiveObserver
     from proxy_wrapper.sinks.sink import Sink
-    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.thread_state import ThreadFound, ThreadState
     from proxy_wrapper.watch import Watch
 
 
@@ -69,6 +70,16 @@ class FlowInterceptor(Interceptor, Protocol):
         """Tell it of nothing any more."""
 
 
+class InsideTorchCalls(Protocol):
+    """Lets calls of torch be seen that are made inside one, of a thread that has no function mode on its stack then."""
+
+    def enter_engine(self) -> ThreadFound:
+        """Put the mode on this thread's stack."""
+
+    def leave_engine(self, found: ThreadFound) -> None:
+        """Leave the thread as it was found."""
+
+
 class Tracer:
     """Registers proxied objects and sends what the interceptors see to the channels.
 
@@ -93,6 +104,9 @@ class Tracer:
         self.interceptors: list[Interceptor] = []
         self.debug_interceptors: list[Interceptor] = []
         self.live_interceptors: list[Interceptor] = []
+        self._changes = 0
+        self._eager_stance: EagerStance | None = None
+        self.torch_calls: InsideTorchCalls | None = None
         self._live_blocks = 0  # How many live observers there are, of all threads.
         self.ends_with_blocks = False  # Whether the last proxied module was taken out while there were such.
         self.flow_steps: FlowInterceptor | None = None  # One of `interceptors`.
@@ -454,15 +468,35 @@ class Tracer:
         """Let `observer` see what this thread calls, until `remove_live`, whether anything is proxied or not."""
         with self.lock:
             thread = self.thread
-            thread.live = joined(thread.live, observer)
+            thread.live = joined(thread.live, observer, thread.change)
             self._live_blocks += 1
             self._install_for_live()
 
-    def remove_live(self, observer: LiveObserver) -> None:
-        """Let `observer`, which this thread has added, see nothing any more."""
+    def add_change(self, observer: ChangingObserver) -> None:
+        """Let `observer` change what this thread computes, in the place of any other such one, until `remove_live`."""
         with self.lock:
             thread = self.thread
+            if thread.change is not None:
+                self.remove_live(thread.change)
+            thread.change = observer
+            self.add_live(observer)
+
+    def count_change(self, more: int) -> None:
+        """Count what changes values, on all threads: compiled code runs as it is written while there is something."""
+        self._changes += more
+        if self._changes and self._eager_stance is None:
+            self._eager_stance = EagerStance()
+        elif not self._changes and self._eager_stance is not None:
+            self._eager_stance.end()
+            self._eager_stance = None
+
+    def remove_live(self, observer: LiveObserver, thread: ThreadState | None = None) -> None:
+        """Let `observer` see nothing any more of the thread that has added it: `thread`, or this one."""
+        with self.lock:
+            thread = thread or self.thread
             thread.live = without(thread.live, observer)
+            if thread.change is observer:
+                thread.change = None
             self._live_blocks -= 1
             if self.registry.modules:
                 self.install_interceptors()

@@ -74,9 +74,14 @@ class AutogradFunctions:
             live = None if thread is None else thread.live
             if live is None:
                 return original(cls, *args, **kwargs)
+            change = None if thread is None else thread.change
             if cls is checkpoint.CheckpointFunction:
+                if change is not None:
+                    args = (change.checkpointed(args[0], is_reentrant=True), *args[1:])
                 held = live.before_call(checkpoint.checkpoint, (args[0], *args[2:]), {"use_reentrant": True})
             else:
+                if change is not None:
+                    args, kwargs = change.arguments(MethodType(original, cls), args, kwargs)  # type: ignore[assignment]
                 held = live.before_call(MethodType(original, cls), args, kwargs)
             try:
                 result = original(cls, *args, **kwargs)
@@ -96,7 +101,9 @@ class AutogradFunctions:
             live = None if thread is None else thread.live
             if live is None:
                 return (yield from original(function, preserve, *rest, **kwargs))
-            inner = original(function, preserve, *rest, **kwargs)
+            change = None if thread is None else thread.change
+            again = function if change is None else change.checkpointed(function, is_reentrant=False)
+            inner = original(again, preserve, *rest, **kwargs)
             next(inner)
             held = live.before_call(checkpoint.checkpoint, (function,), {"use_reentrant": False})
             try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from proxy_wrapper.copied_values import CopiedStatistics
-    from proxy_wrapper.live import LiveObserver
+    from proxy_wrapper.live import ChangingObserver, LiveObserver
     from proxy_wrapper.registry import ModuleEntry
     from proxy_wrapper.statistics import PendingOr
     from proxy_wrapper.thread_state import ThreadState
@@ -165,7 +165,7 @@ class ModuleCalls:
                     self._end(module, args, rest, thread)
         except Exception as error:  # noqa: BLE001
             self._tracer.fail(error)
-        return None if live is None else _leave_live(live, module, rest)
+        return None if live is None else _leave_live(live, thread.change, module, rest)
 
     def _begin(self, module: nn.Module, args: Any, thread: ThreadState, *, compiled: bool) -> None:
         tracer = self._tracer
@@ -403,12 +403,14 @@ class ModuleCalls:
         return words, numbers
 
 
-def _leave_live(live: LiveObserver, module: nn.Module, rest: tuple[Any, ...]) -> Any:
+def _leave_live(
+    live: LiveObserver, change: ChangingObserver | None, module: nn.Module, rest: tuple[Any, ...]
+) -> Any:
     """Tell `live` how a call has ended, as `leave` is told; what `leave` gives back."""
     if len(rest) == 1:
         live.leave_raising(module)
         return None
-    output = live.leave(module, rest[1])
+    output = live.leave(module, rest[1] if change is None else change.before_leave(module, rest[1]))
     return None if output is rest[1] else output
 
 

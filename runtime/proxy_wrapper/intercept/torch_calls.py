@@ -110,8 +110,10 @@ class TorchCallMode(TorchFunctionMode):
         code = asking.f_code
         site = None if code is DISPATCHER else self._sites.codes.get((id(code), asking.f_lasti))
         call = self._sites.of(asking) if site is None else FunctionType(site, asking.f_globals)
-        marks = self._mark(target, args, kwargs, thread) if self._tracer.wants_all else None
         live = thread.live
+        if live is not None and thread.change is not None:
+            args, kwargs = thread.change.arguments(func, args, kwargs or _NO_KEYWORDS)  # type: ignore[assignment]
+        marks = self._mark(target, args, kwargs, thread) if self._tracer.wants_all else None
         held = None if live is None else live.before_call(func, args, kwargs or _NO_KEYWORDS)
         thread.torch_calls += 1
         try:

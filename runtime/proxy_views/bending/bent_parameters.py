@@ -1,0 +1,242 @@
+"""Has bent values stand for parameters where a model computes with them; the parameters stay as they are.
+
+They stand among the arguments of torch's calls. Where those are not seen, in modules on the blacklist, the modules hold
+them in place of the parameters for the length of a call.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch import nn
+
+from proxy_views.bending.targets import Slot
+from proxy_views.call_state import CallState, now
+from proxy_views.recording import READ, SWITCH, kind_of
+from proxy_wrapper.value_marks import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+
+    from proxy_views.bending.bent_calls import Bend, Bent
+    from proxy_views.bending.targets import Target
+
+_NO_STATE: Final = CallState(grad=True, inference=False, autocast=())
+_COMPUTED: Final = frozenset({"T", "mT", "H", "mH", "real", "imag"})
+"""Attributes that are computed from a tensor's values. Others, `data` among them, are the parameter's own."""
+
+_OF_THE_PARAMETER: Final = frozenset(
+    {"backward", "grad", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_"}
+    | {"__reduce_ex__", "__setstate__", "__set__", "__delete__", "_is_view", "swap_tensors"}
+)
+"""Functions that are called for the parameter itself."""
+
+_NOT_IN_PLACE: Final = frozenset({"__invert__", "__index__", "__int__", "__iter__"})
+_MODULE_FILE: Final = nn.Module.__call__.__code__.co_filename
+_OPTIMIZERS: Final = os.path.join(os.path.dirname(torch.optim.__file__), "")  # noqa: PTH118, PTH120  As code has it.
+_MOST_FRAMES: Final = 100
+
+
+class _Parameter(NamedTuple):
+    """A parameter that is bent, with its bends."""
+
+    tensor: torch.Tensor
+    found: list[Bent]
+
+
+class _StandIn(NamedTuple):
+    """What stands for a parameter, and torch's count of the changes of that when it was made."""
+
+    version: int
+    found: tuple[Bent, ...]
+    tensor: torch.Tensor
+
+
+class _Held(NamedTuple):
+    """A module that holds what stands for its parameter, while `caller` runs."""
+
+    caller: nn.Module
+    slot: Slot
+    parameter: torch.Tensor
+    stand_in: torch.Tensor
+
+
+class BentParameters:
+    """The bent parameters of one thread."""
+
+    def __init__(
+        self,
+        stand_in_for: Callable[[torch.Tensor, Sequence[Bent]], torch.Tensor],
+        is_in: Callable[[Bend, Target], bool],
+    ) -> None:
+        """Bend none yet.
+
+        Args:
+            stand_in_for: bends a parameter.
+            is_in: whether the method that a target is in runs now.
+        """
+        self._stand_in_for = stand_in_for
+        self._is_in = is_in
+        self.is_blacklisted: Callable[[nn.Module], bool] = lambda _: False
+        self._slots: tuple[tuple[Slot, Bent], ...] = ()
+        self._by_identity: dict[int, _Parameter] = {}
+        self._models: list[nn.Module] = []
+        self._made: list[dict[tuple[int, CallState], _StandIn]] = [{}]  # One for each checkpoint that runs.
+        self._held: list[_Held] = []
+
+    @property
+    def are_bent(self) -> bool:
+        """Whether there are any."""
+        return bool(self._slots)
+
+    def bend(self, slots: Sequence[tuple[Slot, Bent]]) -> None:
+        """Bend these from now on, and no others."""
+        self._slots = tuple(slots)
+        self._models = list({id(bent.bend.model): bent.bend.model for _, bent in slots}.values())
+        self.look_up()
+
+    def look_up(self) -> None:
+        """Find the tensors that the modules hold now: some programs replace them."""
+        self.put_back()
+        self.forget()
+        found: dict[int, _Parameter] = {}
+        for slot, bent in self._slots:
+            tensor = slot.owner._parameters.get(slot.key)
+            if tensor is None:
+                continue
+            entry = found.setdefault(id(tensor), _Parameter(tensor, []))
+            if all(each.bend is not bent.bend for each in entry.found):  # A tied one is bent once.
+                entry.found.append(bent)
+        self._by_identity = found
+
+    def forget(self) -> None:
+        """Make all that stands for a parameter anew."""
+        self._made = [{}]
+
+    def begin_region(self) -> None:
+        """A checkpoint begins: what it needs must be computed inside it, since that is computed again."""
+        if self._slots:
+            self._made.append({})
+
+    def end_region(self) -> None:
+        """A checkpoint has ended."""
+        if len(self._made) > 1:
+            self._made.pop()
+
+    # Among the arguments of torch's calls.
+
+    def arguments(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, is_in_call: bool
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """The arguments with what stands for the parameters among them.
+
+        Args:
+            function: what is called.
+            args: by position.
+            kwargs: by keyword.
+            is_in_call: whether a module of a bent model is being called.
+        """
+        if not any(map(self._has, args)) and not (kwargs and any(map(self._has, kwargs.values()))):
+            return args, kwargs
+        first = _first_to_replace(function)
+        if first < 0 or not (is_in_call or self._is_in_method()):
+            return args, kwargs
+        replaced = (*args[:first], *map(self._replaced, args[first:]))
+        return replaced, {key: each if key == "out" else self._replaced(each) for key, each in kwargs.items()}
+
+    def _has(self, value: Any) -> bool:
+        if type(value) in (list, tuple):
+            return any(map(self._has, value))
+        return id(value) in self._by_identity and self._by_identity[id(value)].tensor is value
+
+    def _replaced(self, value: Any) -> Any:
+        if type(value) in (list, tuple):
+            return type(value)(map(self._replaced, value)) if self._has(value) else value
+        entry = self._by_identity.get(id(value))
+        return value if entry is None or entry.tensor is not value else self._stand_in(entry)
+
+    def stand_in(self, parameter: torch.Tensor) -> torch.Tensor:
+        """What stands for a parameter; `parameter` itself if it is not bent."""
+        entry = self._by_identity.get(id(parameter))
+        return parameter if entry is None or entry.tensor is not parameter else self._stand_in(entry)
+
+    def _stand_in(self, entry: _Parameter) -> torch.Tensor:
+        found = tuple(each for each in entry.found if self._is_in(each.bend, each.target))
+        if not found:
+            return entry.tensor
+        key = (id(entry.tensor), now(_NO_STATE))
+        made, version = self._made[-1].get(key), version_of(entry.tensor)
+        if made is not None and made.version == version and made.found == found:
+            return made.tensor
+        tensor = self._stand_in_for(entry.tensor, found)
+        self._made[-1][key] = _StandIn(version, found, tensor)
+        return tensor
+
+    def _is_in_method(self) -> bool:
+        """Whether a method of a module of a bent model, which no hook tells of, runs now."""
+        frame: FrameType | None = sys._getframe(2)
+        members = {id(each) for model in self._models for each in model.modules()}
+        for _ in range(_MOST_FRAMES):
+            if frame is None:
+                return False
+            code = frame.f_code
+            if code.co_filename.startswith(_OPTIMIZERS):
+                return False
+            if code.co_argcount and code.co_filename != _MODULE_FILE:
+                owner = frame.f_locals.get(code.co_varnames[0])
+                if isinstance(owner, nn.Module) and id(owner) in members:
+                    self.forget()  # Nobody tells when it ends.
+                    return True
+            frame = frame.f_back
+        return False
+
+    # In modules whose calls of torch are not seen.
+
+    def enter(self, module: nn.Module) -> None:
+        """Have what `module` calls find what stands for its parameters, if it is on the blacklist."""
+        if self._held or not self.is_blacklisted(module):
+            return
+        for owner in module.modules():
+            for key, parameter in owner._parameters.items():
+                entry = self._by_identity.get(id(parameter))
+                if entry is not None and parameter is not None and entry.tensor is parameter:
+                    stand_in = self._stand_in(entry)
+                    if stand_in is not parameter:
+                        self._held.append(_Held(module, Slot(owner, key, entry.found[0].name), parameter, stand_in))
+        for each in self._held:
+            each.slot.owner._parameters[each.slot.key] = each.stand_in  # type: ignore[assignment]
+
+    def leave(self, module: nn.Module) -> None:
+        """Put the parameters back that `enter` has replaced for this module."""
+        if self._held and self._held[0].caller is module:
+            self.put_back()
+
+    def put_back(self) -> None:
+        """Put all parameters back."""
+        for each in self._held:
+            if each.slot.owner._parameters.get(each.slot.key) is each.stand_in:
+                each.slot.owner._parameters[each.slot.key] = each.parameter  # type: ignore[assignment]
+        self._held.clear()
+
+
+def _first_to_replace(function: Callable[..., Any]) -> int:
+    """The first argument of a function that it computes with; -1 if it computes with none.
+
+    The first argument of one that works in place is changed itself.
+    """
+    name = getattr(function, "__name__", "")
+    if name == "__get__":
+        owner = function.__self__  # type: ignore[attr-defined]
+        attribute = getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "")
+        return 0 if attribute in _COMPUTED else -1
+    if name in _OF_THE_PARAMETER or kind_of(function) in (READ, SWITCH):
+        return -1
+    if name.startswith("__"):
+        is_in_place = name == "__setitem__" or (name.startswith("__i") and name not in _NOT_IN_PLACE)
+    else:
+        is_in_place = name.endswith("_")
+    return 1 if is_in_place else 0

@@ -1,0 +1,131 @@
+"""Callbacks that put zeros in the place of values.
+
+They fill, and do not multiply: a product would leave infinities NaN, and turn whole numbers into others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from proxy_views.bending.callback import Callback, Place
+from proxy_views.bending.drawing import DrawnCallback, order, uniform
+from proxy_views.bending.errors import NotBendableError, SettingError
+from proxy_views.bending.parameter import Number, check_operand, number
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class Mask(DrawnCallback):
+    """Keeps each element with probability `p`, and puts zero in the place of the others: the same ones at each call.
+
+    With `dim`, whole channels along it; then the other dimensions may have any size.
+    """
+
+    p: Number = 0.3
+
+    def __init__(self, p: Number = 0.3, *, dim: int | tuple[int, ...] | None = None, seed: int | None = None) -> None:
+        """Draw nothing yet.
+
+        Raises:
+            SettingError: if `p` is not from 0 to 1.
+        """
+        self.p = check_probability("p", p)
+        super().__init__(seed=seed, dim=dim)
+
+    def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
+        """What is kept, and zeros."""
+        p = probability("p", self.p)
+        return value.masked_fill(self.drawn(value, place, uniform, lambda drawn: drawn >= p, p), 0)
+
+
+@dataclass
+class OrderedMask(DrawnCallback):
+    """Keeps the share `p` of all elements, or channels along `dim`: the first of a random order that is drawn once.
+
+    What is kept for a smaller `p` is kept for a greater one, too.
+    """
+
+    p: Number = 0.3
+
+    def __init__(self, p: Number = 0.3, *, dim: int | tuple[int, ...] | None = None, seed: int | None = None) -> None:
+        """Draw nothing yet.
+
+        Raises:
+            SettingError: if `p` is not from 0 to 1.
+        """
+        self.p = check_probability("p", p)
+        super().__init__(seed=seed, dim=dim)
+
+    def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
+        """What is kept, and zeros."""
+        p = probability("p", self.p)
+        dropped = self.drawn(value, place, order, lambda ranks: ranks >= round(p * ranks.numel()), p)
+        return value.masked_fill(dropped, 0)
+
+
+@dataclass
+class ThresholdActivation(Callback):
+    """Keeps the share `threshold` of the channels along `dim` that are highest on average, for each sample anew.
+
+    The average is over the dimensions behind `dim`. Without `dim` single elements are compared.
+
+    Attributes:
+        threshold: the share that is kept, from 0 to 1.
+        dim: along which the channels lie.
+        invert: whether the lowest are kept.
+    """
+
+    works_in_copies: ClassVar[bool] = False
+    threshold: Number = 0.5
+    dim: int | None = None
+    invert: bool = False
+
+    def __post_init__(self) -> None:
+        check_probability("threshold", self.threshold)
+        if self.dim is not None and (isinstance(self.dim, bool) or not isinstance(self.dim, int)):
+            raise NotBendableError("dim", self.dim, "a whole number")
+
+    def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
+        """What is kept, and zeros."""
+        share = probability("threshold", self.threshold)
+        if self.dim is None:
+            levels, dim = value.detach().reshape(-1), 0
+        else:
+            if not -value.dim() <= self.dim < value.dim():
+                raise SettingError("dim", self.dim, f"a dimension of {place.name!r}, which has {value.dim()},")
+            dim = self.dim % value.dim()
+            behind = tuple(range(dim + 1, value.dim()))
+            levels = value.detach()
+            levels = (levels if levels.is_floating_point() else levels.double()).mean(behind) if behind else levels
+        ranks = levels.argsort(dim=dim, descending=not self.invert, stable=True).argsort(dim=dim)
+        dropped = ranks >= round(share * levels.shape[dim])
+        shape = value.shape if self.dim is None else (*levels.shape, *(1 for _ in range(value.dim() - levels.dim())))
+        return value.masked_fill(dropped.reshape(shape), 0)
+
+
+def check_probability(name: str, value: Number) -> Number:
+    """`value`, which must be from 0 to 1, or a number that is computed.
+
+    Raises:
+        NotBendableError: if it is no number.
+        SettingError: if it is out of range.
+    """
+    check_operand(name, value)
+    if isinstance(value, (int, float)):
+        probability(name, value)
+    return value
+
+
+def probability(name: str, value: Number) -> float:
+    """The number that `value` is now.
+
+    Raises:
+        SettingError: if it is not from 0 to 1.
+    """
+    found = float(number(value))
+    if not 0.0 <= found <= 1.0:
+        raise SettingError(name, found, "a number from 0 to 1")
+    return found

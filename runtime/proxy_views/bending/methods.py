@@ -1,0 +1,108 @@
+"""Sees the calls of single methods of a model, for targets such as `encode:conv`.
+
+A program may hold a method under any number of names, so it is the code of its function that is replaced while there
+are such targets, once for all of them.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from proxy_views.leaf_functions import standing_in
+from proxy_wrapper.intercept.call_sites import hide_frames
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from torch import nn
+
+    from proxy_views.bending.bent_calls import BentCalls
+    from proxy_wrapper.live import ChangingObserver
+
+
+class _Watched:
+    """A function whose calls are told: what its code calls while there is somebody to tell."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        self.watches: tuple[MethodWatch, ...] = ()
+        self.original: CodeType = function.__code__
+        inner = FunctionType(
+            self.original, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+        inner.__kwdefaults__ = function.__kwdefaults__
+        self._inner = inner
+        self.replacement = standing_in(self.original, self)
+
+    @classmethod
+    def of(cls, function: FunctionType) -> _Watched:
+        """The one for a function: that which its code calls already, or a new one."""
+        for each in function.__code__.co_consts:
+            if isinstance(each, _Watched):
+                return each
+        watched = cls(function)
+        function.__code__ = watched.replacement
+        return watched
+
+    def add(self, watch: MethodWatch) -> None:
+        """Tell one more."""
+        self.watches = (*self.watches, watch)
+
+    def remove(self, watch: MethodWatch) -> None:
+        """Tell one less; with the last one the code is put back, unless somebody else has replaced ours since."""
+        self.watches = tuple(each for each in self.watches if each is not watch)
+        if not self.watches and self.function.__code__ is self.replacement:
+            self.function.__code__ = self.original
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        watching = [each for each in self.watches if args and each.model is args[0] and each.is_of_this_thread]
+        for each in watching:
+            each.calls.enter_method(each.model, each.method, args[1:], kwargs)
+        try:
+            result = self._inner(*args, **kwargs)
+        except BaseException as error:
+            for each in reversed(watching):
+                each.calls.leave_method(each.model, each.method, raised=True)
+            hide_frames(error)
+            raise
+        for each in reversed(watching):
+            each.calls.leave_method(each.model, each.method, raised=False)
+        return result
+
+
+class MethodWatch:
+    """Tells of the calls of one method of one model on one thread."""
+
+    def __init__(
+        self, function: FunctionType, model: nn.Module, method: str, calls: BentCalls, of_thread: _OfThread
+    ) -> None:
+        """Begin to tell `calls` of them.
+
+        Args:
+            function: behind the method, below its decorators.
+            model: whose method.
+            method: its name.
+            calls: what is told.
+            of_thread: gives what changes the values of the calling thread.
+        """
+        self.model, self.method, self.calls = model, method, calls
+        self._of_thread = of_thread
+        self._watched = _Watched.of(function)
+        self._watched.add(self)
+
+    @property
+    def is_of_this_thread(self) -> bool:
+        """Whether the calling thread is the one whose calls are bent."""
+        return self._of_thread() is self.calls
+
+    def end(self) -> None:
+        """Tell nothing any more."""
+        self._watched.remove(self)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    _OfThread: TypeAlias = Callable[[], ChangingObserver | None]

@@ -1,0 +1,124 @@
+"""What the nodes of a graph are called, known while the calls are made."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import fx
+
+from proxy_views.call_state import CallState, CallUnder, now
+from proxy_views.recording import ITERATOR, READ, SIZE, SWITCH, VALUE, TorchCall, kind_of
+from proxy_views.signature import arguments_of
+from proxy_views.structures import tensors_in
+from proxy_views.targets import Targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import nn
+
+_NO_STATE: Final = CallState(grad=True, inference=False, autocast=())
+_NOT_NODES: Final = (READ, SIZE, VALUE, SWITCH)
+
+
+class NodeNames:
+    """Names the calls inside one call of a model as `graph()` names its nodes, in the order in which they come.
+
+    Sizes are no nodes here: a graph that has them as such (`live_sizes`) may have other numbers behind names such as
+    `getitem` and `mul`, which both a size and a tensor may be given by.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        method: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        state: CallState | None = None,
+    ) -> None:
+        """Begin with the arguments of a call of `model`.
+
+        Args:
+            model: what is called.
+            method: that of it which takes the arguments.
+            args: by position.
+            kwargs: by keyword.
+            state: torch's switches around the call; those of now if not given.
+        """
+        self._namer = fx.Graph()
+        self._targets = Targets()
+        self._state = state or now(_NO_STATE)
+        self._module_calls: dict[str, int] = {}
+        self._parameters = {id(each): name for name, each in _state_of(model)}
+        self._parts: dict[int, tuple[torch.Tensor, list[str]]] = {}
+        for argument in arguments_of(method, args, kwargs):
+            self._name(argument.target.lstrip("*"))
+            self._note_parts(argument.value)
+
+    def of_call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        state: CallState | None = None,
+    ) -> str | None:
+        """What the node of a call is called; None if it has none of its own."""
+        kind = kind_of(function)
+        if kind in _NOT_NODES:
+            return None
+        self._name_arguments(args, kwargs)
+        if kind == ITERATOR:
+            return self._name("unbind")
+        state = state or now(self._state)
+        call = TorchCall(function, args, kwargs, None, (), state, (), kind)  # type: ignore[arg-type]
+        _, target = self._targets.of(call)
+        if state != self._state:
+            target = (
+                CallUnder(target, state, self._state) if callable(target) else f"{target}_{state.words(self._state)}"
+            )
+        return self._name(self._namer._target_to_str(target))
+
+    def note_result(self, result: Any) -> None:
+        """Note what a call gave: each tensor inside a tuple has a node of its own once it is used."""
+        self._note_parts(result)
+
+    def of_module(self, name: str) -> tuple[str, ...]:
+        """What the output of the module of that qualified name is called, which is called once more."""
+        number = self._module_calls.get(name, 0)
+        self._module_calls[name] = number + 1
+        plain = name.replace(".", "_")
+        return (f"{plain}_{number}", f"{name}@{number}") if number else (plain,)
+
+    def copied(self) -> NodeNames:
+        """The same names, which go on on their own."""
+        again = copy.copy(self)
+        again._namer = fx.Graph()
+        again._namer._graph_namespace = copy.deepcopy(self._namer._graph_namespace)
+        again._module_calls = dict(self._module_calls)
+        again._parts = dict(self._parts)
+        return again
+
+    def _name(self, candidate: str) -> str:
+        return self._namer._graph_namespace.create_name(candidate, None)
+
+    def _name_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Let what is used for the first time have its node: parameters, buffers, and parts of tuples."""
+        for _, tensor in tensors_in((args, dict(kwargs))):
+            name = self._parameters.pop(id(tensor), None)
+            if name is not None:
+                self._name(name.replace(".", "_"))
+            _, parts = self._parts.pop(id(tensor), (None, ()))
+            for each in parts:
+                self._name(each)
+
+    def _note_parts(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor) or value is None:
+            return
+        for path, tensor in tensors_in(value):
+            self._parts[id(tensor)] = (tensor, ["getattr" if part.is_attribute else "getitem" for part in path])
+
+
+def _state_of(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]

@@ -1,0 +1,181 @@
+"""Which modules, parameters and activations a target names."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import re
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch import fx, nn
+from torch.overrides import get_testing_overrides
+
+from proxy_views.bending.errors import (
+    KindError,
+    NoMethodError,
+    NoTargetError,
+    NotBendableError,
+    ScriptedError,
+    TargetPatternError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MODULE: Final = "module"
+PARAMETER: Final = "parameter"
+ACTIVATION: Final = "activation"
+
+KINDS: Final = (MODULE, PARAMETER, ACTIVATION)
+
+_METHOD: Final = re.compile(r"([^\W\d]\w*):(?!\))(.*)", re.DOTALL)
+
+
+class Slot(NamedTuple):
+    """Where a module holds a parameter."""
+
+    owner: nn.Module
+    key: str
+    name: str
+
+
+class Target(NamedTuple):
+    """What one target of a model means.
+
+    Attributes:
+        text: as it was given.
+        method: the method of the model that it is in; "" for all.
+        modules: by identity, the qualified name of each that is bent.
+        slots: the parameters that are bent.
+        pattern: of names of nodes, if it is such that are bent.
+    """
+
+    text: str
+    method: str
+    modules: Mapping[int, str]
+    slots: tuple[Slot, ...]
+    pattern: re.Pattern[str] | None
+
+
+class Names(NamedTuple):
+    """The modules and parameters of a model, by all of their qualified names."""
+
+    modules: dict[str, nn.Module]
+    slots: dict[str, Slot]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Names:
+        """Those that `model` has now."""
+        modules = dict(model.named_modules(remove_duplicate=False))
+        slots = {
+            (f"{name}.{key}" if name else key): Slot(module, key, f"{name}.{key}" if name else key)
+            for name, module in modules.items()
+            for key, parameter in module._parameters.items()
+            if parameter is not None
+        }
+        return cls(modules, slots)
+
+
+def parse_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
+    """The targets that were given: one or several.
+
+    Raises:
+        NotBendableError: if they are no strings, or none.
+    """
+    found: tuple[Any, ...] = (targets,) if isinstance(targets, str) or not hasattr(targets, "__iter__") else tuple(targets)
+    if not found or not all(isinstance(each, str) for each in found):
+        raise NotBendableError("targets", targets, "a regular expression, or several")
+    return found
+
+
+def resolve(model: nn.Module, text: str, kind: str | None, known: Mapping[str, str] | None = None) -> Target:
+    """What `text` names: modules; if it matches none, parameters; if none, nodes of the graph.
+
+    Args:
+        model: whose.
+        text: a regular expression, perhaps with a method before it.
+        kind: which of the three it must be; None to find out.
+        known: for each node that there is what it is called in a call, if that is known.
+
+    Raises:
+        BendingError: if it names nothing.
+    """
+    if kind is not None and kind not in KINDS:
+        raise KindError(kind)
+    method, pattern = _parse(model, text)
+    names = Names.of(model)
+    if kind in (None, MODULE):
+        modules = {id(each): name for name, each in reversed(names.modules.items()) if pattern.fullmatch(name)}
+        if modules:
+            return Target(text, method, modules, (), None)
+    if kind in (None, PARAMETER):
+        slots = tuple(slot for name, slot in names.slots.items() if pattern.fullmatch(name))
+        for slot in slots:
+            if isinstance(slot.owner, torch.jit.ScriptModule):
+                raise ScriptedError(slot.name)
+        if slots:
+            return Target(text, method, {}, slots, None)
+    if kind in (None, ACTIVATION):
+        nodes = _nodes(pattern, names, known)
+        if nodes is not None:
+            return Target(text, method, {}, (), nodes)
+    near = (*names.modules, *names.slots, *(known if known is not None else _functions_of_torch()))
+    raise NoTargetError(text, type(model).__name__, nearest(pattern.pattern, near))
+
+
+def nearest(text: str, names: Iterable[str]) -> list[str]:
+    """The names that `text` may have meant."""
+    plain = re.sub(r"[\\^$]", "", text)
+    return difflib.get_close_matches(plain, [each for each in names if each], n=3)
+
+
+def method_of(model: nn.Module, text: str, method: str) -> FunctionType:
+    """The function behind a method of `model`, below its decorators.
+
+    Raises:
+        NoMethodError: if there is none in Python.
+    """
+    found: Any = getattr(type(model), method, None)
+    found = inspect.unwrap(found) if callable(found) else found
+    if not isinstance(found, FunctionType):
+        raise NoMethodError(text, method, type(model).__name__)
+    return found
+
+
+def _parse(model: nn.Module, text: str) -> tuple[str, re.Pattern[str]]:
+    found = _METHOD.fullmatch(text)
+    method, rest = (found.group(1), found.group(2)) if found is not None else ("", text)
+    if method:
+        method_of(model, text, method)
+    try:
+        return method, re.compile(rest)
+    except re.error as error:
+        raise TargetPatternError(text, str(error)) from error
+
+
+def _nodes(pattern: re.Pattern[str], names: Names, known: Mapping[str, str] | None) -> re.Pattern[str] | None:
+    """A pattern of what the nodes are called in a call; None if there are none, or cannot be any of such names."""
+    if known is not None:
+        found = sorted({name for node, name in known.items() if pattern.fullmatch(node)})
+        return re.compile("|".join(map(re.escape, found))) if found else None
+    # A node is called after a function or module, with the number of the call behind it.
+    numbers = ["", *{"1", "2", *re.findall(r"\d+", pattern.pattern)}]
+    of_modules = {name.replace(".", "_") for name in names.modules if name}
+    candidates = [
+        f"{base}_{each}" if each else base for base in {*_functions_of_torch(), *of_modules} for each in numbers
+    ]
+    candidates += [f"{name}@{each}" for name in names.modules for each in numbers if each]
+    return pattern if any(map(pattern.fullmatch, candidates)) else None
+
+
+@functools.cache
+def _functions_of_torch() -> frozenset[str]:
+    """What nodes that call torch's functions may be called."""
+    graph = fx.Graph()
+    of_torch = {graph._target_to_str(each.__name__) for each in get_testing_overrides() if hasattr(each, "__name__")}
+    operators = ("getitem", "truediv", "floordiv", "mod", "matmul", "pow", "lshift", "rshift", "and_", "or_", "xor")
+    in_place = ("iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "apply")
+    return frozenset(each.strip("_") if each.startswith("__") else each for each in of_torch) | {*operators, *in_place}
