@@ -85,7 +85,9 @@ def parse_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         NotBendableError: if they are no strings, or none.
     """
-    found: tuple[Any, ...] = (targets,) if isinstance(targets, str) or not hasattr(targets, "__iter__") else tuple(targets)
+    found: tuple[Any, ...] = (
+        (targets,) if isinstance(targets, str) or not hasattr(targets, "__iter__") else tuple(targets)
+    )
     if not found or not all(isinstance(each, str) for each in found):
         raise NotBendableError("targets", targets, "a regular expression, or several")
     return found
