@@ -75,7 +75,7 @@ class ChangingObserver(LiveObserver, Protocol):
     def arguments(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """What a function is to be called with in place of these arguments; asked before anybody is told of the call."""
+        """What a function is to be called with in place of these arguments, before anybody is told of the call."""
 
     def checkpointed(self, function: Callable[..., Any], *, is_reentrant: bool) -> Callable[..., Any]:
         """What an activation checkpoint is to call in the place of `function`, in the backward pass as well.
@@ -130,7 +130,7 @@ class LiveObservers:
 def joined(
     present: LiveObserver | None, observer: LiveObserver, change: ChangingObserver | None = None
 ) -> LiveObserver:
-    """The observers of a thread once `observer` has come to those that it has; `change`, if it has one, stays the last."""
+    """The observers of a thread once `observer` has come; `change`, if it has one, stays the last."""
     if present is None:
         return observer
     before = present.observers if isinstance(present, LiveObservers) else (present,)

@@ -300,9 +300,7 @@ class BentCalls:
         found: list[Bent] = []
         scopes = tuple(self._scopes)
         for scope in scopes:
-            name = scope.names.of_call(function, args, kwargs)
-            if name is not None:
-                found += scope.matches((name,))
+            found += scope.matches(scope.names.of_call(function, args, kwargs))
         written = {}
         if found:
             given = (*args, *kwargs.values())

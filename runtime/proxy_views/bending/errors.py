@@ -102,7 +102,7 @@ class ChangedWeightError(BendingError, RuntimeError):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place!r} is changed in place by the model, so what is put there must fit into it: same shape, same dtype."
+            f"{place!r} is changed in place by the model, so what is put there must have its shape."
         )
 
 

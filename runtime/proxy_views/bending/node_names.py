@@ -48,6 +48,7 @@ class NodeNames:
             state: torch's switches around the call; those of now if not given.
         """
         self._namer = fx.Graph()
+        self._switched = fx.Graph()
         self._targets = Targets()
         self._state = state or now(_NO_STATE)
         self._module_calls: dict[str, int] = {}
@@ -63,22 +64,25 @@ class NodeNames:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         state: CallState | None = None,
-    ) -> str | None:
-        """What the node of a call is called; None if it has none of its own."""
+    ) -> tuple[str, ...]:
+        """What the node of a call is called; nothing if it has none of its own.
+
+        A node whose name says that gradients are off there, or the like, is also called as it would be without that.
+        """
         kind = kind_of(function)
         if kind in _NOT_NODES:
-            return None
+            return ()
         self._name_arguments(args, kwargs)
         if kind == ITERATOR:
-            return self._name("unbind")
+            return (self._name("unbind"),)
         state = state or now(self._state)
         call = TorchCall(function, args, kwargs, None, (), state, (), kind)  # type: ignore[arg-type]
         _, target = self._targets.of(call)
-        if state != self._state:
-            target = (
-                CallUnder(target, state, self._state) if callable(target) else f"{target}_{state.words(self._state)}"
-            )
-        return self._name(self._namer._target_to_str(target))
+        plain = self._namer._target_to_str(target)
+        if state == self._state:
+            return (self._name(plain),)
+        words = CallUnder(function, state, self._state).__name__.removeprefix(getattr(function, "__name__", "call"))
+        return (self._name(plain + words), self._switched._graph_namespace.create_name(plain, None))
 
     def note_result(self, result: Any) -> None:
         """Note what a call gave: each tensor inside a tuple has a node of its own once it is used."""
@@ -96,6 +100,8 @@ class NodeNames:
         again = copy.copy(self)
         again._namer = fx.Graph()
         again._namer._graph_namespace = copy.deepcopy(self._namer._graph_namespace)
+        again._switched = fx.Graph()
+        again._switched._graph_namespace = copy.deepcopy(self._switched._graph_namespace)
         again._module_calls = dict(self._module_calls)
         again._parts = dict(self._parts)
         return again

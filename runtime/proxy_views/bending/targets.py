@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import operator
 import re
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import fx, nn
-from torch.overrides import get_testing_overrides
 
 from proxy_views.bending.errors import (
     KindError,
@@ -30,6 +30,12 @@ PARAMETER: Final = "parameter"
 ACTIVATION: Final = "activation"
 
 KINDS: Final = (MODULE, PARAMETER, ACTIVATION)
+
+_SWITCHED: Final = (
+    *("with_grad", "without_grad", "in_inference_mode", "out_of_inference_mode"),
+    *("autocast", "without_autocast"),
+)
+"""What the name of a node says of torch's switches, where they are others than around the model."""
 
 _METHOD: Final = re.compile(r"([^\W\d]\w*):(?!\))(.*)", re.DOTALL)
 
@@ -169,6 +175,7 @@ def _nodes(pattern: re.Pattern[str], names: Names, known: Mapping[str, str] | No
     candidates = [
         f"{base}_{each}" if each else base for base in {*_functions_of_torch(), *of_modules} for each in numbers
     ]
+    candidates += [f"{base}_{words}" for words in _SWITCHED if words in pattern.pattern for base in candidates]
     candidates += [f"{name}@{each}" for name in names.modules for each in numbers if each]
     return pattern if any(map(pattern.fullmatch, candidates)) else None
 
@@ -177,7 +184,7 @@ def _nodes(pattern: re.Pattern[str], names: Names, known: Mapping[str, str] | No
 def _functions_of_torch() -> frozenset[str]:
     """What nodes that call torch's functions may be called."""
     graph = fx.Graph()
-    of_torch = {graph._target_to_str(each.__name__) for each in get_testing_overrides() if hasattr(each, "__name__")}
-    operators = ("getitem", "truediv", "floordiv", "mod", "matmul", "pow", "lshift", "rshift", "and_", "or_", "xor")
-    in_place = ("iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "apply")
-    return frozenset(each.strip("_") if each.startswith("__") else each for each in of_torch) | {*operators, *in_place}
+    holders = (torch, torch.Tensor, torch.nn.functional, torch.special, torch.linalg, torch.fft, operator)
+    found = {name for each in holders for name in dir(each) if callable(getattr(each, name, None))}
+    magic = {graph._target_to_str(name) for name in found if name.startswith("__") and name.endswith("__")}
+    return frozenset({name for name in found if not name.startswith("_")} | magic | {"apply", "getattr"})

@@ -154,8 +154,8 @@ class Versions:
             here, kept = present.get(key), version.weights.get(key)
             if here is None or kept is None or here.shape != kept.shape or here.dtype != kept.dtype:
                 raise VersionError(
-                    f"the model has changed since: its parameter {key!r} is not there any more, is new, or is of another "
-                    "shape or dtype. Make new `Versions` of it."
+                    f"the model has changed since: its parameter {key!r} is new, is gone, or has another shape or "
+                    "dtype. Make new `Versions` of it."
                 )
         restored = Restored(
             self, {key: each.detach().clone() for key, each in present.items()},
