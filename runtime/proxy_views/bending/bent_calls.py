@@ -8,11 +8,12 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import _StopRecomputationError, checkpoint
 
 from proxy_views.bending.bent_parameters import BentParameters
 from proxy_views.bending.callback import Place
 from proxy_views.bending.errors import BendingError, CallbackError, ChangedWeightError, NoTargetError, ResultError
+from proxy_views.bending.methods import watch_methods
 from proxy_views.bending.node_names import NodeNames
 from proxy_views.bending.targets import nearest
 from proxy_views.bending.values import with_tensors
@@ -294,6 +295,8 @@ class BentCalls:
         """Find out which bends the result of a call has."""
         if function is checkpoint:
             self._parameters.begin_region()
+            for scope in self._scopes:
+                scope.names.begin_region(is_reentrant=bool(kwargs.get("use_reentrant")))
             return _REGION
         if not self._scopes or self._is_busy or self._inside is not None:
             return None
@@ -315,7 +318,7 @@ class BentCalls:
         if call is None:
             return result
         if call is _REGION:
-            self._parameters.end_region()
+            self._end_region()
             return result
         if self._inside is call:
             self._inside = None
@@ -334,9 +337,14 @@ class BentCalls:
     def after_raising(self, call: Any) -> None:
         """Forget a call that raised."""
         if call is _REGION:
-            self._parameters.end_region()
+            self._end_region()
         elif call is not None and self._inside is call:
             self._inside = None
+
+    def _end_region(self) -> None:
+        self._parameters.end_region()
+        for scope in self._scopes:
+            scope.names.end_region()
 
     # Bending.
 
@@ -382,7 +390,7 @@ class BentCalls:
             shape, dtype = value.shape, value.dtype
             try:
                 result = callback.bend(value, place)
-            except BendingError:
+            except (BendingError, _StopRecomputationError):
                 raise
             except Exception as error:
                 raise CallbackError(repr(callback), name, error) from error
@@ -460,6 +468,7 @@ def _recomputing(snapshot: _Snapshot) -> Iterator[None]:
     calls.resume(snapshot)
     now = [(parameter, parameter.value) for parameter, _ in snapshot.values]
     calls.begin()
+    watches = [each for bend in snapshot.bends for each in watch_methods(bend, calls)]
     try:
         for parameter, value in snapshot.values:
             parameter.value = value
@@ -468,4 +477,6 @@ def _recomputing(snapshot: _Snapshot) -> Iterator[None]:
     finally:
         for parameter, value in now:
             parameter.value = value
+        for each in watches:
+            each.end()
         calls.end()

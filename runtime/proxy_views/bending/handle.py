@@ -11,8 +11,8 @@ from proxy_views.bending.bent_calls import Bend, BentCalls
 from proxy_views.bending.callback import Callback
 from proxy_views.bending.errors import NotBendableError
 from proxy_views.bending.known_names import known_names
-from proxy_views.bending.methods import MethodWatch
-from proxy_views.bending.targets import method_of, parse_targets, resolve
+from proxy_views.bending.methods import watch_methods
+from proxy_views.bending.targets import parse_targets, resolve
 from proxy_wrapper.proxy import change_of_thread
 
 if TYPE_CHECKING:
@@ -81,14 +81,10 @@ class Handle:
         present = change_of_thread()
         calls = present if isinstance(present, BentCalls) else BentCalls()
         self._calls: BentCalls | None = calls
-        self._watches: list[MethodWatch] = []
         calls.bend_with((*calls.bends, made))
         if calls is not present:
             calls.begin()
-        for text, method in {target.method: (target.text, target.method) for target in made.targets}.values():
-            if method:
-                function = method_of(made.model, text, method)
-                self._watches.append(MethodWatch(function, made.model, method, calls, change_of_thread))
+        self._watches = watch_methods(made, calls)
 
     @property
     def count(self) -> int:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from proxy_views.bending.targets import method_of
 from proxy_views.leaf_functions import standing_in
 from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.proxy import change_of_thread
 
 if TYPE_CHECKING:
     from types import CodeType
 
     from torch import nn
 
-    from proxy_views.bending.bent_calls import BentCalls
-    from proxy_wrapper.live import ChangingObserver
+    from proxy_views.bending.bent_calls import Bend, BentCalls
 
 
 class _Watched:
@@ -74,9 +75,7 @@ class _Watched:
 class MethodWatch:
     """Tells of the calls of one method of one model on one thread."""
 
-    def __init__(
-        self, function: FunctionType, model: nn.Module, method: str, calls: BentCalls, of_thread: _OfThread
-    ) -> None:
+    def __init__(self, function: FunctionType, model: nn.Module, method: str, calls: BentCalls) -> None:
         """Begin to tell `calls` of them.
 
         Args:
@@ -84,25 +83,24 @@ class MethodWatch:
             model: whose method.
             method: its name.
             calls: what is told.
-            of_thread: gives what changes the values of the calling thread.
         """
         self.model, self.method, self.calls = model, method, calls
-        self._of_thread = of_thread
         self._watched = _Watched.of(function)
         self._watched.add(self)
 
     @property
     def is_of_this_thread(self) -> bool:
         """Whether the calling thread is the one whose calls are bent."""
-        return self._of_thread() is self.calls
+        return change_of_thread() is self.calls
 
     def end(self) -> None:
         """Tell nothing any more."""
         self._watched.remove(self)
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
-    _OfThread: TypeAlias = Callable[[], ChangingObserver | None]
+def watch_methods(bend: Bend, calls: BentCalls) -> list[MethodWatch]:
+    """Begin to tell `calls` of the methods that targets of a bend are in."""
+    methods = {target.method: target.text for target in bend.targets if target.method}
+    return [
+        MethodWatch(method_of(bend.model, text, method), bend.model, method, calls) for method, text in methods.items()
+    ]

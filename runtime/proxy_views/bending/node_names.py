@@ -51,6 +51,7 @@ class NodeNames:
         self._switched = fx.Graph()
         self._targets = Targets()
         self._state = state or now(_NO_STATE)
+        self._regions: list[CallState | None] = []
         self._module_calls: dict[str, int] = {}
         self._parameters = {id(each): name for name, each in _state_of(model)}
         self._parts: dict[int, tuple[torch.Tensor, list[str]]] = {}
@@ -75,7 +76,7 @@ class NodeNames:
         self._name_arguments(args, kwargs)
         if kind == ITERATOR:
             return (self._name("unbind"),)
-        state = state or now(self._state)
+        state = state or self._state_now()
         call = TorchCall(function, args, kwargs, None, (), state, (), kind)  # type: ignore[arg-type]
         _, target = self._targets.of(call)
         plain = self._namer._target_to_str(target)
@@ -83,6 +84,20 @@ class NodeNames:
             return (self._name(plain),)
         words = CallUnder(function, state, self._state).__name__.removeprefix(getattr(function, "__name__", "call"))
         return (self._name(plain + words), self._switched._graph_namespace.create_name(plain, None))
+
+    def begin_region(self, *, is_reentrant: bool) -> None:
+        """A checkpoint begins. That a reentrant one turns gradients off at first is not said in names."""
+        self._regions.append(self._state_now() if is_reentrant else None)
+
+    def end_region(self) -> None:
+        """A checkpoint has ended."""
+        if self._regions:
+            self._regions.pop()
+
+    def _state_now(self) -> CallState:
+        state = now(self._state)
+        around = next((each for each in self._regions if each is not None), None)
+        return state if around is None else state._replace(grad=around.grad)
 
     def note_result(self, result: Any) -> None:
         """Note what a call gave: each tensor inside a tuple has a node of its own once it is used."""
@@ -103,6 +118,7 @@ class NodeNames:
         again._switched = fx.Graph()
         again._switched._graph_namespace = copy.deepcopy(self._switched._graph_namespace)
         again._module_calls = dict(self._module_calls)
+        again._regions = []
         again._parts = dict(self._parts)
         return again
 
