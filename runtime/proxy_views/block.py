@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable
 
+    from proxy_views.profile.profiler import Profiler
     from proxy_wrapper.live import LiveObserver
     from proxy_wrapper.tracer import Tracer
 
@@ -36,6 +37,7 @@ class Block:
         live_sizes: bool,
         leaf_functions: Iterable[Callable[..., Any]],
         flow: bool,
+        profile: bool,
     ) -> None:
         """Record nothing yet.
 
@@ -49,6 +51,7 @@ class Block:
             live_sizes: whether sizes stay in the graph.
             leaf_functions: what is one node each.
             flow: whether tests and loops are recorded.
+            profile: whether what is called is measured.
 
         Raises:
             NotAModelError: if `model` is no module.
@@ -62,7 +65,8 @@ class Block:
         self._take_down_if_idle = take_down_if_idle
         self._recording = Recording(model, call, is_blacklisted, live_sizes=live_sizes)
         self._flow = RecordedFlow(self._recording) if flow else None
-        self._trace = LiveTrace(self._recording, call, self._flow)
+        self._profiler = _profiler_of(model) if profile else None
+        self._trace = LiveTrace(self._recording, call, self._flow, self._profiler)
         self._leaf_functions = LeafFunctions(leaf_functions)
         self._tracer: Tracer | None = None
 
@@ -83,10 +87,14 @@ class Block:
         tracer, self._tracer = self._tracer, None
         if tracer is None:
             return
+        if self._profiler is not None:
+            self._profiler.end()
         with self._lock, DisableTorchFunction():
             self._leaf_functions.remove()
             if self._flow is not None and tracer.flow_steps is not None:
                 tracer.flow_steps.remove_live(self._flow)
+            if self._profiler is not None:
+                tracer.remove_live(self._profiler)
             tracer.remove_live(self._recording)
             self._recording.stop()
             if tracer.ends_with_blocks and not tracer.is_observed_live:
@@ -100,3 +108,9 @@ class Block:
             return None
         thread = tracer.thread
         return thread.live if thread.inside is None and not thread.torch_calls else None
+
+
+def _profiler_of(model: nn.Module) -> Profiler:
+    from proxy_views.profile.profiler import Profiler  # Only those who ask for a profile wait for its import.
+
+    return Profiler(model)

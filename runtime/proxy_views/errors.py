@@ -53,6 +53,15 @@ class StillRunningError(ViewError, RuntimeError):
         super().__init__(f"the recorded call of {name} has not ended; ask for views of it behind it.")
 
 
+class NotProfiledError(ViewError, RuntimeError):
+    """A profile of a block that measured nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the block measured nothing, since measuring costs. Ask for it before: `Proxy.trace(model, profile=True)`."
+        )
+
+
 class ClosedError(ViewError, RuntimeError):
     """A view of a trace that was closed."""
 

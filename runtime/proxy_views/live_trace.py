@@ -15,6 +15,7 @@ from proxy_views.errors import (
     InsideTransformError,
     NoFlowError,
     NotCalledError,
+    NotProfiledError,
     RecordingFailedError,
     StillRunningError,
     TransformError,
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from proxy_trace.order import ExecutionOrder, LeafRule
     from proxy_views.flow import RecordedFlow
     from proxy_views.places import Frames
+    from proxy_views.profile.device import Device
+    from proxy_views.profile.flops import Convention
+    from proxy_views.profile.profiler import Profiler
+    from proxy_views.profile.report import Profile
     from proxy_views.recording import Recording
 
 
@@ -68,9 +73,12 @@ class FrozenValue(NamedTuple):
 class LiveTrace:
     """What one call of a model did. It keeps the tensors of the call alive until `close`, or its own end."""
 
-    def __init__(self, recording: Recording, call: int, flow: RecordedFlow | None) -> None:
+    def __init__(
+        self, recording: Recording, call: int, flow: RecordedFlow | None = None, profiler: Profiler | None = None
+    ) -> None:
         self._recording: Recording | None = recording
         self._flow = flow
+        self._profiler = profiler
         self._name = type(recording.model).__name__
         self._call = call
         self._built: dict[Leaves, Built] = {}
@@ -240,6 +248,23 @@ class LiveTrace:
         from proxy_views.drawing.draw import draw  # Only now: what draws is loaded by those who draw.
 
         return draw(self.graph(leaf_modules), path, depth)
+
+    def profile(self, flops: Convention = "corrected", device: Device | None = None) -> Profile:
+        """What all of the block took, by module and by call: FLOPs, memory and time, in forward and backward passes.
+
+        Args:
+            flops: "torch" counts by the formulas of `torch.utils.flop_counter`; "corrected" in the same way, but with
+                attention on the CPU, and without counting the backward pass of convolutions with groups too high;
+                "siu" counts a multiply-add as one, and elementwise operations too.
+            device: a `proxy_views.profile.Device`, whose times are computed beside those that were measured.
+
+        Raises:
+            NotProfiledError: if the block was not given `profile=True`.
+            ProfileError: if the block has not ended, or `flops` is none of these.
+        """
+        if self._profiler is None:
+            raise NotProfiledError
+        return self._profiler.profile(flops, device)
 
     # What views are made of.
 

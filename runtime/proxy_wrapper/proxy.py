@@ -375,6 +375,7 @@ class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
         live_sizes: whether sizes of tensors stay in the graph, so that it takes inputs of other sizes. Each is an
             instance of a subclass of `int` while the call runs. For programs that ask `type(n) is int`: False.
         leaf_functions: plain Python functions of the program that are one node each, whatever they call.
+        profile: whether to measure, for `trace.profile()`, what is called in the block, backward passes included.
         logdir: where to write a trace of the model in the block as well, as `Proxy` does; nowhere if not given.
         log_level: the level of that trace; INFO if not given.
         flow: whether the tests and loops of the model's code are recorded, for `trace.flow_steps()`, and in that trace.
@@ -393,6 +394,7 @@ class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
         call: int = 0,
         live_sizes: bool = True,
         leaf_functions: Iterable[Callable[..., Any]] = (),
+        profile: bool = False,
         logdir: str | os.PathLike[str] | None = None,
         log_level: int | str | None = None,
         flow: bool = False,
@@ -401,7 +403,7 @@ class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
 
         self._block = Block(
             model, _installed.lock, _installed.get, _installed.take_down_if_idle, _installed.blacklist.__contains__,
-            call=call, live_sizes=live_sizes, leaf_functions=leaf_functions, flow=flow,
+            call=call, live_sizes=live_sizes, leaf_functions=leaf_functions, flow=flow, profile=profile,
         )  # fmt: skip
         settings = {"logdir": logdir, "log_level": log_level, "flow": flow}
         self._proxied: dict[str, Any] = settings if logdir is not None else {}

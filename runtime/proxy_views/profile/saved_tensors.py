@@ -1,0 +1,137 @@
+"""What autograd keeps for the backward pass, seen by torch's hooks for saved tensors, and kept as without them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import torch
+from torch._C import DisableTorchFunction
+from torch.autograd import graph
+from torch.utils._python_dispatch import _disable_current_modes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_hooks: Final = torch._C._autograd
+_WITHOUT_DISPATCH: Final = torch._C._DisableTorchDispatch
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
+
+
+class SavingSeen(Protocol):
+    """Is told of what is kept."""
+
+    def saved(self, tensor: torch.Tensor) -> bool:
+        """`tensor` is being kept. Whether it is an output of the operation that keeps it."""
+
+
+class _Kept:
+    """A tensor that autograd keeps, and how often torch had counted a change of it in place."""
+
+    __slots__ = ("is_output", "output_number", "tensor", "version")
+
+    def __init__(self, tensor: torch.Tensor, version: int | None, output_number: int, *, is_output: bool) -> None:
+        self.tensor, self.version, self.output_number, self.is_output = tensor, version, output_number, is_output
+
+
+class SavedTensors:
+    """Tells `seen` of what the calling thread's autograd keeps, from `install` to `remove`."""
+
+    def __init__(self, seen: SavingSeen) -> None:
+        self._seen = seen
+        self._is_pushed = False
+        self._disable: Callable[[str], Any] | None = None
+        self._replacement: Callable[[str], Any] | None = None
+        self._thread_has_pushed = False
+
+    def install(self) -> None:
+        """Be what autograd asks first, unless it may ask nobody: inside a transform of `torch.func`."""
+        self._guard_transforms()
+        self.push()
+
+    def remove(self) -> None:
+        """Be asked no more."""
+        self.pop()
+        if graph.disable_saved_tensors_hooks is self._replacement and self._disable is not None:
+            graph.disable_saved_tensors_hooks = self._disable
+
+    def push(self) -> bool:
+        """Be asked from now on; whether that could be had."""
+        if self._is_pushed or _hooks._saved_tensors_hooks_get_disabled_error_message() is not None:
+            return False
+        _hooks._push_saved_tensors_default_hooks(self._pack, self._unpack)
+        self._is_pushed = True
+        return True
+
+    def pop(self) -> bool:
+        """Be asked no more; whether we were, and are those who are asked first."""
+        if not self._is_pushed or not self.are_asked():
+            return False
+        _hooks._pop_saved_tensors_default_hooks()
+        self._is_pushed = False
+        return True
+
+    def are_asked(self) -> bool:
+        """Whether autograd asks us, and not hooks of the program's that were put in front of ours."""
+        top = _hooks._top_saved_tensors_default_hooks(True)  # noqa: FBT003
+        return top is not None and getattr(top[0], "__self__", None) is self
+
+    def _guard_transforms(self) -> None:
+        """Be no reason for the transforms of `torch.func` to refuse: they allow no hooks, also none that change nothing."""
+        original = graph.disable_saved_tensors_hooks
+
+        @contextmanager
+        def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+            was_asked = self.pop()
+            try:
+                with original(error_message):
+                    yield
+            finally:
+                if was_asked:
+                    self.push()
+
+        self._disable, self._replacement = original, disable_saved_tensors_hooks
+        graph.disable_saved_tensors_hooks = disable_saved_tensors_hooks
+
+    def _pack(self, tensor: torch.Tensor) -> _Kept:
+        with DisableTorchFunction():
+            is_output = self._seen.saved(tensor)
+            version = None if tensor.is_inference() else tensor._version
+            number = tensor.output_nr
+            if is_output and not tensor.is_leaf:
+                # An output knows the node that keeps it: each would keep the other alive.
+                tensor = _detached(tensor)
+        return _Kept(tensor, version, number, is_output=is_output)
+
+    def _unpack(self, kept: _Kept) -> torch.Tensor:
+        with DisableTorchFunction():
+            if kept.version is not None and kept.tensor._version != kept.version:
+                raise RuntimeError(_changed_in_place(kept))
+        return kept.tensor
+
+
+def _detached(tensor: torch.Tensor) -> torch.Tensor:
+    if type(tensor) in _PLAIN:
+        with _WITHOUT_DISPATCH():
+            return tensor.detach()
+    with _disable_current_modes():
+        return tensor.detach()
+
+
+def _changed_in_place(kept: _Kept) -> str:
+    """What torch says of a tensor that was changed between the passes, which it does not look for where hooks are."""
+    tensor = kept.tensor
+    sizes = tensor._nested_tensor_size() if tensor.is_nested else list(tensor.shape)
+    maker = torch._C._current_autograd_node() if kept.is_output else tensor.grad_fn
+    by = "" if maker is None else f", which is output {kept.output_number} of {maker.name()},"
+    hint = (
+        "Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+        "question was changed in there or anywhere later. Good luck!"
+        if torch.is_anomaly_enabled()
+        else "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
+    )
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{tensor.type()} {sizes}]{by} is at version {tensor._version}; expected version {kept.version} instead. {hint}"
+    )
