@@ -18,6 +18,7 @@ _COMPOSITE: Final = torch._C.DispatchKey.CompositeImplicitAutograd
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 _NO_KEYWORDS: Final[dict[str, Any]] = {}
 _sequence: Final = torch._C._autograd._get_sequence_nr
+_DEVICE: Final = torch.ops.prim.device.default
 _ASKED_OF_TENSORS: Final = frozenset(
     (
         *("aten::sym_is_contiguous", "aten::is_contiguous", "aten::is_strides_like_format", "aten::size"),
@@ -63,6 +64,8 @@ class CallMode(TorchDispatchMode):
         named: dict[str, Any] = kwargs or _NO_KEYWORDS  # type: ignore[assignment]
         if types and func.name() in _ASKED_OF_TENSORS:
             return NotImplemented
+        if func is _DEVICE:  # Fake tensors are asked before each operation.
+            return func(*args, **named)
         sequence = _sequence()
         began = perf_counter_ns()
         try:

@@ -8,7 +8,7 @@ import torch
 from torch.utils import flop_counter
 from torch.utils._pytree import tree_map
 
-from proxy_views.profile.siu_rules import siu_rule
+from proxy_views.profile.siu_rules import computes_nothing, siu_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ def formula_of(operation: Any) -> Formula:
     if packet is getattr(_aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None):
         # By what is saved, it is twice the forward pass: two products of matrices for each one there.
         return _of_cpu_attention(1, 2)
-    if getattr(operation, "is_view", False):
+    if computes_nothing(operation):
         return lambda _args, _kwargs, _out: FREE
     rule = siu_rule(operation)
     if rule is None:

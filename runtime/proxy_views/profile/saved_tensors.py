@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import torch
 from torch._C import DisableTorchFunction
@@ -42,7 +43,6 @@ class SavedTensors:
         self._is_pushed = False
         self._disable: Callable[[str], Any] | None = None
         self._replacement: Callable[[str], Any] | None = None
-        self._thread_has_pushed = False
 
     def install(self) -> None:
         """Be what autograd asks first, unless it may ask nobody: inside a transform of `torch.func`."""
@@ -106,7 +106,13 @@ class SavedTensors:
     def _unpack(self, kept: _Kept) -> torch.Tensor:
         with DisableTorchFunction():
             if kept.version is not None and kept.tensor._version != kept.version:
-                raise RuntimeError(_changed_in_place(kept))
+                was_asked = self.pop()
+                try:
+                    message = _changed_in_place(kept)
+                finally:
+                    if was_asked:
+                        self.push()
+                raise RuntimeError(message)
         return kept.tensor
 
 
@@ -123,15 +129,38 @@ def _changed_in_place(kept: _Kept) -> str:
     tensor = kept.tensor
     sizes = tensor._nested_tensor_size() if tensor.is_nested else list(tensor.shape)
     maker = torch._C._current_autograd_node() if kept.is_output else tensor.grad_fn
-    by = "" if maker is None else f", which is output {kept.output_number} of {maker.name()},"
-    hint = (
-        "Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
-        "question was changed in there or anywhere later. Good luck!"
-        if torch.is_anomaly_enabled()
-        else "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True)."
-    )
+    torchs = _words_of_torch()
+    name = "" if maker is None else maker.name()
+    if torchs.is_short:  # It leaves out what all names of nodes end with.
+        name = re.sub(r"Backward\d*$", "", name)
+    by = f", which is output {kept.output_number} of {name}," if name else ""
+    hint = torchs.hint
+    if torch.is_anomaly_enabled():
+        hint = (
+            "Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable "
+            "in question was changed in there or anywhere later. Good luck!"
+        )
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{tensor.type()} {sizes}]{by} is at version {tensor._version}; expected version {kept.version} instead. {hint}"
     )
+
+
+class _Words(NamedTuple):
+    """How this release of torch words that error: its last sentence, and whether names of nodes are cut short."""
+
+    hint: str
+    is_short: bool
+
+
+def _words_of_torch() -> _Words:
+    """They are taken from an error that is made for it, under no hooks and no modes."""
+    with _disable_current_modes(), torch.autograd.set_detect_anomaly(False), torch.enable_grad():
+        leaf = torch.ones(1, dtype=torch.float32, requires_grad=True)
+        changed = leaf.exp()
+        changed.add_(1)
+        try:
+            torch.autograd.grad(changed, leaf)
+        except RuntimeError as error:
+            said = str(error)
+    return _Words(said[said.index("Hint:") :], "ExpBackward" not in said)

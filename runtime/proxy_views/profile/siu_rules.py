@@ -79,14 +79,22 @@ _LAYER_NORM: Final = frozenset(
 )
 
 
+def computes_nothing(operation: Any) -> bool:
+    """Whether `operation` gives a view, moves values, or makes them out of nothing."""
+    schema = getattr(operation, "_schema", None)
+    if schema is None or operation.namespace != "aten":
+        return False
+    name = schema.name.partition("::")[2]
+    is_maker = name.rstrip("_") in _MAKERS or name.removesuffix("_like") in _MAKERS
+    return is_maker or name in _COPIES or operation.is_view
+
+
 def siu_rule(operation: Any) -> Rule | None:
-    """What counts a call of `operation`, which is no view; None if there is no rule for it."""
+    """What counts a call of `operation`, if it computes something; None if there is no rule for it."""
     schema = getattr(operation, "_schema", None)
     if schema is None or operation.namespace != "aten":
         return None
     name = schema.name.partition("::")[2]
-    if name in _COPIES or name.rstrip("_") in _MAKERS or name.removesuffix("_like") in _MAKERS:
-        return lambda _args, _kwargs, _out: 0
     if name in _BATCH_NORM:
         return _of_batch_norm(schema, is_training=True if name in _ALWAYS_TRAINING else None)
     if name in _LAYER_NORM:
