@@ -79,7 +79,11 @@ class Block:
                 tracer.add_live(self._recording)
                 if self._flow is not None and tracer.flow_steps is not None:
                     tracer.flow_steps.add_live(self.model, self._flow)
+                if self._profiler is not None:
+                    tracer.add_live(self._profiler)
             self._leaf_functions.install(self._observer)
+        if self._profiler is not None:
+            self._profiler.begin()
         return self._trace
 
     def end(self) -> None:

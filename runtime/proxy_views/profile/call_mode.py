@@ -48,7 +48,7 @@ class CallMode(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, seen: CallsSeen) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._seen = seen
         self._composite: dict[tuple[Any, str], bool] = {}
 

@@ -46,7 +46,8 @@ class Call:
     """A call of an operation in the forward pass, or of a function that stands for those inside it.
 
     Attributes:
-        operation: the operation of torch, or the plain function; None for what belongs to a module and to no call in it.
+        operation: the operation of torch, or the plain function; None for what belongs to a module and to none of its
+            calls.
         scope: where it was made.
         number: its place in the order of all calls.
         flops: of the forward pass.

@@ -25,7 +25,7 @@ class Checkpoints:
 
     def note(self, scope: Scope) -> None:
         """Calls are being made in `scope`: it is that of the checkpoint that has just begun, if one has."""
-        top = _top(True)  # noqa: FBT003
+        top = _top(True)
         if top is not None and getattr(top[0], "__qualname__", "") == _FORWARD:
             frame = _held_by(top[0], "frame")
             if frame is not None:
@@ -33,14 +33,14 @@ class Checkpoints:
 
     def is_recomputing(self, node: Any) -> bool:
         """Whether `node`, which runs, has a checkpoint's function run again."""
-        top = _top(True)  # noqa: FBT003
+        top = _top(True)
         if top is not None and _name_of(top[0]) == _RECOMPUTING:
             return True
         return type(node).__name__ == _REENTRANT and isinstance(node, checkpoint.CheckpointFunction._backward_cls)
 
     def scope(self) -> Scope | None:
         """Where the checkpoint that is recomputed was called; None if that is not known."""
-        top = _top(True)  # noqa: FBT003
+        top = _top(True)
         held = None if top is None else _held_by(top[0], "target_frame_ref")
         frame = held() if isinstance(held, ref) else None
         return None if frame is None else self._scopes.get(frame)

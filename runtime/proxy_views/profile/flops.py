@@ -72,7 +72,7 @@ def formula_of(operation: Any) -> Formula:
 
 
 def _count(formula: Callable[..., int], args: Any, kwargs: Any, out: Any) -> int:
-    """What a formula of torch's registry gives; `tree_map`, which those of shapes begin with, takes most of its time."""
+    """What a formula of torch's registry gives. Those of shapes are called without their `tree_map`, which is slow."""
     if getattr(formula, "__code__", None) is not _OF_SHAPES:
         return formula(*args, **kwargs, out_val=out)
     shapes = [_shape(each) for each in args]

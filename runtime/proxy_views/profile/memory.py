@@ -18,7 +18,7 @@ class Memory:
 
     Attributes:
         saved: for each call, the bytes that it kept and that were not kept before.
-        accumulated: for each call, the bytes that are kept behind it, its own outputs that are kept at any time included.
+        accumulated: for each call, the bytes that are kept behind it, with those of its outputs that are kept later.
         total: the bytes that were kept in all, without what was for calls that checkpoints have made again.
     """
 

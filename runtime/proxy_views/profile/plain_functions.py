@@ -165,7 +165,7 @@ def _lack_data(args: Any, kwargs: Any) -> bool:
 
 
 class _StandIn(torch.autograd.Function):
-    """Gives back tensors that were made from nothing as if computed from others, so that a backward pass gets to those."""
+    """Gives back tensors that were made from nothing as if computed from others: a backward pass gets to those."""
 
     @staticmethod
     def forward(ctx: Any, made: torch.Tensor, *given: torch.Tensor) -> torch.Tensor:
@@ -173,7 +173,7 @@ class _StandIn(torch.autograd.Function):
         return made.view_as(made)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+    def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
         return (None, *(None if like is None else torch.empty_like(like) for like in ctx.likes))
 
 
@@ -185,6 +185,6 @@ def _stand_in(result: Any, args: Any, kwargs: Any) -> Any:
 
     def connect(value: Any) -> Any:
         is_made = isinstance(value, torch.Tensor) and value.is_floating_point() and not value.requires_grad
-        return _StandIn.apply(value, *given) if is_made else value
+        return _StandIn.apply(value, *given) if is_made else value  # type: ignore[no-untyped-call]
 
     return tree_map(connect, result)

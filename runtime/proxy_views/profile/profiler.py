@@ -14,7 +14,7 @@ from proxy_views.profile.call_mode import CallMode
 from proxy_views.profile.calls import BackwardCall, Call, Scope
 from proxy_views.profile.checkpoints import Checkpoints
 from proxy_views.profile.errors import StillProfilingError
-from proxy_views.profile.flops import UNKNOWN, formula_of
+from proxy_views.profile.flops import formula_of
 from proxy_views.profile.plain_functions import FunctionCalls
 from proxy_views.profile.saved_tensors import SavedTensors
 from proxy_views.profile.state_sizes import StateSizes
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from proxy_views.profile.flops import Convention, FlopCounts, Formula
-    from proxy_views.profile.plain_functions import PlainFunction
     from proxy_views.profile.device import Device
+    from proxy_views.profile.flops import Convention, Formula
     from proxy_views.profile.report import Profile
     from proxy_views.profile.storages import Data
 
@@ -88,14 +87,14 @@ class Profiler:
         self._is_running = True
         self._function_calls.install()
         self._saved_tensors.install()
-        self._mode.__enter__()
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
         """Measure no further, and leave everything as it was."""
         if not self._is_running:
             return
         self._is_running, self._has_ended = False, True
-        self._mode.__exit__(None, None, None)
+        self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._saved_tensors.remove()
         self._function_calls.remove()
         with DisableTorchFunction():
@@ -159,11 +158,11 @@ class Profiler:
 
     # Functions of torch, which are seen further below: as the operations that they come to.
 
-    def before_call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def before_call(self, function: Callable[..., Any], _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Any:
         """Nothing is noted of it, but for what a `torch.autograd.Function` keeps.
 
-        Its backward pass may look at the very objects that it has saved, which hooks put others in the place of. So it is
-        called without them, and is asked what it has saved afterwards.
+        Its backward pass may look at the very objects that it has saved, in whose place hooks put others. So it is
+        called without them, and is asked afterwards what it has saved.
         """
         if not self._is_running or getattr(function, "__name__", "") != "apply":
             return None

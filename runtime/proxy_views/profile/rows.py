@@ -20,7 +20,7 @@ class ProfileRow(NamedTuple):
         type: the class of the module ("Conv2d"), the operation ("aten.convolution"), the name of the function.
         module: the module that it is, or is made in; None outside of the model.
         calls: how often a module was called; 1 for a call.
-        recomputed_calls: how many of these an activation checkpoint has made again. Their FLOPs are of the forward pass.
+        recomputed_calls: how many of these an activation checkpoint has made again. They count as forward.
         forward_flops: in the forward pass; None if there is no formula for the operation.
         backward_flops: in the backward passes; None if there is no formula for any operation in them.
         saved_bytes: what it has kept for the backward pass that was not kept already.

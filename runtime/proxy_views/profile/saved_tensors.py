@@ -53,7 +53,7 @@ class SavedTensors:
         """Be asked no more."""
         self.pop()
         if graph.disable_saved_tensors_hooks is self._replacement and self._disable is not None:
-            graph.disable_saved_tensors_hooks = self._disable
+            graph.disable_saved_tensors_hooks = self._disable  # type: ignore[assignment]
 
     def push(self) -> bool:
         """Be asked from now on; whether that could be had."""
@@ -73,11 +73,11 @@ class SavedTensors:
 
     def are_asked(self) -> bool:
         """Whether autograd asks us, and not hooks of the program's that were put in front of ours."""
-        top = _hooks._top_saved_tensors_default_hooks(True)  # noqa: FBT003
+        top = _hooks._top_saved_tensors_default_hooks(True)
         return top is not None and getattr(top[0], "__self__", None) is self
 
     def _guard_transforms(self) -> None:
-        """Be no reason for the transforms of `torch.func` to refuse: they allow no hooks, also none that change nothing."""
+        """Be no reason for the transforms of `torch.func` to refuse: they allow no hooks, whatever these do."""
         original = graph.disable_saved_tensors_hooks
 
         @contextmanager
@@ -142,7 +142,8 @@ def _changed_in_place(kept: _Kept) -> str:
         )
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{tensor.type()} {sizes}]{by} is at version {tensor._version}; expected version {kept.version} instead. {hint}"
+        f"[{tensor.type()} {sizes}]{by} is at version {tensor._version}; "
+        f"expected version {kept.version} instead. {hint}"
     )
 
 
@@ -154,7 +155,8 @@ class _Words(NamedTuple):
 
 
 def _words_of_torch() -> _Words:
-    """They are taken from an error that is made for it, under no hooks and no modes."""
+    """They are taken from an error that is made for it."""
+    said = ""
     with _disable_current_modes(), torch.autograd.set_detect_anomaly(False), torch.enable_grad():
         leaf = torch.ones(1, dtype=torch.float32, requires_grad=True)
         changed = leaf.exp()
@@ -163,4 +165,8 @@ def _words_of_torch() -> _Words:
             torch.autograd.grad(changed, leaf)
         except RuntimeError as error:
             said = str(error)
-    return _Words(said[said.index("Hint:") :], "ExpBackward" not in said)
+    if (
+        "Hint:" not in said
+    ):  # The program's own hooks for saved tensors are in front: torch looks for no changes at all.
+        return _Words("Hint: enable anomaly detection to find the operation that failed.", is_short=False)
+    return _Words(said[said.index("Hint:") :], is_short="ExpBackward" not in said)

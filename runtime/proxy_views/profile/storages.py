@@ -75,7 +75,7 @@ class Storages:
     def release(self) -> None:
         """Let go of all: what they are told by may be something else's from now on."""
         while self._known:
-            _free(self._known.pop())
+            _free(self._known.pop())  # type: ignore[no-untyped-call]
 
 
 def _parts_of(tensor: Any) -> list[Any]:
