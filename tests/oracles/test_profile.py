@@ -16,7 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import proxy_wrapper.proxy as Proxy
 from tests.oracles.models import MODELS
-from tests.proxy_views.same_results import assert_same, outcome_of
+from tests.oracles.test_module_db import assert_same as assert_same_tensors
+from tests.oracles.test_module_db import outcome
+from tests.proxy_views.same_results import assert_same, copied, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +63,7 @@ def each(request: pytest.FixtureRequest) -> Iterator[Profiled]:
 
 def counted(model: nn.Module, given: Given, *, backward: bool) -> FlopCounterMode:
     """Torch's own counter. It takes calls apart, so that what it lets a model compute is never compared."""
+    counter: FlopCounterMode
     with FlopCounterMode(display=False) as counter:
         if backward:
             forward_and_backward(model, given)
@@ -132,32 +135,25 @@ def test_corrected_flops_are_those_of_attention_without_a_kernel_and_twice_the_f
     assert 1.7 * forward < profile.backward_flops <= 2 * forward
 
 
-def _module_cases() -> list[Any]:
-    return [
-        pytest.param(info, training, id=f"{info.formatted_name} in {'training' if training else 'evaluation'}")
-        for info in module_db
-        if torch.float32 in info.supported_dtypes("cpu")
-        for training in (True, False)
-    ]
-
-
-@pytest.mark.parametrize(("info", "training"), _module_cases())
-def test_each_module_of_pytorch_s_database_computes_and_costs_what_it_does_plain(info: Any, *, training: bool) -> None:
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("info", module_db, ids=lambda info: info.formatted_name)
+def test_a_module_of_pytorch_s_database_computes_and_costs_what_it_does_plain(info: Any, training: bool) -> None:
     torch.set_num_threads(1)
-    inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
-    for number, case in enumerate(inputs):
-        torch.manual_seed(number)
-        made = case.constructor_input
-        plain = info.module_cls(*made.args, **made.kwargs).train(training)
-        if any(isinstance(parameter, nn.UninitializedParameter) for parameter in plain.parameters()):
-            plain(*case.forward_input.args, **case.forward_input.kwargs)
-        model = copy.deepcopy(plain)
-        args, kwargs = case.forward_input.args, case.forward_input.kwargs
-        wanted = outcome_of(plain, plain, args, kwargs)
+    torch.manual_seed(0)
+    dtype = torch.float32 if torch.float32 in info.supported_dtypes("cpu") else next(iter(info.supported_dtypes("cpu")))
+    samples = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training)
+    for sample in samples:
+        made = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
+        model: nn.Module = made.to("cpu", dtype).train(training)
+        args, kwargs = sample.forward_input.args, sample.forward_input.kwargs
+        if any(nn.parameter.is_lazy(each) for each in (*model.parameters(), *model.buffers())):
+            model(*copied(args), **copied(kwargs))
+        plain = copy.deepcopy(model)
         with Proxy.trace(model, profile=True) as trace:
-            found = outcome_of(model, model, args, kwargs)
-        assert_same(found, wanted)
+            found = outcome(model, model, args, kwargs)
+        assert_same_tensors(found, outcome(plain, plain, args, kwargs))
         with FlopCounterMode(display=False) as counter:
-            outcome_of(plain, plain, args, kwargs)
+            outcome(plain, plain, args, kwargs)
         assert trace.profile("torch").total_flops == counter.get_total_flops()
     Proxy._installed.take_down()
+    assert samples

@@ -23,7 +23,7 @@ Convention: TypeAlias = Literal["torch", "corrected", "siu"]
 - `siu`: one for a multiply-add, and others of the operations that those leave out.
 """
 
-CONVENTIONS: Final = ("torch", "corrected", "siu")
+CONVENTIONS: Final[tuple[Convention, ...]] = ("torch", "corrected", "siu")
 
 _TENSOR: Final = torch._C.TensorBase
 _aten: Final = torch.ops.aten

@@ -40,7 +40,8 @@ def test_collectives_take_the_time_of_their_bytes() -> None:
             distributed.all_reduce(x)
             return x
 
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    store = distributed.HashStore()  # type: ignore[attr-defined]
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         model = Reduces()
         with Proxy.trace(model, profile=True) as trace:

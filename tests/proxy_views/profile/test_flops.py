@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 
-from proxy_views.profile import flop_count
+from proxy_views.profile import Profiler, flop_count
+from proxy_views.profile.flops import CONVENTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,24 +84,22 @@ def test_formulas_that_the_program_registers_count() -> None:
     def cube(given: torch.Tensor) -> torch.Tensor:
         return given**3
 
-    @register_flop_formula(torch.ops.profile_tests.cube)
+    @register_flop_formula(torch.ops.profile_tests.cube)  # type: ignore[no-untyped-call]
     def cube_flops(shape: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
         assert tuple(out_shape) == tuple(shape)
         return 2 * int(torch.Size(shape).numel())
 
-    for convention in ("torch", "corrected", "siu"):
-        assert flop_count(cube, torch.ones(5), flops=convention) == (10, 0)  # type: ignore[arg-type]
+    for convention in CONVENTIONS:
+        assert flop_count(cube, torch.ones(5), flops=convention) == (10, 0)
 
 
 def test_what_has_no_formula_is_named_and_not_zero() -> None:
-    from proxy_views.profile import Profiler
-
     profiler = Profiler(None)
     profiler.begin()
     torch.linalg.qr(torch.eye(3))
     profiler.end()
-    for convention in ("torch", "corrected", "siu"):
-        profile = profiler.profile(convention)  # type: ignore[arg-type]
+    for convention in CONVENTIONS:
+        profile = profiler.profile(convention)
         assert profile["linalg_qr"].forward_flops is None
         assert profile.without_formula == ("aten.linalg_qr",)
         assert "aten.linalg_qr" in profile.table()

@@ -29,9 +29,9 @@ def test_what_is_saved_of_the_cnn_in_training() -> None:
 
 
 def test_parameters_and_buffers_of_a_module_are_those_inside_it_too() -> None:
-    model = nn.Sequential(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), nn.Linear(3, 3, bias=False))
-    model[0].append(nn.Linear(3, 3, bias=False))
-    model[1].weight = model[0][2].weight
+    last, tied = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+    tied.weight = last.weight
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), last), tied)
     with Proxy.trace(model, profile=True) as trace:
         model(torch.ones(2, 4))
     profile = trace.profile()

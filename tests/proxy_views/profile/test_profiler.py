@@ -206,7 +206,7 @@ def test_a_second_derivative_belongs_to_the_same_module() -> None:
     with Proxy.trace(model, profile=True) as trace:
         (gradient,) = torch.autograd.grad(model(x).pow(2).sum(), x, create_graph=True)
         gradient.pow(2).sum().backward()
-    with Products() as products:
+    with Products() as products:  # type: ignore[no-untyped-call]
         (gradient,) = torch.autograd.grad(model(x).pow(2).sum(), x, create_graph=True)
         gradient.pow(2).sum().backward()
     profile = trace.profile("torch")
