@@ -93,7 +93,9 @@ def main() -> int:
             continue
         rows.append(row)
         keeps &= is_kept
-    note = f"forward and backward pass, CPU time; medians of {options.rounds} rounds of blocks that take turns, one thread"
+    note = (
+        f"forward and backward pass, CPU time; medians of {options.rounds} rounds of blocks that take turns, one thread"
+    )
     print(titled_table("profiles", note, [headings, *rows], options.format))
     return 0 if keeps else 1
 

@@ -135,8 +135,26 @@ def test_corrected_flops_are_those_of_attention_without_a_kernel_and_twice_the_f
     assert 1.7 * forward < profile.backward_flops <= 2 * forward
 
 
+OTHER_GRADIENTS = pytest.mark.xfail(
+    reason="torch takes another path through a smoothed cross entropy under any dispatch mode, an empty one included; "
+    "the gradients of a linear layer before it differ in their last bits",
+    strict=True,
+)
+
+
+def _database() -> list[Any]:
+    return [
+        pytest.param(
+            info,
+            id=info.formatted_name,
+            marks=OTHER_GRADIENTS if info.formatted_name == "nn_LinearCrossEntropyLoss" else (),
+        )
+        for info in module_db
+    ]
+
+
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("info", module_db, ids=lambda info: info.formatted_name)
+@pytest.mark.parametrize("info", _database())
 def test_a_module_of_pytorch_s_database_computes_and_costs_what_it_does_plain(info: Any, training: bool) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)

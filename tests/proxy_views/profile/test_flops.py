@@ -69,7 +69,10 @@ def test_the_backward_pass_of_a_convolution_is_corrected_to_twice_the_forward_on
 ) -> None:
     convolve = F.conv_transpose2d if transposed else F.conv2d
     weight = torch.ones(4, 4 // groups, 3, 3, requires_grad=True)
-    call = lambda: convolve(x.clone().requires_grad_(), weight, groups=groups)  # noqa: E731
+
+    def call() -> torch.Tensor:
+        return convolve(x.clone().requires_grad_(), weight, groups=groups)
+
     forward, backward = flop_count(call)
     assert forward > 0
     assert backward == 2 * forward
@@ -84,7 +87,7 @@ def test_formulas_that_the_program_registers_count() -> None:
     def cube(given: torch.Tensor) -> torch.Tensor:
         return given**3
 
-    @register_flop_formula(torch.ops.profile_tests.cube)  # type: ignore[no-untyped-call]
+    @register_flop_formula(torch.ops.profile_tests.cube)
     def cube_flops(shape: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
         assert tuple(out_shape) == tuple(shape)
         return 2 * int(torch.Size(shape).numel())
