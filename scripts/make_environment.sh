@@ -3,7 +3,7 @@
 #
 #   scripts/make_environment.sh DIRECTORY [EXTRA]
 #
-# EXTRA is one of pyproject.toml's optional dependencies, such as "dev". Run again on an environment that is there,
+# EXTRA is one of pyproject.toml's optional dependencies, such as "dev", or several with commas between. Run again on an environment that is there,
 # it brings it up to date. Variables, all optional: PYTHON (the interpreter to use), TORCH_VERSION, TORCH_INDEX.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -67,6 +67,10 @@ if ! has_torch; then
         }
 fi
 
-# Without numpy, which it does not require, torch warns on every import.
+# Without numpy, which it does not require, torch warns on every import. What the extras need may need a torch, too:
+# it has to do with this one.
 say "installing instrumentor${extra:+ [$extra]}"
-pip --editable ".${extra:+[$extra]}" numpy
+constraints=$(mktemp)
+trap 'rm -f "$constraints"' EXIT
+echo "torch==$torch_version" >"$constraints"
+pip --editable ".${extra:+[$extra]}" numpy --constraint "$constraints"

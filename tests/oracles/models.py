@@ -38,7 +38,7 @@ def _pictures(size: int) -> Callable[[int], Given]:
 def _of_torchvision(name: str, size: int = 64, *, training: bool = False, **settings: Any) -> Model:
     def make() -> nn.Module:
         if importlib.util.find_spec("torchvision") is None:
-            pytest.skip("torchvision is not installed; the dev extra has it")
+            pytest.skip("torchvision is not installed; the extra models has it")
         made: nn.Module = getattr(torchvision_models.load(), name)(weights=None, **settings)
         return made
 
@@ -64,7 +64,7 @@ def _of_transformers(
     def make() -> nn.Module:
         if importlib.util.find_spec("torchvision") is not None:
             torchvision_models.load()  # transformers imports it where it is installed.
-        transformers = pytest.importorskip("transformers", reason="the dev extra has it")
+        transformers = pytest.importorskip("transformers", reason="transformers is not installed; the extra models has it")
         made: nn.Module = getattr(transformers, model)(getattr(transformers, config)(**settings))
         return made
 
