@@ -74,11 +74,12 @@ def test_a_trace_at_debug_has_the_tests_on_tensors(
 
 
 def test_the_command_lists_steps(write_trace: WriteTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_trace(tmp_path / "rank0-1.jsonl", *PLACES, came_out(2, "y > 0", False), loop(3, "t in x", 1), ends=True)
+    records = [came_out(2, "y > 0", False), loop(3, "t in x", 1)]
+    path = write_trace(tmp_path / "rank0-1.jsonl", *PLACES, *records, ends=True)
     assert run_command(["flow", str(path)]) == 0
     _, first, second = capsys.readouterr().out.splitlines()
-    assert first.split() == "0 False if y > 0 net.py:7 in Net.forward in a call of model".split()
-    assert second.split() == "0 1 iteration for t in x net.py:7 in Net.forward in a call of model".split()
+    assert " ".join(first.split()) == "0 False if y > 0 net.py:7 in Net.forward in a call of model"
+    assert " ".join(second.split()) == "0 1 iteration for t in x net.py:7 in Net.forward in a call of model"
     assert run_command(["flow", str(path), "--limit", "1", "--format", "json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
     assert run_command(["flow", str(path), "--step", "1-"]) == 0

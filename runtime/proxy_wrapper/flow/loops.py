@@ -34,7 +34,7 @@ class OpenLoop(weakref.ref["_Held"]):
     __slots__ = ("_counter", "made")
 
     def __init__(self, held: _Held, callback: Callable[[OpenLoop], None], counter: repeat[bool], made: Any) -> None:
-        super().__init__(held, callback)  # type: ignore[call-arg]
+        super().__init__(held, callback)
         self._counter = counter
         self.made = made
 

@@ -10,8 +10,8 @@ nothing is evaluated twice. A loop goes over an iterator that is made in its pla
     for row in x:           for row in __proxy_flow_loop__(site, __proxy_flow_iter__(x)):
 
 where `__proxy_flow_iter__` is Python's own `iter`, and what `__proxy_flow_loop__` gives is implemented in C, and so
-has no frame. What is added has no line, so debuggers and coverage visit the lines that they visit without it. (At a test
-that `and` or `or` joins, they may come back to its first line.)
+has no frame. What is added has no line of its own: debuggers and coverage visit the lines that they visit without it.
+(At a test that `and` or `or` joins, they may come back to its first line.)
 """
 
 from __future__ import annotations

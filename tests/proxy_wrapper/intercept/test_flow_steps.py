@@ -188,7 +188,7 @@ def test_sampling_holds_for_them(seen: MemoryObserver, logdir: str) -> None:
 
 def test_an_argument_of_another_type_is_refused() -> None:
     with pytest.raises(SettingsTypeError, match="True or False"):
-        Proxy.Proxy(Net(), flow="yes")
+        Proxy.Proxy(Net(), flow="yes")  # type: ignore[arg-type]
 
 
 def test_a_module_that_raises_ends_its_loops(seen: MemoryObserver, logdir: str) -> None:
