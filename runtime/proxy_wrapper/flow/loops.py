@@ -34,12 +34,12 @@ class OpenLoop(weakref.ref["_Held"]):
     __slots__ = ("_counter", "made")
 
     def __init__(self, held: _Held, callback: Callable[[OpenLoop], None], counter: repeat[bool], made: Any) -> None:
-        super().__init__(held, callback)
+        super().__init__(held, callback)  # type: ignore[call-arg]
         self._counter = counter
         self.made = made
 
     def __new__(cls, held: _Held, callback: Callable[[OpenLoop], None], *_: object) -> OpenLoop:  # noqa: D102
-        return super().__new__(cls, held, callback)  # type: ignore[type-var]
+        return super().__new__(cls, held, callback)
 
     @property
     def iterations(self) -> int:
