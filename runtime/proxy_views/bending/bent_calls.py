@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -122,6 +123,7 @@ class BentCalls:
         self.bends: tuple[Bend, ...] = ()
         self._is_recomputing = is_recomputing
         self._change: LiveChange | None = None
+        self._thread = threading.current_thread()
         self._is_busy = False  # Whether a callback runs: what that calls is not bent.
         self._inside: _Call | None = None  # The call whose inner calls have no names.
         self._stack: list[nn.Module] = []  # Calls of modules of bent models.
@@ -135,6 +137,7 @@ class BentCalls:
 
     def begin(self) -> None:
         """Let this thread's calls be bent."""
+        self._thread = threading.current_thread()
         self._change = change_live(self)
         self._parameters.is_blacklisted = self._change.is_blacklisted
 
@@ -144,6 +147,14 @@ class BentCalls:
         change, self._change = self._change, None
         if change is not None:
             change.end()
+
+    def end_on_own_thread(self) -> None:
+        """End now if this is the thread whose calls were bent, or that is gone; else with its next call of a module.
+
+        No other thread can take the function mode off its stack.
+        """
+        if self._thread is threading.current_thread() or not self._thread.is_alive():
+            self.end()
 
     def bend_with(self, bends: Sequence[Bend]) -> None:
         """Have these bends from now on, and no others."""
@@ -171,6 +182,9 @@ class BentCalls:
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Note a call of a module of a bent model."""
+        if not self.bends:
+            self.end()  # The last one was removed on another thread.
+            return
         if self._is_busy or id(module) not in self._members:
             return
         if not self._stack and not self._methods:
@@ -303,7 +317,9 @@ class BentCalls:
         found: list[Bent] = []
         scopes = tuple(self._scopes)
         for scope in scopes:
-            found += scope.matches(scope.names.of_call(function, args, kwargs))
+            name = scope.names.of_call(function, args, kwargs)
+            if name is not None:
+                found += scope.matches((name,))
         written = {}
         if found:
             given = (*args, *kwargs.values())

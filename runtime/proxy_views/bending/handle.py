@@ -106,7 +106,7 @@ class Handle:
                 each.end()
             calls.bend_with([each for each in calls.bends if each is not self._bend])
             if not calls.bends:
-                calls.end()
+                calls.end_on_own_thread()
 
     def __enter__(self) -> Self:
         return self

@@ -46,8 +46,8 @@ def _names_of_results(recording: Recording) -> dict[int, str]:
     found: dict[int, str] = {}
     for step in recording.steps[1:]:
         if isinstance(step, TorchCall):
-            called = names.of_call(step.function, step.args, step.kwargs, step.state)
+            name = names.of_call(step.function, step.args, step.kwargs, step.state)
             names.note_result(step.result)
-            if called and isinstance(step.result, torch.Tensor):
-                found[id(step.result)] = called[0]
+            if name is not None and isinstance(step.result, torch.Tensor):
+                found[id(step.result)] = name
     return found

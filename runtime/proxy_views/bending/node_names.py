@@ -48,7 +48,6 @@ class NodeNames:
             state: torch's switches around the call; those of now if not given.
         """
         self._namer = fx.Graph()
-        self._switched = fx.Graph()
         self._targets = Targets()
         self._state = state or now(_NO_STATE)
         self._regions: list[CallState | None] = []
@@ -65,25 +64,22 @@ class NodeNames:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         state: CallState | None = None,
-    ) -> tuple[str, ...]:
-        """What the node of a call is called; nothing if it has none of its own.
-
-        A node whose name says that gradients are off there, or the like, is also called as it would be without that.
-        """
+    ) -> str | None:
+        """What the node of a call is called; None if it has none of its own."""
         kind = kind_of(function)
         if kind in _NOT_NODES:
-            return ()
+            return None
         self._name_arguments(args, kwargs)
         if kind == ITERATOR:
-            return (self._name("unbind"),)
+            return self._name("unbind")
         state = state or self._state_now()
         call = TorchCall(function, args, kwargs, None, (), state, (), kind)  # type: ignore[arg-type]
         _, target = self._targets.of(call)
         plain = self._namer._target_to_str(target)
         if state == self._state:
-            return (self._name(plain),)
+            return self._name(plain)
         words = CallUnder(function, state, self._state).__name__.removeprefix(getattr(function, "__name__", "call"))
-        return (self._name(plain + words), self._switched._graph_namespace.create_name(plain, None))
+        return self._name(plain + words)
 
     def begin_region(self, *, is_reentrant: bool) -> None:
         """A checkpoint begins. That a reentrant one turns gradients off at first is not said in names."""
@@ -115,8 +111,6 @@ class NodeNames:
         again = copy.copy(self)
         again._namer = fx.Graph()
         again._namer._graph_namespace = copy.deepcopy(self._namer._graph_namespace)
-        again._switched = fx.Graph()
-        again._switched._graph_namespace = copy.deepcopy(self._switched._graph_namespace)
         again._module_calls = dict(self._module_calls)
         again._regions = []
         again._parts = dict(self._parts)

@@ -137,7 +137,9 @@ def resolve(model: nn.Module, text: str, kind: str | None, known: Mapping[str, s
 def nearest(text: str, names: Iterable[str]) -> list[str]:
     """The names that `text` may have meant."""
     plain = re.sub(r"[\\^$]", "", text)
-    return difflib.get_close_matches(plain, [each for each in names if each], n=3)
+    known = list(dict.fromkeys(each for each in names if each))
+    longer = [each for each in known if each.startswith(f"{plain}_")] if plain else []
+    return list(dict.fromkeys([*difflib.get_close_matches(plain, known, n=3), *longer]))[:3]
 
 
 def method_of(model: nn.Module, text: str, method: str) -> FunctionType:
