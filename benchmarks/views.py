@@ -142,7 +142,7 @@ def block_and_graph(model: nn.Module, x: torch.Tensor) -> None:
 
 
 def bent_ratio(model: nn.Module, plain: Callable[[], Any], rounds: int, calls: int) -> float:
-    """What a call costs with one bend, of a layer in the middle; it is put on for each block and taken back after it."""
+    """What a call costs with a layer in the middle bent; that is done for each block, and taken back after it."""
     layers = [name for name, module in model.named_modules() if not list(module.children())]
     target = re.escape(layers[len(layers) // 2])
     found = []

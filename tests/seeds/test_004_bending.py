@@ -46,19 +46,19 @@ class Greg(nn.Module):
         super().__init__()
         self.conv_module = nn.Conv1d(1, 4, 3)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.conv_module(x)
 
 
 class Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv_modules = nn.ModuleList([nn.Conv1d(1, 4, 3), nn.Conv1d(4, 4, 3)])
+        self.conv_modules: Any = nn.ModuleList([nn.Conv1d(1, 4, 3), nn.Conv1d(4, 4, 3)])
 
-    def encode(self, x: torch.Tensor) -> torch.Tensor:
+    def encode(self, x: torch.Tensor) -> Any:
         return torch.relu(self.conv_modules[0](x))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.conv_modules[1](self.encode(x)) + torch.relu(self.conv_modules[0](x)).mean()
 
 
@@ -282,7 +282,7 @@ def test_b24_versions_are_written_set_and_mixed() -> None:
 )
 def test_b27_draws_of_distributions_are_activations(make: Any, name: str) -> None:
     class Draws(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor) -> Any:
             return make(x).sample()
 
     model, x = Draws(), torch.randn(3, 5)

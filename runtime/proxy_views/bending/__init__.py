@@ -1,11 +1,11 @@
 """Replaces what a model computes while it computes it, and takes that back: `bend`, and what to bend with."""
 
 from proxy_views.bending.affine import Affine, Bias, Scale
-from proxy_views.bending.handle import Handle, bend
 from proxy_views.bending.callback import Callback, Chain, Place
 from proxy_views.bending.capture import Capture, Lambda
 from proxy_views.bending.configuration import BendingConfig
 from proxy_views.bending.errors import BendingError
+from proxy_views.bending.handle import Handle, bend
 from proxy_views.bending.masks import Mask, OrderedMask, ThresholdActivation
 from proxy_views.bending.noise import Normal, Permute
 from proxy_views.bending.parameter import BendingParameter

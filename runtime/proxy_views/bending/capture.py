@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable  # noqa: TC003  Dataclasses look their annotations up.
 from dataclasses import dataclass, field
 from typing import ClassVar
 

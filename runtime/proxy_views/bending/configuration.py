@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_views.bending.affine import Affine, Bias, Scale
-from proxy_views.bending.handle import Handle, bend
 from proxy_views.bending.callback import Callback, Chain
 from proxy_views.bending.capture import Capture
 from proxy_views.bending.errors import BendingError, ConfigurationError, NotBendableError, SettingError
+from proxy_views.bending.handle import Handle, bend
 from proxy_views.bending.masks import Mask, OrderedMask, ThresholdActivation
 from proxy_views.bending.noise import Normal, Permute
 from proxy_views.bending.parameter import Arithmetic, BendingParameter

@@ -1,4 +1,4 @@
-"""What callbacks draw: once for each place, from a generator of their own, so that the program's draws stay the same."""
+"""What callbacks draw: once for each place, from their own generators, so that the program's draws stay the same."""
 
 from __future__ import annotations
 

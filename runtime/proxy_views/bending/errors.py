@@ -101,9 +101,7 @@ class ChangedWeightError(BendingError, RuntimeError):
     """A change in the place of a value that cannot take it."""
 
     def __init__(self, place: str) -> None:
-        super().__init__(
-            f"{place!r} is changed in place by the model, so what is put there must have its shape."
-        )
+        super().__init__(f"{place!r} is changed in place by the model, so what is put there must have its shape.")
 
 
 class ConfigurationError(BendingError, ValueError):

@@ -403,9 +403,7 @@ class ModuleCalls:
         return words, numbers
 
 
-def _leave_live(
-    live: LiveObserver, change: ChangingObserver | None, module: nn.Module, rest: tuple[Any, ...]
-) -> Any:
+def _leave_live(live: LiveObserver, change: ChangingObserver | None, module: nn.Module, rest: tuple[Any, ...]) -> Any:
     """Tell `live` how a call has ended, as `leave` is told; what `leave` gives back."""
     if len(rest) == 1:
         live.leave_raising(module)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -17,9 +19,10 @@ class Attends(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.mask: torch.Tensor
         self.register_buffer("mask", torch.ones(8))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         batch, length, width = x.shape
         q, k, v = self.qkv(x).view(batch, length, 2, 3 * width // 2).transpose(1, 2).chunk(3, -1)
         y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, width) * self.mask

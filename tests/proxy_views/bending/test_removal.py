@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -40,10 +41,10 @@ class Model(nn.Module):
         self.attend = nn.MultiheadAttention(4, 2, batch_first=True)
         self.scale = nn.Parameter(torch.ones(4))
 
-    def inner(self, x: torch.Tensor) -> torch.Tensor:
+    def inner(self, x: torch.Tensor) -> Any:
         return torch.relu_(self.second(x)) * self.scale
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         x = torch.relu(self.first(x))
         x = self.norm(x) + checkpoint(self.inner, x, use_reentrant=False)
         attended, _ = self.attend(x[None], x[None], x[None])
@@ -75,7 +76,7 @@ def test_any_row_of_bending_and_removing(rows: list[tuple[str, str, int, bool]])
     model = Model()
     plain = copy.deepcopy(model)
     before = {name: each.clone() for name, each in model.state_dict().items()}
-    handles = []
+    handles: list[Any] = []
     for target, name, place, is_run in rows:
         handles.insert(min(place, len(handles)), bend(model, target, copy.deepcopy(CALLBACKS[name])))
         if is_run:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(6, 6) for _ in range(3)])
+        self.layers: Any = nn.ModuleList([nn.Linear(6, 6) for _ in range(3)])
         self.norm = nn.LayerNorm(6)
         self.tied = nn.Linear(6, 6, bias=False)
         self.tied.weight = self.layers[0].weight
         self.lstm = nn.LSTM(6, 6, batch_first=True)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         for layer in self.layers:
             x = F.gelu(layer(x)) + x
         x, _ = self.lstm(self.norm(x))
@@ -38,7 +38,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.encoder(x)
 
 
@@ -81,7 +81,7 @@ def test_a_tuple_is_bent_in_each_of_its_tensors() -> None:
 def test_parameters_are_bent_as_by_functional_call(names: list[str]) -> None:
     model, x = Net(), torch.randn(2, 5, 6)
 
-    def functional(given: torch.Tensor) -> torch.Tensor:
+    def functional(given: torch.Tensor) -> Any:
         weights = {name: model.get_parameter(name) * 0.5 for name in names}
         return torch.func.functional_call(model, weights, (given,))
 
@@ -105,7 +105,7 @@ def test_parameters_are_bent_as_by_functional_call(names: list[str]) -> None:
 def test_a_tied_weight_is_bent_once_wherever_it_is_used() -> None:
     model, x = Net(), torch.randn(2, 5, 6)
 
-    def functional(given: torch.Tensor) -> torch.Tensor:
+    def functional(given: torch.Tensor) -> Any:
         return torch.func.functional_call(model, {"tied.weight": model.tied.weight * 0.5}, (given,))
 
     wanted = outcome(functional, model, x)
@@ -120,7 +120,7 @@ def test_parameters_of_modules_that_nobody_looks_into(is_training: bool) -> None
     model, x = Encoder().train(is_training), torch.randn(2, 5, 8)
     names = ["encoder.self_attn.in_proj_weight", "encoder.linear1.weight"]
 
-    def functional(given: torch.Tensor) -> torch.Tensor:
+    def functional(given: torch.Tensor) -> Any:
         weights = {name: model.get_parameter(name) * 0.5 for name in names}
         return torch.func.functional_call(model, weights, (given,))
 
@@ -146,16 +146,14 @@ def test_a_checkpoint_computes_again_what_it_has_computed(is_reentrant: bool, is
             self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
             self.is_checkpointed = is_checkpointed
 
-        def inner(self, x: torch.Tensor) -> torch.Tensor:
+        def inner(self, x: torch.Tensor) -> Any:
             return torch.tanh(self.second(torch.tanh(self.first(x))))
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor) -> Any:
             x = torch.tanh(x * self.first.bias)
-            if self.is_checkpointed:
-                x = checkpoint(self.inner, x, use_reentrant=is_reentrant)
-            else:
-                x = self.inner(x)
-            return torch.tanh(x)
+            if not self.is_checkpointed:
+                return torch.tanh(self.inner(x))
+            return torch.tanh(checkpoint(self.inner, x, use_reentrant=is_reentrant))
 
     plain, model = Checkpointed(False), Checkpointed(True)
     model.load_state_dict(plain.state_dict())
