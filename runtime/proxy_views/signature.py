@@ -25,9 +25,7 @@ class Argument(NamedTuple):
     default: Any
 
 
-def arguments_of(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> list[Argument]:
+def arguments_of(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Argument]:
     """The arguments that `function`, such as the `forward` of a module, was given, named as it names them.
 
     A number or a word has itself for a default, where those behind it have one too.

@@ -150,9 +150,9 @@ class Module(Event, frozen=True, gc=False):
     recorded while their number is below `first`, and from there on each `every`-th. `calls_seen` is false if the class
     has a `__call__` of its own, which may go around PyTorch's hooks. `removed` if it was part of a model that no longer
     has it, when the trace was written out last. `module_of_type` is the Python module that defines its class
-    ("torch.nn.modules.linear"); "" in older traces. `made` is the location where the `__init__` around it assigns it, if
-    that is known. `settings` are the numbers, truth values and short texts that a module of PyTorch's own was made with
-    ("p", "momentum"), as of this definition.
+    ("torch.nn.modules.linear"); "" in older traces. `made` is the location where the `__init__` around it assigns it,
+    if that is known. `settings` are the numbers, truth values and short texts that a module of PyTorch's own was made
+    with ("p", "momentum"), as of this definition.
     """
 
     id: Id

@@ -64,7 +64,9 @@ def _of_transformers(
     def make() -> nn.Module:
         if importlib.util.find_spec("torchvision") is not None:
             torchvision_models.load()  # transformers imports it where it is installed.
-        transformers = pytest.importorskip("transformers", reason="transformers is not installed; the extra models has it")
+        transformers = pytest.importorskip(
+            "transformers", reason="transformers is not installed; the extra models has it"
+        )
         made: nn.Module = getattr(transformers, model)(getattr(transformers, config)(**settings))
         return made
 

@@ -259,7 +259,8 @@ def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace:
         "losses, training (no backward pass was traced), gradients (no gradient was recorded), "
         "parameters, layers (no parameter was traced), "
         "steps, clearing, optimizers, rates, schedulers, modes, progress (no record of an optimizer), "
-        "loss functions (no record of a loss), inputs (no values of inputs of layers), updates (no training was traced)."
+        "loss functions (no record of a loss), inputs (no values of inputs of layers), "
+        "updates (no training was traced)."
     ) in text
 
 

@@ -77,7 +77,7 @@ def _add_items(graph: pydot.Graph, box: Box, depth: int | None, stands_for: dict
                 fontsize="11",
             )
             _add_items(cluster, item, depth, stands_for)
-            graph.add_subgraph(cluster)  # type: ignore[arg-type]
+            graph.add_subgraph(cluster)
 
 
 def _fold(box: Box, into: int, stands_for: dict[int, int]) -> None:

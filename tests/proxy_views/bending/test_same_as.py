@@ -26,7 +26,7 @@ class Net(nn.Module):
         self.tied.weight = self.layers[0].weight
         self.lstm = nn.LSTM(6, 6, batch_first=True)
 
-    def forward(self, x: torch.Tensor) -> Any:
+    def forward(self, x: Any) -> Any:
         for layer in self.layers:
             x = F.gelu(layer(x)) + x
         x, _ = self.lstm(self.norm(x))
