@@ -23,7 +23,8 @@ class Net(nn.Module):
         self.layers: Any = nn.ModuleList([nn.Linear(6, 6) for _ in range(3)])
         self.norm = nn.LayerNorm(6)
         self.tied = nn.Linear(6, 6, bias=False)
-        self.tied.weight = self.layers[0].weight
+        first: Any = self.layers[0]
+        self.tied.weight = first.weight
         self.lstm = nn.LSTM(6, 6, batch_first=True)
 
     def forward(self, x: Any) -> Any:
