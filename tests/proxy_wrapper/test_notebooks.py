@@ -52,7 +52,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     config = Config()
     config.HistoryManager.enabled = False
     InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance(config=config)
+    shell: Any = InteractiveShell.instance(config=config)
     run_cell(shell, "%load_ext proxy_wrapper")
     run_cell(shell, NET)
     yield shell

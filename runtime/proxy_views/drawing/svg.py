@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy_views.drawing.errors import DotFailedError, NoDotError, NoPydotError
 from proxy_views.drawing.picture import Box
@@ -77,7 +77,8 @@ def _add_items(graph: pydot.Graph, box: Box, depth: int | None, stands_for: dict
                 fontsize="11",
             )
             _add_items(cluster, item, depth, stands_for)
-            graph.add_subgraph(cluster)
+            add: Any = graph.add_subgraph  # Its annotation leaves clusters out.
+            add(cluster)
 
 
 def _fold(box: Box, into: int, stands_for: dict[int, int]) -> None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers: Any = nn.ModuleList([nn.Linear(6, 6) for _ in range(3)])
+        first = nn.Linear(6, 6)
+        self.layers: Any = nn.ModuleList([first, nn.Linear(6, 6), nn.Linear(6, 6)])
         self.norm = nn.LayerNorm(6)
-        self.tied = nn.Linear(6, 6, bias=False)
-        first: Any = self.layers[0]
+        self.tied: Any = nn.Linear(6, 6, bias=False)
         self.tied.weight = first.weight
         self.lstm = nn.LSTM(6, 6, batch_first=True)
 
