@@ -59,11 +59,12 @@ def main(told: Told) -> None:
 def last_line(told: Told) -> str:
     """The line for the run that a program has left; notes, which are only worth knowing, do not count as findings."""
     logdir = Path(told["logdir"])
+    nothing = f"nothing was traced: {told['hint']}" if told["hint"] else "nothing was traced"
     if logdir.suffix == ".log":
-        return f"the trace is in {told['shown']}" if logdir.is_file() else f"nothing was traced: {told['hint']}"
+        return f"the trace is in {told['shown']}" if logdir.is_file() else nothing
     run = find_run(logdir, told["pid"], told["run"], told["started_s"])
     if run is None:
-        return f"nothing was traced: {told['hint']}"
+        return nothing
     shown = os.path.join(told["shown"], run.name)  # noqa: PTH118
     command = f"proxy-trace summary {shlex.quote(shown)}"
     signal.signal(signal.SIGALRM, _give_up)

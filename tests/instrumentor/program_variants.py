@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HIDING = (ast.Global, ast.Nonlocal, ast.Await)
@@ -462,19 +463,19 @@ ALL_MODELS = Experiment().run()
 _AT_THE_TOP = frozenset({"if", "try", "with", "for"})
 
 
-def variants(source: str) -> Iterator[tuple[str, str]]:
-    """The other ways to write a program: what is written how, and the program."""
+def variants(source: str) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The other ways to write a program: what is written how, and what writes it."""
     tree = ast.parse(source)
     for number, statement in enumerate(_replaceable(tree)):
         for name, template in STATEMENTS.items():
             text = f"line {statement.lineno}: {name}"
-            yield text, _with_statement(tree, number, template)
+            yield text, partial(_with_statement, tree, number, template)
     for number, use in enumerate(_movable(tree)):
         for name, template in USES.items():
-            yield f"line {use.lineno}: {name} around it", _with_use(tree, number, template)
+            yield f"line {use.lineno}: {name} around it", partial(_with_use, tree, number, template)
     for name, template in PROGRAMS.items():
         if name in _AT_THE_TOP or _is_movable(tree):
-            yield f"all: {name}", _with_program(tree, template)
+            yield f"all: {name}", partial(_with_program, tree, template)
 
 
 def _replaceable(tree: ast.Module) -> list[ast.Assign]:

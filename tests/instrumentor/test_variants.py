@@ -19,6 +19,8 @@ from tests.instrumentor.program_variants import variants
 from tests.instrumentor.test_patterns import RACING, ROWS, read_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.instrumentor.conftest import Run
 
 WANTED = os.environ.get("INSTRUMENT_VARIANTS", "4")
@@ -26,24 +28,24 @@ WANTED = os.environ.get("INSTRUMENT_VARIANTS", "4")
 LONG = frozenset({"compile", "fsdp", "ddp"})
 
 
-def drawn(row: dict[str, Any]) -> list[tuple[str, str]]:
+def drawn(row: dict[str, Any]) -> list[tuple[str, Callable[[], str]]]:
     found = list(variants(row["snippet"]))
     return found if WANTED == "all" else random.Random(row["id"]).sample(found, min(int(WANTED), len(found)))
 
 
 CASES = [
-    pytest.param(row, source, id=f"{row['id']} {how}")
+    pytest.param(row, write, id=f"{row['id']} {how}")
     for row in ROWS
     if LONG.isdisjoint(row.get("tags", ()))
-    for how, source in drawn(row)
+    for how, write in drawn(row)
 ]
 
 
-@pytest.mark.parametrize(("row", "source"), CASES)
+@pytest.mark.parametrize(("row", "write"), CASES)
 @pytest.mark.filterwarnings("default")
 def test_each_root_keeps_its_proxy(
     row: dict[str, Any],
-    source: str,
+    write: Callable[[], str],
     run_script: Run,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -52,6 +54,7 @@ def test_each_root_keeps_its_proxy(
 
     import proxy_wrapper.proxy as Proxy
 
+    source = write()
     files = {**row.get("site_files", {}), **row.get("files", {})}
     try:
         plain = run_script(source.encode(), files, read_weights)

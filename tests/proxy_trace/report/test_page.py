@@ -118,7 +118,9 @@ def test_nothing_is_requested(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plot", "value_of"), [("#norm", norm_at), ("#gradient", gradient_at), ("#loss", loss_at)], ids=["norm", "gradient", "loss"]
+    ("plot", "value_of"),
+    [("#norm", norm_at), ("#gradient", gradient_at), ("#loss", loss_at)],
+    ids=["norm", "gradient", "loss"],
 )
 def test_the_numbers_under_the_cursor_are_those_of_the_trace(
     page: Page, plot: str, value_of: Callable[[int], float]
