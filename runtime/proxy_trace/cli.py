@@ -108,7 +108,8 @@ and * matches dots too.
 
   calls       call_module, return_module, loss, backward, backward_end
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
-  values      parameter, buffer, non_finite
+              scheduler_step, clip
+  values      parameter, buffer, input, load, non_finite
               optimizer_state (at DEBUG)
   with flow   flow_step
   at DEBUG    call_function, call_method, read_value

@@ -258,7 +258,7 @@ class Input(Happening, frozen=True, gc=False):
     """Tells of the values of one tensor that `module`, an outermost one, is given in training mode.
 
     `position` is that among the inputs of the call, `type` the description and `input_id` the number of the tensor.
-    There are such events for the first few calls of a module, and for tensors on the CPU.
+    There are such events for the first few calls of a module.
     """
 
     position: Count = 0

@@ -43,8 +43,9 @@ def test_summary_as_json_has_everything(small_trace: Path, capsys: pytest.Captur
     summary = json.loads(capsys.readouterr().out)
     assert summary["findings"][0]["name"] == "model.spare"
     checks = {check["name"]: check["state"] for check in summary["checks"]}
-    passed = ("outputs", "losses", "gradients", "parameters", "training", "updates", "tracing")
-    not_checked = ("end", "clearing", "optimizers", "rates", "loss functions", "modes")
+    passed = ("outputs", "losses", "gradients", "parameters", "layers", "training", "updates", "tracing")
+    of_settings = ("steps", "clearing", "optimizers", "rates", "schedulers", "modes", "progress")
+    not_checked = ("end", *of_settings, "loss functions", "inputs")
     assert checks == {
         **dict.fromkeys(passed, "passed"),
         **dict.fromkeys(("calls", "files"), "finding"),

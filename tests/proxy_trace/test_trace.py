@@ -42,7 +42,7 @@ def test_events_come_back_as_they_were_written(small_trace: Path, small_run: lis
 
 def test_every_class_of_event_has_a_kind() -> None:
     assert KINDS["call_module"] is events.CallModule
-    assert len(KINDS) == 26
+    assert len(KINDS) == 32
 
 
 @given(cut=st.integers(0, 10_000))

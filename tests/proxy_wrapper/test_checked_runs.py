@@ -186,7 +186,7 @@ def average_below(logdir: str) -> list[tuple[str, str, str]]:
         optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(list(task.average.parameters()), list(task.net.parameters()), weight=1e-3)
-    return [("uncalled", "task.average", "its parameters were updated: another module uses them, or gives them")]
+    return [("uncalled", "task.average", "never called, nor the module around it, of which only parts are used")]
 
 
 def teacher_and_first_weights(logdir: str) -> list[tuple[str, str, str]]:
@@ -376,7 +376,8 @@ def test_at_level_warning_it_is_said_what_was_not_checked(logdir: str) -> None:
     model = proxied(Net(), logdir, log_level="WARNING")
     fit(model, sgd(model))
     of_values = ("losses", "gradients", "parameters", "training", "updates", "calls")
-    names = (*of_values, "clearing", "optimizers", "rates", "loss functions", "modes")
+    of_settings = ("steps", "clearing", "optimizers", "rates", "schedulers", "modes", "progress")
+    names = (*of_values, *of_settings, "loss functions", "inputs")
     assert limits_of(logdir) == dict.fromkeys(names, ("not checked", ["level WARNING"]))
 
 
@@ -399,6 +400,10 @@ def test_of_a_sample_it_is_said_that_it_is_one(logdir: str) -> None:
         "clearing": ("passed", [sample]),
         "optimizers": ("passed", [sample, watch]),
         "rates": ("passed", [sample]),
+        "steps": ("passed", [sample]),
+        "schedulers": ("passed", [sample]),
+        "layers": ("passed", [sample]),
+        "progress": ("passed", [sample]),
         "loss functions": ("passed", [sample]),
         "modes": ("passed", [sample]),
         "updates": ("passed", [watch]),
@@ -413,7 +418,11 @@ def test_compiled_code_limits_what_was_looked_at(logdir: str) -> None:
     fit(torch.compile(model, backend="eager"), sgd(model))
     words = ["inside of compiled code nothing is seen"]
     passed = dict.fromkeys(("outputs", "loss functions", "calls"), ("passed", words))
-    assert limits_of(logdir) == {**passed, "modes": ("not checked", words)}
+    assert limits_of(logdir) == {
+        **passed,
+        "modes": ("not checked", words),
+        "inputs": ("not checked", ["no values of inputs of layers"]),
+    }
 
 
 def test_a_run_that_an_exception_ended_is_not_well(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_without_being_asked_for_there_are_none(logdir: str) -> None:
     model = Proxy.Proxy(Net(), recurse=True, name="net", logdir=logdir, log_level="DEBUG")
     train(model, torch.optim.Adam(model.parameters()))
     kinds = {record["kind"] for record in records(logdir) if "statistics" in record or "changed" in record}
-    assert kinds == {"parameter", "buffer", "gradient", "update"}
+    assert kinds == {"parameter", "buffer", "input", "gradient", "update"}
 
 
 def test_one_part_of_a_model_alone_has_them(logdir: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import WARNING
+from proxy_trace.findings import NOTE
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_NORMALIZED: Final = Rule(
     "inputs-not-normalized",
-    WARNING,
+    NOTE,
     "Inputs that are not normalised",
     "What a trained model was given went into a layer as it was, and the root of the mean of its squares was above 50, "
     "in each of the first calls. Nothing is said where a normalisation follows the layer.",

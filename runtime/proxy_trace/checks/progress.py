@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import NOTE, WARNING
+from proxy_trace.findings import NOTE
 from proxy_trace.loss_text import call_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 RATE_TOO_HIGH: Final = Rule(
     "learning-rate-too-high",
-    WARNING,
+    NOTE,
     "Learning rates that are too high",
     "The only optimizer that steps made a weight at least fifty times as large as at the start, and the loss ended at "
     "least half above its first value, or the optimizer is of the family of Adam and its rate at least 0.5. Or the "
@@ -46,7 +46,7 @@ RATE_TOO_HIGH: Final = Rule(
 )
 EXPLODING: Final = Rule(
     "exploding-gradients",
-    WARNING,
+    NOTE,
     "Gradients that explode",
     "In a model with recurrence the largest element of the gradients that steps took grew a thousand times over that "
     "of the first steps, nothing clipped them, and then a loss, a gradient or a parameter was no longer finite.",
@@ -58,7 +58,7 @@ EXPLODING: Final = Rule(
 )
 VANISHING: Final = Rule(
     "vanishing-gradients",
-    WARNING,
+    NOTE,
     "Gradients that vanish",
     "Of a model with at least four weight matrices the first had, at most, a thousandth of the gradient of the last, "
     "and the loss ended no lower than 98 % of its first value.",
@@ -69,7 +69,7 @@ VANISHING: Final = Rule(
 )
 NOT_SCALED: Final = Rule(
     "accumulation-not-scaled",
-    WARNING,
+    NOTE,
     "Accumulated gradients that are not scaled",
     "Before nine of ten steps of an SGD optimizer the same number of backward passes, at least four, was made at one "
     "place, each with the loss as it is: the step takes the sum of their gradients, so the rate is as many times "

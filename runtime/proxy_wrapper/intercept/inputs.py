@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Input
-from proxy_wrapper.statistics import has_values, is_hosted, summarize, unobserved
+from proxy_wrapper.statistics import has_values, summarize, unobserved
 from proxy_wrapper.torch_functions import is_floating_point, numel
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Inputs:
         self._tracer = tracer
 
     def look(self, entry: ModuleEntry, args: Any, location: int, thread: ThreadState) -> None:
-        """Record the values of the floating-point tensors on the CPU that an outermost module is given."""
+        """Record the values of the floating-point tensors that an outermost module is given."""
         entry.input_looks -= 1
         tracer = self._tracer
         with unobserved() as readable:
@@ -37,7 +37,7 @@ class Inputs:
             chosen = [
                 (position, tensor)
                 for position, tensor in enumerate(find_tensors(args)[:_MOST])
-                if has_values(tensor) and is_hosted(tensor) and is_floating_point(tensor) and numel(tensor) <= _LARGEST
+                if has_values(tensor) and is_floating_point(tensor) and numel(tensor) <= _LARGEST
             ]
             found = summarize([tensor for _, tensor in chosen])
         for (position, tensor), statistics in zip(chosen, found, strict=True):

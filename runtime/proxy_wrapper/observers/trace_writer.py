@@ -20,6 +20,7 @@ from proxy_wrapper.events import (
     GetAttr,
     Gradient,
     Happening,
+    Input,
     Limit,
     NonFinite,
     Optimizer,
@@ -68,7 +69,7 @@ _PENDING_FIELDS: Final[dict[str, Any]] = {
 }
 """The fields that may have to be waited for, with what stands there if the numbers are lost."""
 _MAY_BE_PENDING: Final = frozenset(
-    (Parameter, Buffer, OptimizerState, Gradient, Update, NonFinite, GetAttr, Backward, OptimizerStep)
+    (Parameter, Buffer, OptimizerState, Gradient, Update, NonFinite, GetAttr, Backward, OptimizerStep, Input)
 )
 """By the very type of an event: what `isinstance` costs here is more than to encode it."""
 _OF_SEVERAL: Final = {

@@ -37,6 +37,7 @@ WITH_SEVERAL = {events.ReturnModule, events.CallFunction, events.CallMethod}
 
 AS_JSON = {
     (events.ReadValue, "value"),
+    (events.FlowStep, "value"),
     (events.Configuration, "settings"),
     (events.Loss, "nodes"),
     (events.Optimizer, "groups"),
