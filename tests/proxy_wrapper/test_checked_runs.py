@@ -442,7 +442,7 @@ raise ValueError("no")
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.stderr.endswith("ValueError: no\n")
     text = text_of(summarize(Trace.open(tmp_path)))
-    assert "1 check found something: end; 14 checks passed.\n" in text
+    assert "1 check found something: end; 19 checks passed.\n" in text
     assert (
         "error[ended-by-exception] Exceptions that ended processes (1)\n  ValueError  ended the process, at step 3\n"
         in text

@@ -76,7 +76,7 @@ def test_a_rate_that_is_too_high_shows_in_weights_and_loss(
         for event in iteration(number, last_loss if number > 10 else 1.0, weight=last_weight if number > 10 else 1.1)
     ]
     path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, matrix(1), optimizer(name, rate), *happened)
-    assert told(path) == [("learning-rate-too-high", "warning", "train.py:9")] * is_told
+    assert told(path) == [("learning-rate-too-high", "note", "train.py:9")] * is_told
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_gradients_that_do_not_reach_the_first_layer(
     ]
     weights = [matrix(number) for number in range(1, 5)]
     path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, *weights, optimizer(tensors=(1, 2, 3, 4)), *happened)
-    assert told(path) == [("vanishing-gradients", "warning", "train.py:20")] * is_told
+    assert told(path) == [("vanishing-gradients", "note", "train.py:20")] * is_told
 
 
 @pytest.mark.parametrize(
     ("name", "root", "passes", "severity"),
     [
-        pytest.param("SGD", "NllLossBackward0", 8, "warning", id="as it is"),
+        pytest.param("SGD", "NllLossBackward0", 8, "note", id="as it is"),
         pytest.param("SGD", "DivBackward0", 8, "", id="divided"),
         pytest.param("SGD", "NllLossBackward0", 2, "", id="two losses"),
         pytest.param("Adam", "NllLossBackward0", 8, "note", id="an optimizer that divides"),
