@@ -44,6 +44,9 @@ class LastLine:
         original = os._exit
 
         def _exit(status: int) -> Any:
+            proxies = sys.modules.get("proxy_wrapper.proxy")
+            if proxies is not None and os.getpid() == self._pid:
+                proxies.flush()  # Else what was recorded last, or all of it, would not be in the trace yet.
             self.say(has_ended=False)
             original(status)
 
