@@ -39,6 +39,7 @@ AS_JSON = {
     (events.ReadValue, "value"),
     (events.FlowStep, "value"),
     (events.Configuration, "settings"),
+    (events.Module, "settings"),
     (events.Loss, "nodes"),
     (events.Optimizer, "groups"),
 }
