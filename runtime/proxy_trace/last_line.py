@@ -103,6 +103,8 @@ def _describe_findings(run: Path) -> str:
 def find_run(logdir: Path, pid: int, run: str, started_s: float) -> Path | None:
     """The folder of the run that a process, or one that it has started, has left; None if there is none.
 
+    Of several runs of the process it is the one named, else the one written to last.
+
     Args:
         logdir: the folder of all runs.
         pid: the process.
@@ -117,7 +119,8 @@ def find_run(logdir: Path, pid: int, run: str, started_s: float) -> Path | None:
     own = [folder for folder, files in runs.items() if any(_is_of(name, pid) for name in files)]
     named = [folder for folder in runs if folder.name == run]
     recent = [folder for folder, files in runs.items() if max(files.values()) >= started_s]
-    return max(own or named or recent, default=None)
+    both = [folder for folder in own if folder.name == run]
+    return max(both or own or named or recent, key=lambda folder: max(runs[folder].values()), default=None)
 
 
 def _files_of(folder: Path) -> Mapping[str, float]:

@@ -36,6 +36,7 @@ MEETING_FOLDER: Final = ".launches"
 """The folder in a `logdir` through which the processes of a launch find each other."""
 
 _RUN_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
+_SECOND: Final = "%Y%m%dT%H%M%S"
 _DATA_LOADERS: Final = ("torch.utils.data.", "torchdata.")
 _CONFIGURATION_KEY: Final = "proxy_wrapper"
 _TORCHRUN_WINDOW_S: Final = 60.0  # Its workers start together, once all nodes are there; clocks may differ.
@@ -103,8 +104,11 @@ class Launch(NamedTuple):
         return self
 
     def renewed(self) -> Launch:
-        """The launch of what this process traces after it stopped tracing: another run, if it stands alone."""
-        return self if self.key else self._replace(run=new_run_name(time.time()))
+        """The launch of what this process traces after it stopped tracing: another run, if it stands alone.
+
+        Its name sorts behind that of the run before it, in the same second too.
+        """
+        return self if self.key else self._replace(run=new_run_name(max(time.time(), _second_of(self.run) + 1)))
 
     def join(self, logdir: Path) -> str:
         """The name of the run in `logdir`, made if this process is the first of its launch there.
@@ -142,9 +146,14 @@ class Launch(NamedTuple):
         return _claim(mine, self.owner) == self.owner
 
 
+def _second_of(run: str) -> int:
+    """The second in a run's name, in Unix time."""
+    return int(datetime.strptime(f"{run.partition('-')[0]}+0000", f"{_SECOND}%z").timestamp())
+
+
 def new_run_name(started_s: float) -> str:
     """A name that no other run has, which sorts by its start: "20261121T080911-3f2a9c"."""
-    return f"{datetime.fromtimestamp(started_s, timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+    return f"{datetime.fromtimestamp(started_s, timezone.utc):{_SECOND}}-{secrets.token_hex(3)}"
 
 
 class RankFinder:
