@@ -33,14 +33,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from proxy_trace.comparison.ranks import compare_ranks
+from proxy_trace.comparison.records.compare_records import compare_records
 from proxy_trace.export.parquet import export_parquet
 from proxy_trace.open_trace import open_trace
-from proxy_trace.ranks import compare_ranks
-from proxy_trace.records.compare_records import compare_records
-from proxy_trace.summary import summarize as sum_up
-from proxy_trace.table import format_table
-from proxy_trace.trace import Trace
-from proxy_trace.workers import Workers
+from proxy_trace.reading.trace import Trace
+from proxy_trace.reading.workers import Workers
+from proxy_trace.summary.run_summary import summarize as sum_up
+from proxy_trace.terminal.table import format_table
 from proxy_wrapper import events
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from proxy_trace.export.parquet import export_parquet
 from proxy_trace.open_trace import open_trace
-from proxy_trace.table import format_table
+from proxy_trace.terminal.table import format_table
 
 ROOT: Final = Path(__file__).parents[1]
 EXAMPLES: Final = {"mnist": ["--epochs", "1"], "char_transformer": [], "dcgan": []}

@@ -15,7 +15,7 @@ from instrumentor import emit
 from instrumentor.settings import Settings
 from proxy_wrapper import proxy
 from proxy_wrapper.kept_statistics import STATISTICS
-from proxy_wrapper.source_map import parse_source_comment, read_source_map
+from proxy_wrapper.places.source_map import parse_source_comment, read_source_map
 
 if TYPE_CHECKING:
     from pathlib import Path

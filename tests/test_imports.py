@@ -66,7 +66,7 @@ def modules_loaded_by(statement: str) -> set[str]:
             id="the reader of traces needs no torch",
         ),
         pytest.param(
-            "import proxy_trace.order, proxy_trace.run_order, proxy_trace.order_text",
+            "import proxy_trace.order.execution_order, proxy_trace.order.run_order, proxy_trace.order.order_text",
             {"torch", "numpy", "typer", "instrumentor", "proxy_views"},
             id="nor does the order of execution, live or stored",
         ),

@@ -78,7 +78,7 @@ class TracedWithoutBits(Traced):
     """The proxy of this project, with nothing in the place of fingerprints."""
 
     def __init__(self, task: Task, folder: Path) -> None:
-        from proxy_wrapper import extents
+        from proxy_wrapper.values import extents
 
         vars(extents)["fingerprint"] = lambda _: ""
         vars(extents)["fingerprints_of_rows"] = lambda rows: [""] * len(rows)

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import proxy_wrapper.proxy as Proxy
-from proxy_trace.findings import ERROR, NOTE, WARNING
-from proxy_trace.last_line import find_run
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
-from proxy_wrapper.launch import Launch
+from proxy_trace.checks.finding import ERROR, NOTE, WARNING
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.last_line import find_run
+from proxy_trace.summary.run_summary import summarize
+from proxy_wrapper.process.launch import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import nn
 
-    from proxy_trace.findings import Finding
+    from proxy_trace.checks.finding import Finding
 
 
 class TracedTraining:

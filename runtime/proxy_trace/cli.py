@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 
 import typer
 
-from proxy_trace.compare_command import COMPARE_HELP, compare
-from proxy_trace.explain_command import EXPLAIN_HELP, explain
-from proxy_trace.export_command import EXPORT_HELP, export
-from proxy_trace.flow_command import FLOW_HELP, flow
-from proxy_trace.history_command import HISTORY_HELP, HistoryCommand, history
-from proxy_trace.options import (
+from proxy_trace.commands.compare import COMPARE_HELP, compare
+from proxy_trace.commands.explain import EXPLAIN_HELP, explain
+from proxy_trace.commands.export import EXPORT_HELP, export
+from proxy_trace.commands.flow import FLOW_HELP, flow
+from proxy_trace.commands.history import HISTORY_HELP, HistoryCommand, history
+from proxy_trace.commands.options import (
     Format,
     FormatOption,
     KindOption,
@@ -27,17 +27,17 @@ from proxy_trace.options import (
     print_lines,
     print_note,
 )
-from proxy_trace.order_command import ORDER_HELP, order
-from proxy_trace.ranks_command import RANKS_HELP, ranks
-from proxy_trace.report_command import REPORT_HELP, report
-from proxy_trace.summary_command import SUMMARY_HELP, summary
-from proxy_trace.watch_command import WATCH_HELP, watch
+from proxy_trace.commands.order import ORDER_HELP, order
+from proxy_trace.commands.ranks import RANKS_HELP, ranks
+from proxy_trace.commands.report import REPORT_HELP, report
+from proxy_trace.commands.summary import SUMMARY_HELP, summary
+from proxy_trace.commands.watch import WATCH_HELP, watch
 from proxy_wrapper import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy_trace.trace import Trace
+    from proxy_trace.reading.trace import Trace
 
 T = TypeVar("T")
 
@@ -189,9 +189,9 @@ def show(
     """Show events; the text of `--help` is `_SHOW_HELP`."""
     from itertools import islice
 
-    from proxy_trace.colour import Palette
-    from proxy_trace.selection import Selection, StepRange
-    from proxy_trace.show import EventLines, resolve, select_events
+    from proxy_trace.events.show import EventLines, resolve, select_events
+    from proxy_trace.reading.selection import Selection, StepRange
+    from proxy_trace.terminal.colour import Palette
 
     steps = StepRange.parse(step) if step is not None else None
     selection = Selection(kind or (), name or (), module or (), steps, stage or ())
@@ -219,8 +219,8 @@ def log(
 ) -> None:
     """Print a run as text; the text of `--help` is `_LOG_HELP`."""
     from proxy_trace.errors import TextLogError
-    from proxy_trace.log import log_lines, text_log_lines
-    from proxy_trace.selection import Selection, StepRange
+    from proxy_trace.events.log import log_lines, text_log_lines
+    from proxy_trace.reading.selection import Selection, StepRange
 
     selection = None
     if kind or name or module or step is not None or stage:
@@ -254,7 +254,7 @@ def _noting_none(chosen: Iterator[T], trace: Trace, globs: Sequence[str]) -> Ite
         is_empty = False
         yield each
     if is_empty:
-        from proxy_trace.suggestions import nearest_to
+        from proxy_trace.commands.suggestions import nearest_to
 
         near = nearest_to(globs, [file.names() for file in trace.files]) if globs else ""
         print_note(f"nothing in this trace meets all these conditions{near}")
@@ -280,7 +280,7 @@ def run_command(arguments: list[str]) -> int:
         if code == _INTERRUPTED:  # Some versions of typer catch what Ctrl-C raises.
             return _say_interrupted()
         return code if isinstance(code, int) else 0
-    from proxy_trace.colour import Palette, for_terminal
+    from proxy_trace.terminal.colour import Palette, for_terminal
 
     error_word = Palette.for_stream(sys.stderr).paint("error:", "red")
     print(for_terminal(f"proxy-trace: {error_word} {message}"), file=sys.stderr)

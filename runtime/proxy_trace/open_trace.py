@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy_trace.comparison.ranks import compare_ranks
+from proxy_trace.comparison.records.compare_records import compare_records
+from proxy_trace.comparison.runs import compare_runs
 from proxy_trace.errors import NoGraphError
-from proxy_trace.history import follow
-from proxy_trace.ranks import compare_ranks
-from proxy_trace.records.compare_records import compare_records
-from proxy_trace.run_order import find_order
-from proxy_trace.runs import compare_runs
-from proxy_trace.selection import Period, StepRange
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
+from proxy_trace.history.variable_history import follow
+from proxy_trace.order.run_order import find_order
+from proxy_trace.reading.selection import Period, StepRange
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.run_summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Never
 
-    from proxy_trace.history import HistoryEntry
-    from proxy_trace.order import ExecutionOrder, LeafRule
-    from proxy_trace.ranks import Comparison
-    from proxy_trace.records.compare_records import RecordComparison
-    from proxy_trace.runs import RunComparison
-    from proxy_trace.summary import Summary
+    from proxy_trace.comparison.ranks import Comparison
+    from proxy_trace.comparison.records.compare_records import RecordComparison
+    from proxy_trace.comparison.runs import RunComparison
+    from proxy_trace.history.variable_history import HistoryEntry
+    from proxy_trace.order.execution_order import ExecutionOrder, LeafRule
+    from proxy_trace.summary.run_summary import Summary
 
 
 class OpenTrace(Trace):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from proxy_wrapper.value_marks import version_of
+from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from proxy_trace.flow_steps import FlowStep, name_of_step
-from proxy_wrapper.source_map import read_source_map
+from proxy_trace.flow.flow_steps import FlowStep, name_of_step
+from proxy_wrapper.places.source_map import read_source_map
 
 if TYPE_CHECKING:
     from types import CodeType
 
     from proxy_views.recording import Recording
-    from proxy_wrapper.source_map import SourceMap
+    from proxy_wrapper.places.source_map import SourceMap
 
 
 class RecordedFlow:

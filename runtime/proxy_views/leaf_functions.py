@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy_views.errors import LeafFunctionError
 from proxy_wrapper.intercept.call_sites import hide_frames
-from proxy_wrapper.location import STAND_IN
+from proxy_wrapper.places.location import STAND_IN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy_trace.order import execution_order
+from proxy_trace.order.execution_order import execution_order
 from proxy_views.activations import Activations, Table, Weights
 from proxy_views.cut import cut
 from proxy_views.errors import (
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from torch import fx
     from typing_extensions import Self
 
-    from proxy_trace.flow_steps import FlowStep
-    from proxy_trace.order import ExecutionOrder, LeafRule
+    from proxy_trace.flow.flow_steps import FlowStep
+    from proxy_trace.order.execution_order import ExecutionOrder, LeafRule
     from proxy_views.flow import RecordedFlow
     from proxy_views.places import Frames
     from proxy_views.profile.device import Device

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import torch
 from torch import nn
 
-from proxy_wrapper.location import STAND_IN
-from proxy_wrapper.source_map import read_source_map
+from proxy_wrapper.places.location import STAND_IN
+from proxy_wrapper.places.source_map import read_source_map
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType

@@ -17,7 +17,7 @@ from proxy_views.call_state import CallState, now
 from proxy_views.errors import TransformError
 from proxy_views.places import Frames, frames_inside_module
 from proxy_views.sizes import SizeRead, live_size
-from proxy_wrapper.value_marks import version_of
+from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from torch._dynamo import decorators, eval_frame, trace_rules, types
 from torch._dynamo.comptime import comptime
 
-from proxy_wrapper.location import UNCOUNTED
+from proxy_wrapper.places.location import UNCOUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -24,7 +24,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.launch import Launch
+from proxy_wrapper.process.launch import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -187,7 +187,7 @@ class _TracedCell:
             "run": run,
             "waits": False,
         }
-        reader = f"from proxy_trace.last_line import main; main({told!r})"
+        reader = f"from proxy_trace.summary.last_line import main; main({told!r})"
         done = subprocess.run([sys.executable, "-c", reader], capture_output=True, text=True, check=False)
         sys.stderr.write(done.stdout)
 

@@ -22,13 +22,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from proxy_wrapper.after_import import AfterImport
 from proxy_wrapper.errors import SettingsNameError, SettingsTypeError, SettingsValueError
-from proxy_wrapper.forks import hold_while_forking
 from proxy_wrapper.kept_statistics import parse_statistics
-from proxy_wrapper.launch import Launch
 from proxy_wrapper.levels import DEBUG, INFO, WARNING, parse_level
 from proxy_wrapper.limits import Ranks, parse_size
+from proxy_wrapper.process.after_import import AfterImport
+from proxy_wrapper.process.forks import hold_while_forking
+from proxy_wrapper.process.launch import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from typing_extensions import Never, Self, TypeIs
 
     from proxy_views.live_trace import LiveTrace
-    from proxy_wrapper.channel import Observer
     from proxy_wrapper.intercept.blacklist import Blacklist
     from proxy_wrapper.intercept.processes import SentModule
     from proxy_wrapper.live import ChangingObserver
     from proxy_wrapper.live_change import LiveChange
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.writing.channel import Observer
 
 __all__ = [
     "DEBUG",

@@ -15,35 +15,35 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import torch
 from torch import nn
 
-from proxy_wrapper.channel import Channel
-from proxy_wrapper.configurations import Configurations
-from proxy_wrapper.copied_values import CopiedValues
-from proxy_wrapper.definitions import Definitions
-from proxy_wrapper.describe import Describer
 from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunEnd, StateTensor
 from proxy_wrapper.intercept.eager_stance import EagerStance
-from proxy_wrapper.launch import Launch, RankFinder, is_data_worker
+from proxy_wrapper.known.configurations import Configurations
+from proxy_wrapper.known.definitions import Definitions
+from proxy_wrapper.known.proxied_tree import ProxiedTree, settings_of
+from proxy_wrapper.known.registry import ModuleEntry, Registry, has_state, named_modules
+from proxy_wrapper.known.thread_state import ThreadStates
 from proxy_wrapper.levels import DEBUG, INFO, WARNING
 from proxy_wrapper.live import joined, without
-from proxy_wrapper.location import Locator
-from proxy_wrapper.observers.trace_writer import TraceWriter
-from proxy_wrapper.proxied_tree import ProxiedTree, settings_of
-from proxy_wrapper.registry import ModuleEntry, Registry, has_state, named_modules
-from proxy_wrapper.signal_handlers import comes_from_signal_handler
-from proxy_wrapper.sinks.open_sink import open_sink
-from proxy_wrapper.thread_state import ThreadStates
+from proxy_wrapper.places.location import Locator
+from proxy_wrapper.process.launch import Launch, RankFinder, is_data_worker
+from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
+from proxy_wrapper.values.copied_values import CopiedValues
+from proxy_wrapper.values.describe import Describer
+from proxy_wrapper.writing.channel import Channel
+from proxy_wrapper.writing.observers.trace_writer import TraceWriter
+from proxy_wrapper.writing.sinks.open_sink import open_sink
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from proxy_wrapper.channel import Observer
     from proxy_wrapper.events import AnyEvent, Location
+    from proxy_wrapper.known.thread_state import ThreadFound, ThreadState
+    from proxy_wrapper.known.watch import Watch
     from proxy_wrapper.limits import Ranks
     from proxy_wrapper.live import ChangingObserver, LiveFlow, LiveObserver
-    from proxy_wrapper.sinks.sink import Sink
-    from proxy_wrapper.thread_state import ThreadFound, ThreadState
-    from proxy_wrapper.watch import Watch
+    from proxy_wrapper.writing.channel import Observer
+    from proxy_wrapper.writing.sinks.sink import Sink
 
 
 _MODULE_CALL: Final = nn.Module._call_impl.__code__

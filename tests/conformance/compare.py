@@ -23,7 +23,7 @@ from proxy_wrapper.events import (
     SetAttr,
 )
 from proxy_wrapper.intercept.blacklist import Blacklist
-from proxy_wrapper.observers.memory import MemoryObserver
+from proxy_wrapper.writing.observers.memory import MemoryObserver
 from tests.conformance.bits import difference, frozen
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import proxy_wrapper.proxy as Proxy
 from instrumentor.instrument import instrument_source
 from instrumentor.settings import Settings
 from proxy_wrapper.events import Statistics
-from proxy_wrapper.pending import Pending
-from proxy_wrapper.statistics import summarize, unobserved
+from proxy_wrapper.values.pending import Pending
+from proxy_wrapper.values.statistics import summarize, unobserved
 from tests.devices.deterministic import deterministic
 from tests.devices.programs import PROGRAMS, WAITING, batch, bytes_of, make, run
 from tests.devices.records import problems, records

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from proxy_trace.trace import KINDS
+from proxy_trace.reading.trace import KINDS
 
 _FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 _NUMBERS = st.one_of(_FLOATS, st.sampled_from(["nan", "inf", "-inf"]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy_trace.cli import run_command
-from proxy_trace.trace import KINDS
+from proxy_trace.reading.trace import KINDS
 from proxy_wrapper import __version__, events
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import pytest
 
+from proxy_trace.comparison.ranks import compare_ranks
 from proxy_trace.export.parquet import export_parquet
-from proxy_trace.ranks import compare_ranks
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
 from tests.proxy_trace.conftest import make_run

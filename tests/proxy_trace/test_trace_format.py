@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy_trace.export.columns import all_columns
-from proxy_trace.trace import KINDS
+from proxy_trace.reading.trace import KINDS
 from proxy_wrapper import events
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trace_format.md").read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ from proxy_views.errors import (
     RecordingFailedError,
     StillRunningError,
 )
-from proxy_wrapper.observers.memory import MemoryObserver
+from proxy_wrapper.writing.observers.memory import MemoryObserver
 from tests.proxy_views.same_results import assert_replays, traced
 from tests.proxy_wrapper.global_hooks import has_module_hooks
 

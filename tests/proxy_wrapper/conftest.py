@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.observers.memory import MemoryObserver
+from proxy_wrapper.writing.observers.memory import MemoryObserver
 from tests.proxy_wrapper.global_hooks import has_module_hooks
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_trace.colour import Palette
-from proxy_trace.summary import Summary, summarize
-from proxy_trace.summary_text import summary_lines
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.run_summary import Summary, summarize
+from proxy_trace.summary.summary_text import summary_lines
+from proxy_trace.terminal.colour import Palette
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,8 +21,8 @@ from torch import nn
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import Problem, StateTensor, Update
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.observers.memory import MemoryObserver
-from proxy_wrapper.statistics import summarize, unobserved
+from proxy_wrapper.values.statistics import summarize, unobserved
+from proxy_wrapper.writing.observers.memory import MemoryObserver
 from tests.conformance.bits import difference, frozen
 from tests.proxy_wrapper import programs
 from tests.proxy_wrapper.programs import Branching, Plain, Program, Tied

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 import torch.distributed
 
-from proxy_trace.ranks import compare_ranks
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
+from proxy_trace.comparison.ranks import compare_ranks
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper.events import AnyEvent, Gradient, Module, Parameter, Problem, ReturnModule, Run, RunEnd, Update
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")

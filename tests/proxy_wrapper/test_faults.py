@@ -30,10 +30,10 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import proxy_wrapper.proxy as Proxy
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper.events import AnyEvent, CallModule, Event, Problem, RunEnd
-from proxy_wrapper.observers import trace_writer
+from proxy_wrapper.writing.observers import trace_writer
 from tests.proxy_wrapper.programs import Plain, images, train
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def test_a_thread_that_runs_on_does_not_hold_up_the_end(logdir: str) -> None:
 def test_two_programs_in_one_logdir_leave_two_runs(logdir: str) -> None:
     def work() -> None:
         Proxy._installed.take_down()
-        from proxy_wrapper.launch import Launch
+        from proxy_wrapper.process.launch import Launch
 
         Launch.of_this_process().renewed().announce()
         traced_run(logdir)

@@ -19,7 +19,7 @@ from tests.proxy_wrapper.programs import Branching, Plain, images, train
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def has_hooks() -> bool:

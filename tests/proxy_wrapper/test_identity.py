@@ -15,11 +15,11 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_trace import open_trace
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 class TwoLayers(nn.Module):

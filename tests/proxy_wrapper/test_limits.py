@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper.errors import SettingsValueError
 from proxy_wrapper.limits import Ranks, parse_size
 

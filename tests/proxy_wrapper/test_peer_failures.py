@@ -43,7 +43,7 @@ from tests.proxy_wrapper.traps.copies import optimizer_before
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 ROOT = Path(__file__).parents[2]
 

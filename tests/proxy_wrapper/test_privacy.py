@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import proxy_wrapper.proxy as Proxy
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
 
 SECRET_IN_ENVIRONMENT = "correct-horse-battery-staple"

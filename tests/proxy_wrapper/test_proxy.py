@@ -21,7 +21,7 @@ from tests.proxy_wrapper.global_hooks import has_module_hooks
 from tests.proxy_wrapper.programs import Plain, images, train
 
 if TYPE_CHECKING:
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def names_called(observer: MemoryObserver) -> list[str]:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_trace.log import log_lines
-from proxy_trace.trace import Trace
+from proxy_trace.events.log import log_lines
+from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
-from proxy_wrapper.launch import Rank
-from proxy_wrapper.sinks.json_lines import JsonLinesSink
-from proxy_wrapper.sinks.text_log import TextLogSink
+from proxy_wrapper.process.launch import Rank
+from proxy_wrapper.writing.sinks.json_lines import JsonLinesSink
+from proxy_wrapper.writing.sinks.text_log import TextLogSink
 from tests.proxy_trace.conftest import make_run
 from tests.proxy_trace.generated_records import records
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from proxy_trace.trace import TraceFile
+from proxy_trace.reading.trace import TraceFile
 from proxy_wrapper.events import CallModule, Module, OptimizerStepEnd, Parameter, Problem, RunEnd, Update
 
 PROGRAMS = Path(__file__).parent / "thread_programs"

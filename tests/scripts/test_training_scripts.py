@@ -19,7 +19,7 @@ import proxy_wrapper.proxy as Proxy
 from instrumentor.instrument import instrument_source
 from instrumentor.settings import Settings
 from proxy_wrapper.events import BackwardEnd, CallFunction, CallModule, Module, Problem, Update
-from proxy_wrapper.observers.memory import MemoryObserver
+from proxy_wrapper.writing.observers.memory import MemoryObserver
 from tests.conformance.bits import difference, frozen
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ from torch.distributed.fsdp._trace_utils import TracingConfig, _ExecOrderTracer
 
 import proxy_wrapper.proxy as Proxy
 from proxy_trace import open_trace
-from proxy_trace.order import execution_order, is_leaf_of_fsdp
+from proxy_trace.order.execution_order import execution_order, is_leaf_of_fsdp
 from proxy_wrapper import events
-from proxy_wrapper.observers.memory import MemoryObserver
+from proxy_wrapper.writing.observers.memory import MemoryObserver
 from tests.proxy_wrapper.global_hooks import has_module_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from proxy_trace.order import ExecutionOrder, LeafRule
+    from proxy_trace.order.execution_order import ExecutionOrder, LeafRule
 
     OrderOf = Callable[..., ExecutionOrder]
 

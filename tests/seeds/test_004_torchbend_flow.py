@@ -11,7 +11,7 @@ from torch import nn
 import proxy_wrapper.proxy as Proxy
 
 if TYPE_CHECKING:
-    from proxy_trace.flow_steps import FlowStep
+    from proxy_trace.flow.flow_steps import FlowStep
 
 
 class Doug(nn.Module):

@@ -33,18 +33,18 @@ from proxy_trace.checks import (
 )
 from proxy_trace.checks.check import NOT_CHECKED, Check, CheckResult, run_check
 from proxy_trace.checks.choice import EVERYTHING
+from proxy_trace.checks.finding import in_order
 from proxy_trace.checks.folding import fold
 from proxy_trace.checks.non_finite_values import NON_FINITE
 from proxy_trace.errors import BadCheckError
-from proxy_trace.findings import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy_trace.checks.choice import Choice
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
     from proxy_trace.checks.rule import Rule
-    from proxy_trace.findings import Finding
 
 CHECKS: Final[tuple[Check, ...]] = tuple(
     module.CHECK

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from proxy_trace.checks.choice import EVERYTHING
-from proxy_trace.findings import NOTE
+from proxy_trace.checks.finding import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy_trace.checks.choice import Choice
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
     from proxy_trace.checks.rule import Rule
-    from proxy_trace.findings import Finding
 
 PASSED: Final = "passed"
 FINDING: Final = "finding"

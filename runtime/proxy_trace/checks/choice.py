@@ -13,7 +13,7 @@ from proxy_trace.errors import BadBaselineError, BadConfigurationError, UnknownC
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from proxy_trace.findings import Finding
+    from proxy_trace.checks.finding import Finding
 
 _FILE: Final = "pyproject.toml"
 _LARGEST: Final = 1 << 26

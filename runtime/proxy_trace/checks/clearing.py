@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import ERROR
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import ERROR
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from proxy_trace.module_tree import ModuleTree
+from proxy_trace.process.module_tree import ModuleTree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy_trace.process_summary import ModuleSummary, ProcessEvidence, ProcessSummary, TensorSummary
-    from proxy_trace.ranks import Comparison
-    from proxy_trace.trace import DamagedFile
+    from proxy_trace.comparison.ranks import Comparison
+    from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence, ProcessSummary, TensorSummary
+    from proxy_trace.reading.trace import DamagedFile
 
 RECORDED_LEVELS: Final = frozenset({"INFO", "DEBUG"})
 NO_TRAINING: Final = "no training was traced"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import WARNING
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.process_summary import ProcessSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessSummary
 
 INCOMPLETE: Final = Rule(
     "incomplete-trace",

@@ -9,8 +9,8 @@ from proxy_trace.checks.rule import SEVERITIES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from proxy_trace.checks.finding import Finding
     from proxy_trace.checks.rule import Rule
-    from proxy_trace.findings import Finding
 
 
 def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:

@@ -13,13 +13,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import NOTE
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import NOTE
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.training_summary import InputSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.training_summary import InputSummary
 
 NOT_NORMALIZED: Final = Rule(
     "inputs-not-normalized",

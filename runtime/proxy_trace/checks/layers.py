@@ -11,14 +11,14 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import NOTE, WARNING
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import NOTE, WARNING
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ProcessEvidence, TensorSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ProcessEvidence, TensorSummary
 
 MADE_IN_FORWARD: Final = Rule(
     "layers-made-in-forward",

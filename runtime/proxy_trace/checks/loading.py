@@ -16,18 +16,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
 from proxy_trace.checks.updates import NEVER_UPDATED
-from proxy_trace.findings import WARNING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ProcessEvidence
-    from proxy_trace.training_summary import LoadSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.process.training_summary import LoadSummary
 
 KEYS_SKIPPED: Final = Rule(
     "checkpoint-keys-skipped",

@@ -20,15 +20,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import WARNING
-from proxy_trace.loss_text import call_of, loss_text
+from proxy_trace.events.loss_text import call_of, loss_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
+    from proxy_trace.checks.finding import Finding
     from proxy_wrapper.events import LossNode
 
 SOFTMAX_BEFORE: Final = Rule(

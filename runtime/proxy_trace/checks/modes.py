@@ -13,14 +13,14 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import WARNING
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ModuleSummary, ProcessEvidence
-    from proxy_trace.training_summary import ModeSummary, RootSummary
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence
+    from proxy_trace.process.training_summary import ModeSummary, RootSummary
 
 TRAINED_IN_EVALUATION: Final = Rule(
     "trained-in-evaluation-mode",

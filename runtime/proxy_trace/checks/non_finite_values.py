@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_trace.checks.finding import ERROR
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import ERROR
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.process_summary import ProcessEvidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
 
 NON_FINITE: Final = Rule(
     "non-finite",

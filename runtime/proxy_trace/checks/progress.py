@@ -21,16 +21,16 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import NOTE
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import NOTE
-from proxy_trace.loss_text import call_of
+from proxy_trace.events.loss_text import call_of
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ProcessEvidence, TensorSummary
-    from proxy_trace.training_summary import LossValues, OptimizerSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ProcessEvidence, TensorSummary
+    from proxy_trace.process.training_summary import LossValues, OptimizerSummary
 
 RATE_TOO_HIGH: Final = Rule(
     "learning-rate-too-high",

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import of
+from proxy_trace.checks.finding import ERROR, NOTE, fold_names
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import ERROR, NOTE, fold_names
-from proxy_trace.units import format_ranks
+from proxy_trace.terminal.units import format_ranks
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.differences import GroupedDifference
-    from proxy_trace.findings import Finding
-    from proxy_trace.ranks import Comparison
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.comparison.ranks import Comparison
+    from proxy_trace.states.differences import GroupedDifference
 
 RANKS_PART: Final = Rule(
     "ranks-part",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from proxy_trace.findings import ERROR, NOTE, WARNING, Finding
+from proxy_trace.checks.finding import ERROR, NOTE, WARNING, Finding
 
 SEVERITIES: Final = (ERROR, WARNING, NOTE)
 """From the gravest to the least."""

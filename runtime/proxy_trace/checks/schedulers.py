@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import WARNING
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.training_summary import OptimizerSummary, SchedulerSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.training_summary import OptimizerSummary, SchedulerSummary
 
 BEFORE_OPTIMIZER: Final = Rule(
     "scheduler-before-optimizer",

@@ -23,16 +23,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import ERROR, WARNING
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import ERROR, WARNING
-from proxy_trace.loss_text import call_of
+from proxy_trace.events.loss_text import call_of
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ProcessEvidence
-    from proxy_trace.training_summary import LossSummary, OptimizerSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.process.training_summary import LossSummary, OptimizerSummary
 
 _UNCHANGED: Final = ("no-effect", "never-updated", "grad-cut-off", "dead-units", "optimizer-misses-parameters")
 

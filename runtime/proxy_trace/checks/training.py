@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import is_recorded, of
+from proxy_trace.checks.finding import ERROR
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import ERROR
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence

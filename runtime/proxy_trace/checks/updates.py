@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of
+from proxy_trace.checks.finding import ERROR, NOTE, fold_names
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import ERROR, NOTE, fold_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.findings import Finding
-    from proxy_trace.module_tree import ModuleTree
-    from proxy_trace.process_summary import ModuleSummary, ProcessEvidence, TensorSummary
-    from proxy_trace.training_summary import OptimizerSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence, TensorSummary
+    from proxy_trace.process.training_summary import OptimizerSummary
 
 _NO_OPTIMIZER: Final = "no optimizer has it"
 NEVER_UPDATED: Final = Rule(

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from proxy_trace.names import Names
-    from proxy_trace.trace import Trace
-    from proxy_trace.workers import Report
+    from proxy_trace.reading.names import Names
+    from proxy_trace.reading.trace import Trace
+    from proxy_trace.reading.workers import Report
     from proxy_wrapper.events import AnyEvent
 
 _BATCH: Final = 1 << 13

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from proxy_trace.trace import KINDS
+from proxy_trace.reading.trace import KINDS
 from proxy_wrapper.events import Run, Statistics
 
 if TYPE_CHECKING:
-    from proxy_trace.names import Names
+    from proxy_trace.reading.names import Names
     from proxy_wrapper.events import AnyEvent
 
 OF_THE_PROCESS: Final = ("run", "rank")

@@ -13,14 +13,14 @@ from proxy_trace.errors import MissingExtraError, UnreadableFileError
 from proxy_trace.export.columns import TableMaker, Type, all_columns
 from proxy_trace.export.result import ExportCounter, Exported
 from proxy_trace.export.resumable_folder import part_of_folder, resumable_folder
-from proxy_trace.workers import Workers
+from proxy_trace.reading.workers import Workers
 from proxy_wrapper import __version__
 from proxy_wrapper.events import FORMAT
 
 if TYPE_CHECKING:
     from proxy_trace.export.columns import Column
-    from proxy_trace.trace import Trace, TraceFile
-    from proxy_trace.workers import Report
+    from proxy_trace.reading.trace import Trace, TraceFile
+    from proxy_trace.reading.workers import Report
     from proxy_wrapper.events import AnyEvent
 
 ROW_GROUP: Final = 1 << 16

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy_trace.colour import for_terminal
+from proxy_trace.checks.finding_text import message_of
 from proxy_trace.errors import MissingExtraError
 from proxy_trace.export.output import whole_or_nothing
 from proxy_trace.export.result import ExportCounter, Exported
-from proxy_trace.finding_text import message_of
-from proxy_trace.summary import summarize
+from proxy_trace.summary.run_summary import summarize
+from proxy_trace.terminal.colour import for_terminal
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from proxy_trace.findings import Finding
-    from proxy_trace.names import Names
-    from proxy_trace.trace import Trace, TraceFile
-    from proxy_trace.workers import Workers
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.reading.names import Names
+    from proxy_trace.reading.trace import Trace, TraceFile
+    from proxy_trace.reading.workers import Workers
 
     Scalar: TypeAlias = "tuple[str, float]"
 

@@ -10,11 +10,11 @@ from proxy_trace.report.process_curves import CurvesTask, read_curves
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy_trace.process_summary import ProcessSummary
-    from proxy_trace.selection import GlobMatcher, StepRange
-    from proxy_trace.summary import Summary
-    from proxy_trace.trace import Trace, TraceFile
-    from proxy_trace.workers import Workers
+    from proxy_trace.process.process_summary import ProcessSummary
+    from proxy_trace.reading.selection import GlobMatcher, StepRange
+    from proxy_trace.reading.trace import Trace, TraceFile
+    from proxy_trace.reading.workers import Workers
+    from proxy_trace.summary.run_summary import Summary
 
 _MOST: Final = 8
 """So many processes can be told apart in a plot."""

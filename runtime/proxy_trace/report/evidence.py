@@ -9,7 +9,7 @@ from proxy_trace.report.process_curves import AT_LEAST, GRADIENT, LOSS, MAXIMUM,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy_trace.findings import Finding
+    from proxy_trace.checks.finding import Finding
 
 STATE: Final = "state"
 _MOST: Final = 3

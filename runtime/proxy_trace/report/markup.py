@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from proxy_trace.colour import for_terminal
+from proxy_trace.terminal.colour import for_terminal
 
 
 def as_text(text: object) -> str:

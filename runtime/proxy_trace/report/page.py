@@ -13,26 +13,26 @@ from base64 import b64encode
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy_trace.colour import Palette, for_terminal
-from proxy_trace.finding_text import place_of
-from proxy_trace.module_tree import ModuleTree
+from proxy_trace.checks.finding_text import place_of
+from proxy_trace.process.module_tree import ModuleTree
 from proxy_trace.report.evidence import STATE, SeriesName, plot_of
 from proxy_trace.report.markup import as_text
 from proxy_trace.report.packed import PackedCurves, compressed
 from proxy_trace.report.process_curves import AT_LEAST, GRADIENT, LOSS, MAXIMUM, MINIMUM, NORM, RATE, RATIO
-from proxy_trace.summary_text import call_words, check_words, header_rows
-from proxy_trace.units import format_count, format_duration, format_ranks
+from proxy_trace.summary.summary_text import call_words, check_words, header_rows
+from proxy_trace.terminal.colour import Palette, for_terminal
+from proxy_trace.terminal.units import format_count, format_duration, format_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from proxy_trace.checks.finding import Finding
     from proxy_trace.checks.rule import Rule
-    from proxy_trace.findings import Finding
-    from proxy_trace.process_summary import ModuleSummary, ProcessSummary
+    from proxy_trace.process.process_summary import ModuleSummary, ProcessSummary
     from proxy_trace.report.process_curves import ProcessCurves
     from proxy_trace.report.script_lines import Script
     from proxy_trace.report.step_strip import Strip
-    from proxy_trace.summary import Summary
+    from proxy_trace.summary.run_summary import Summary
 
 _KINDS: Final = (NORM, MINIMUM, MAXIMUM, GRADIENT, RATIO, AT_LEAST, LOSS, RATE)
 _MOST_FINDINGS: Final = 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy_trace.records.parting import CONFIGURATION
-from proxy_trace.records.records_text import (
+from proxy_trace.comparison.records.parting import CONFIGURATION
+from proxy_trace.comparison.records.records_text import (
     distance_words,
     limit_lines,
     place_of,
@@ -16,16 +16,16 @@ from proxy_trace.records.records_text import (
     what,
     where,
 )
+from proxy_trace.comparison.runs_text import by_norms
 from proxy_trace.report.markup import as_text
 from proxy_trace.report.plots import distance_chart, distance_map
-from proxy_trace.runs_text import by_norms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from proxy_trace.records.compare_records import RecordComparison
-    from proxy_trace.records.distances import Series
-    from proxy_trace.records.parting import Parting, SeenRecord
+    from proxy_trace.comparison.records.compare_records import RecordComparison
+    from proxy_trace.comparison.records.distances import Series
+    from proxy_trace.comparison.records.parting import Parting, SeenRecord
 
 _NAMES: Final = ("first", "second")
 _MOST_ROWS: Final = 1000

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from proxy_trace.records.distances import KINDS
-from proxy_trace.records.records_text import distance_words, span_words, step_words
+from proxy_trace.comparison.records.distances import KINDS
+from proxy_trace.comparison.records.records_text import distance_words, span_words, step_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy_trace.records.distances import Distance, Series
+    from proxy_trace.comparison.records.distances import Distance, Series
 
 _SMALLEST: Final = 1e-9
 """What lies nearer together is drawn as that far apart."""

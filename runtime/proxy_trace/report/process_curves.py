@@ -11,10 +11,10 @@ from proxy_wrapper import events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_trace.names import Names
-    from proxy_trace.selection import GlobMatcher, StepRange
-    from proxy_trace.trace import TraceFile
-    from proxy_trace.workers import Report
+    from proxy_trace.reading.names import Names
+    from proxy_trace.reading.selection import GlobMatcher, StepRange
+    from proxy_trace.reading.trace import TraceFile
+    from proxy_trace.reading.workers import Report
 
 NORM: Final = "norm"
 MINIMUM: Final = "minimum"

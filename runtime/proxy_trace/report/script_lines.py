@@ -8,8 +8,8 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy_trace.bounded_lines import open_regular
-from proxy_wrapper.source_map import parse_source_comment
+from proxy_trace.reading.bounded_lines import open_regular
+from proxy_wrapper.places.source_map import parse_source_comment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

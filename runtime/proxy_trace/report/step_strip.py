@@ -9,7 +9,7 @@ from proxy_wrapper import events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_trace.names import Names
+    from proxy_trace.reading.names import Names
 
 _MOST_CALLS: Final = 4000
 _SETTLED: Final = 3

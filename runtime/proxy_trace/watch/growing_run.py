@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from proxy_trace.checks.all_checks import all_checks, run_checks
 from proxy_trace.checks.evidence import Evidence
 from proxy_trace.checks.files import INCOMPLETE
-from proxy_trace.process_summary import ProcessCollector
-from proxy_trace.trace import Trace
+from proxy_trace.process.process_summary import ProcessCollector
+from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy_trace.checks.choice import Choice
-    from proxy_trace.findings import Finding
-    from proxy_trace.process_summary import ProcessEvidence
-    from proxy_trace.trace import TraceFile
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.reading.trace import TraceFile
 
 _RECENT: Final = 60
 """So many values of a loss are shown."""

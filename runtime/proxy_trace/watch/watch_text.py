@@ -6,14 +6,14 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from proxy_trace.findings import ERROR, NOTE, WARNING
-from proxy_trace.units import format_count, format_duration
+from proxy_trace.checks.finding import ERROR, NOTE, WARNING
+from proxy_trace.terminal.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy_trace.colour import Palette
-    from proxy_trace.findings import Finding
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.terminal.colour import Palette
     from proxy_trace.watch.growing_run import Snapshot
 
 _BARS: Final = "▁▂▃▄▅▆▇█"

@@ -19,7 +19,7 @@ from proxy_views.bending.node_names import NodeNames
 from proxy_views.bending.targets import nearest
 from proxy_views.bending.values import with_tensors
 from proxy_wrapper.proxy import change_live
-from proxy_wrapper.value_marks import version_of
+from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

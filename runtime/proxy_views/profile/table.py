@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy_trace.table import format_table
-from proxy_trace.units import format_duration, format_size
+from proxy_trace.terminal.table import format_table
+from proxy_trace.terminal.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
-from proxy_wrapper.describe import say_plainly
 from proxy_wrapper.events import DelAttr, GetAttr, SetAttr
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.levels import DEBUG
+from proxy_wrapper.values.describe import say_plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable

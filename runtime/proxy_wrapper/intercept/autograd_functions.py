@@ -18,7 +18,7 @@ from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
 _APPLY: Final = "apply"

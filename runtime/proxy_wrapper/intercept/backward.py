@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Backward, BackwardEnd
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.losses import Losses, value_of
 from proxy_wrapper.intercept.outputs import Outputs
+from proxy_wrapper.known.thread_state import BackwardPass
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.thread_state import BackwardPass
+from proxy_wrapper.values.describe import find_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

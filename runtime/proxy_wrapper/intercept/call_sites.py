@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from torch.overrides import handle_torch_function
 
-from proxy_wrapper.location import STAND_IN, UNCOUNTED
+from proxy_wrapper.places.location import STAND_IN, UNCOUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.intercept.state_records import gradient_of
-from proxy_wrapper.pending import PendingConjunction, PendingStatistics, is_nothing
-from proxy_wrapper.statistics import has_values, is_nonzero, unobserved
-from proxy_wrapper.torch_functions import numel
+from proxy_wrapper.values.pending import PendingConjunction, PendingStatistics, is_nothing
+from proxy_wrapper.values.statistics import has_values, is_nonzero, unobserved
+from proxy_wrapper.values.torch_functions import numel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.events import Gradient
-    from proxy_wrapper.pending import PendingCount
-    from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.known.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.values.pending import PendingCount
 
 _SMALL: Final = 1 << 12
 """A gradient of so many elements is small enough: no smaller one is looked for."""

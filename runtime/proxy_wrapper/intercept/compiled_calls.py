@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
-from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallFunction
+from proxy_wrapper.known.thread_state import CompiledCall
 from proxy_wrapper.levels import DEBUG, INFO
-from proxy_wrapper.thread_state import CompiledCall
+from proxy_wrapper.values.describe import find_tensors
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from proxy_wrapper.after_import import AfterImport
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
-from proxy_wrapper.thread_state import Inside
+from proxy_wrapper.known.thread_state import Inside
+from proxy_wrapper.process.after_import import AfterImport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.intercept.dynamo_view import DynamoView
     from proxy_wrapper.intercept.module_calls import ModuleCalls
     from proxy_wrapper.intercept.torch_calls import TorchCalls
-    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Interceptor, Tracer
 
 _EVAL_FRAME: Final = "torch._dynamo.eval_frame"

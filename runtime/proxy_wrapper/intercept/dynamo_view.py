@@ -22,9 +22,9 @@ from collections import OrderedDict
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy_wrapper.after_import import AfterImport
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
-from proxy_wrapper.location import UNCOUNTED
+from proxy_wrapper.places.location import UNCOUNTED
+from proxy_wrapper.process.after_import import AfterImport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

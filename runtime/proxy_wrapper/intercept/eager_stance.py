@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proxy_wrapper.after_import import AfterImport
+from proxy_wrapper.process.after_import import AfterImport
 
 if TYPE_CHECKING:
     from types import ModuleType

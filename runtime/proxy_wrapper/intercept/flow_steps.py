@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from proxy_wrapper.channel import Channel
+    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.live import LiveFlow
-    from proxy_wrapper.registry import ModuleEntry
-    from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.writing.channel import Channel
 
 _tracing_state: Final = torch._C._get_tracing_state
 _JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))

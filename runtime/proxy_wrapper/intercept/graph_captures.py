@@ -13,8 +13,8 @@ from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.trace_writer import TraceWriter
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.writing.observers.trace_writer import TraceWriter
 
 _BEGIN: Final = "capture_begin"
 _END: Final = "capture_end"

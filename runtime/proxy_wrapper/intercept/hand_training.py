@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from proxy_wrapper.intercept.state_records import gradient_of
-from proxy_wrapper.pending import PendingStatistics, is_nothing, was_cleared
-from proxy_wrapper.state_tensors import StateTensors
-from proxy_wrapper.value_marks import marks_of
+from proxy_wrapper.known.state_tensors import StateTensors
+from proxy_wrapper.values.pending import PendingStatistics, is_nothing, was_cleared
+from proxy_wrapper.values.value_marks import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Gradient
     from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
     from proxy_wrapper.intercept.state_records import StateRecords
-    from proxy_wrapper.registry import StateEntry
-    from proxy_wrapper.statistics import PendingOr
-    from proxy_wrapper.thread_state import Training
+    from proxy_wrapper.known.registry import StateEntry
+    from proxy_wrapper.known.thread_state import Training
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.values.statistics import PendingOr
 
 _FEW: Final = 16
 """The backward passes of a program that trains nothing, as far as is known, whose gradients are kept."""

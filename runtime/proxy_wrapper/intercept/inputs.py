@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Input
-from proxy_wrapper.statistics import has_values, summarize, unobserved
-from proxy_wrapper.torch_functions import is_floating_point, numel
+from proxy_wrapper.values.describe import find_tensors
+from proxy_wrapper.values.statistics import has_values, summarize, unobserved
+from proxy_wrapper.values.torch_functions import is_floating_point, numel
 
 if TYPE_CHECKING:
-    from proxy_wrapper.registry import ModuleEntry
-    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
 _MOST: Final = 8

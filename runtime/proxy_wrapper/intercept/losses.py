@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.assigned_lines import variable_used
 from proxy_wrapper.events import Loss
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.loss_graph import loss_nodes
-from proxy_wrapper.statistics import has_values, read_value, unobserved
-from proxy_wrapper.torch_functions import is_complex, numel
+from proxy_wrapper.places.assigned_lines import variable_used
+from proxy_wrapper.values.loss_graph import loss_nodes
+from proxy_wrapper.values.statistics import has_values, read_value, unobserved
+from proxy_wrapper.values.torch_functions import is_complex, numel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.events import LossNode, Number
-    from proxy_wrapper.pending import PendingValue
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.values.pending import PendingValue
 
 _MOST: Final = 1000
 """How many ways to compute a loss are told apart: there are several where batches have several sizes."""

@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
-from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import CallModule, ReturnModule
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.inputs import Inputs
 from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.kept_statistics import STATE
+from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.loss_graph import last_node_of
-from proxy_wrapper.statistics import is_certainly_finite
-from proxy_wrapper.thread_state import UNKNOWN, ActiveCall, Known
-from proxy_wrapper.value_marks import version_of
+from proxy_wrapper.values.describe import find_tensors
+from proxy_wrapper.values.loss_graph import last_node_of
+from proxy_wrapper.values.statistics import is_certainly_finite
+from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-    from proxy_wrapper.copied_values import CopiedStatistics
+    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.live import ChangingObserver, LiveObserver
-    from proxy_wrapper.registry import ModuleEntry
-    from proxy_wrapper.statistics import PendingOr
-    from proxy_wrapper.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.values.copied_values import CopiedStatistics
+    from proxy_wrapper.values.statistics import PendingOr
 
 _MODULE_CALL: Final = nn.Module._call_impl.__code__
 _count_function_modes: Final = torch._C._len_torch_function_stack

@@ -6,8 +6,8 @@ import weakref
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.events import Optimizer, ParameterGroup
+from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.plain_settings import plain_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.events import Setting
-    from proxy_wrapper.state_tensors import StateTensors
+    from proxy_wrapper.known.state_tensors import StateTensors
     from proxy_wrapper.tracer import Tracer
 
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from proxy_wrapper.events import Update, have_same_values
-from proxy_wrapper.given_values import statistics_of
 from proxy_wrapper.intercept.state_records import Batch
+from proxy_wrapper.known.optimizer_state import OptimizerStateEntry, find_entry, tensors_kept
 from proxy_wrapper.levels import DEBUG, INFO
-from proxy_wrapper.optimizer_state import OptimizerStateEntry, find_entry, tensors_kept
-from proxy_wrapper.value_marks import version_of
+from proxy_wrapper.values.given_values import statistics_of
+from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from proxy_wrapper.registry import ModuleEntry, StateEntry
-    from proxy_wrapper.state_tensors import StateTensors
-    from proxy_wrapper.statistics import PendingOr
-    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.known.registry import ModuleEntry, StateEntry
+    from proxy_wrapper.known.state_tensors import StateTensors
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.values.statistics import PendingOr
 
 
 class _Kept(NamedTuple):

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from proxy_wrapper.events import NonFinite, Statistics
 from proxy_wrapper.levels import WARNING
-from proxy_wrapper.pending import PendingNonFinite, PendingStatistics
-from proxy_wrapper.statistics import count_nonfinite, has_values, is_certainly_finite, unobserved
-from proxy_wrapper.torch_functions import is_complex, is_floating_point
+from proxy_wrapper.values.pending import PendingNonFinite, PendingStatistics
+from proxy_wrapper.values.statistics import count_nonfinite, has_values, is_certainly_finite, unobserved
+from proxy_wrapper.values.torch_functions import is_complex, is_floating_point
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
 
-    from proxy_wrapper.copied_values import CopiedStatistics
-    from proxy_wrapper.pending import Pending, PendingCount
-    from proxy_wrapper.registry import ModuleEntry
-    from proxy_wrapper.statistics import PendingOr
-    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.values.copied_values import CopiedStatistics
+    from proxy_wrapper.values.pending import Pending, PendingCount
+    from proxy_wrapper.values.statistics import PendingOr
 
 
 class Outputs:

@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from proxy_wrapper.events import Statistics
-from proxy_wrapper.pending import PendingStatistics
-from proxy_wrapper.state_tensors import Changes, StateTensors
-from proxy_wrapper.statistics import are_values_readable, bits_of, unobserved
-from proxy_wrapper.torch_functions import is_floating_point, numel
-from proxy_wrapper.value_marks import marks_of
+from proxy_wrapper.known.state_tensors import Changes, StateTensors
+from proxy_wrapper.values.pending import PendingStatistics
+from proxy_wrapper.values.statistics import are_values_readable, bits_of, unobserved
+from proxy_wrapper.values.torch_functions import is_floating_point, numel
+from proxy_wrapper.values.value_marks import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType
 
     from proxy_wrapper.intercept.state_records import StateRecords
-    from proxy_wrapper.registry import StateEntry
+    from proxy_wrapper.known.registry import StateEntry
     from proxy_wrapper.tracer import Tracer
 
 _FIRST_LOOKS: Final = 4

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_wrapper.events import Gradient, NonFinite, Statistics, Update, have_same_values
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.pending import PendingNonFinite, PendingStatistics
-from proxy_wrapper.statistics import summarize, unobserved
-from proxy_wrapper.value_marks import marks_of
+from proxy_wrapper.values.pending import PendingNonFinite, PendingStatistics
+from proxy_wrapper.values.statistics import summarize, unobserved
+from proxy_wrapper.values.value_marks import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import torch
 
-    from proxy_wrapper.channel import Channel
-    from proxy_wrapper.registry import ModuleEntry, StateEntry
-    from proxy_wrapper.state_tensors import Changes, StateTensors
-    from proxy_wrapper.statistics import PendingOr
+    from proxy_wrapper.known.registry import ModuleEntry, StateEntry
+    from proxy_wrapper.known.state_tensors import Changes, StateTensors
     from proxy_wrapper.tracer import Tracer
+    from proxy_wrapper.values.statistics import PendingOr
+    from proxy_wrapper.writing.channel import Channel
 
 
 class Redescribed(NamedTuple):

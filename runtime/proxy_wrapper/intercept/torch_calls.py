@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from proxy_wrapper.describe import say_plainly
 from proxy_wrapper.events import (
     CallFunction,
     CallMethod,
@@ -28,13 +27,14 @@ from proxy_wrapper.events import (
     SetAttr,
     as_number,
 )
-from proxy_wrapper.given_values import CallMarks, leaves_uninitialized
 from proxy_wrapper.intercept.call_sites import DISPATCHER, CallSites, hide_frames, uncounted
 from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.intercept.replaced_functions import called, is_foreign
+from proxy_wrapper.known.thread_state import Known, ThreadFound
 from proxy_wrapper.levels import DEBUG
-from proxy_wrapper.thread_state import Known, ThreadFound
-from proxy_wrapper.value_marks import version_of
+from proxy_wrapper.values.describe import say_plainly
+from proxy_wrapper.values.given_values import CallMarks, leaves_uninitialized
+from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent
     from proxy_wrapper.intercept.blacklist import Blacklist
     from proxy_wrapper.intercept.optimizer_states import OptimizerStates
-    from proxy_wrapper.thread_state import ThreadState
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
 _VALUE_READS: Final = frozenset(

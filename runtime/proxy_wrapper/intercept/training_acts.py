@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from torch import nn
 
-from proxy_wrapper.describe import PLAIN
 from proxy_wrapper.events import Clip, Load, SchedulerStep, as_number
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.torch_functions import data_ptr, numel
+from proxy_wrapper.values.describe import PLAIN
+from proxy_wrapper.values.torch_functions import data_ptr, numel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from proxy_wrapper.intercept.updates import Updates
-    from proxy_wrapper.registry import ModuleEntry
+    from proxy_wrapper.known.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
 
 _MOST_KEYS: Final = 100

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Final
 
-_READER: Final = "import sys; sys.path[:] = {path!r}; from proxy_trace.last_line import main; main({told!r})"
+_READER: Final = "import sys; sys.path[:] = {path!r}; from proxy_trace.summary.last_line import main; main({told!r})"
 
 
 class LastLine:
@@ -57,7 +57,7 @@ class LastLine:
         if os.getpid() != self._pid:
             return
         self._pid = 0
-        launch = sys.modules.get("proxy_wrapper.launch")
+        launch = sys.modules.get("proxy_wrapper.process.launch")
         try:
             run = "" if launch is None else launch.Launch.of_this_process().run
             told = {**self._told, "run": run, "waits": has_ended}

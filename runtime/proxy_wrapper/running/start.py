@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, TypedDict
 
-from proxy_wrapper.after_import import AfterImport
+from proxy_wrapper.process.after_import import AfterImport
 from proxy_wrapper.running.in_memory_files import InMemoryFiles
 from proxy_wrapper.running.memory_file import take_memory_file
 from proxy_wrapper.running.started_processes import CHILD, TYPED_NAME, MainProgram, StartedProcesses

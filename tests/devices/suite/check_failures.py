@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper import statistics
+from proxy_wrapper.values import statistics
 from tests.devices.programs import Mixed, batch, bytes_of, make, run
 from tests.devices.records import comparable, problems, records
 

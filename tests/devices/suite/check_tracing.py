@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper import pending
+from proxy_wrapper.values import pending
 from tests.devices.programs import PROGRAMS, STEPS, batch, make, run
 from tests.devices.records import comparable, problems, records
 

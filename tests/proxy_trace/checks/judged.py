@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy_trace.checks.check import Check, CheckResult
-    from proxy_trace.findings import Finding
+    from proxy_trace.checks.finding import Finding
 
 STEP = events.OptimizerStepEnd(100, optimizer="SGD")
 VALUES = Statistics(-1.0, 1.0, 2.0, bits="00000000000000aa")

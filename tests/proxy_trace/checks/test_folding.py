@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proxy_trace.checks.finding import ERROR, NOTE, WARNING
 from proxy_trace.checks.folding import fold
 from proxy_trace.checks.rule import Rule
-from proxy_trace.findings import ERROR, NOTE, WARNING
 
 CAUSE = Rule("cause", WARNING, "Causes", "", explains=("middle", "effect"))
 MIDDLE = Rule("middle", ERROR, "Between", "", explains=("effect",))

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from proxy_wrapper import events
-from proxy_wrapper.loss_graph import last_node_of, loss_nodes
+from proxy_wrapper.values.loss_graph import last_node_of, loss_nodes
 from tests.proxy_trace.checks.judged import NET, find, said, weight
 
 if TYPE_CHECKING:

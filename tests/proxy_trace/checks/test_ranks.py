@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from proxy_trace.selection import Period, StepRange
-from proxy_trace.summary import summarize
-from proxy_trace.trace import Trace
+from proxy_trace.reading.selection import Period, StepRange
+from proxy_trace.reading.trace import Trace
+from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
 from tests.proxy_trace.checks.judged import CALLS, NET, find, of_code, said, weight

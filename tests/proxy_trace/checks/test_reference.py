@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from proxy_trace.checks.all_checks import CHECKS, all_rules
+from proxy_trace.checks.finding import NOTE
 from proxy_trace.checks.reference import reference
 from proxy_trace.checks.rule import SEVERITIES, Rule
-from proxy_trace.findings import NOTE
 
 PAGE = Path(__file__).parents[3] / "docs" / "checks.md"
 RULES = list(all_rules(CHECKS).values())

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy_trace.export.chrome import export_chrome
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
 from tests.proxy_trace.generated_records import records
 

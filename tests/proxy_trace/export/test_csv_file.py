@@ -11,7 +11,7 @@ import pytest
 from proxy_trace.errors import OutputExistsError
 from proxy_trace.export.columns import all_columns
 from proxy_trace.export.csv_file import export_csv
-from proxy_trace.trace import Trace
+from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from proxy_trace.errors import MissingExtraError, NotOurOutputError, OutputExist
 from proxy_trace.export import parquet
 from proxy_trace.export.columns import all_columns
 from proxy_trace.export.parquet import export_parquet
-from proxy_trace.trace import KINDS, Trace
-from proxy_trace.workers import Workers
+from proxy_trace.reading.trace import KINDS, Trace
+from proxy_trace.reading.workers import Workers
 from proxy_wrapper import events
 from tests.proxy_trace.generated_records import records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy_trace.findings import ERROR, Finding
+from proxy_trace.checks.finding import ERROR, Finding
 from proxy_trace.report.evidence import STATE, SeriesName, plot_of
 from proxy_trace.report.process_curves import GRADIENT, LOSS, NORM, RATE
 

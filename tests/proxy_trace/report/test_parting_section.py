@@ -6,12 +6,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from proxy_trace.places import Place
-from proxy_trace.records.compare_records import RecordComparison
-from proxy_trace.records.distances import KINDS, Distance, Series
-from proxy_trace.records.parting import Parting, SeenRecord
+from proxy_trace.comparison.records.compare_records import RecordComparison
+from proxy_trace.comparison.records.distances import KINDS, Distance, Series
+from proxy_trace.comparison.records.parting import Parting, SeenRecord
+from proxy_trace.comparison.runs import ComparedRun
+from proxy_trace.reading.places import Place
 from proxy_trace.report.parting_section import parting_section
-from proxy_trace.runs import ComparedRun
 
 SIZES: tuple[float | str, ...] = (1e-3, 0.0, "inf", 1.0)
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e\" onload='x"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from proxy_trace.reading.selection import GlobMatcher, StepRange
+from proxy_trace.reading.trace import TraceFile
 from proxy_trace.report.process_curves import (
     AT_LEAST,
     GRADIENT,
@@ -17,8 +19,6 @@ from proxy_trace.report.process_curves import (
     ProcessCurves,
     read_curves,
 )
-from proxy_trace.selection import GlobMatcher, StepRange
-from proxy_trace.trace import TraceFile
 from proxy_wrapper import events
 from tests.proxy_trace.report.conftest import (
     STEPS,

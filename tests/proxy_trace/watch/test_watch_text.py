@@ -4,8 +4,8 @@ from collections import deque
 
 import pytest
 
-from proxy_trace.colour import Palette
-from proxy_trace.findings import ERROR, NOTE, Finding
+from proxy_trace.checks.finding import ERROR, NOTE, Finding
+from proxy_trace.terminal.colour import Palette
 from proxy_trace.watch.growing_run import Numbers, Snapshot
 from proxy_trace.watch.watch_text import end_line, new_findings, progress_line, screen_lines
 from tests.proxy_trace.conftest import make_run

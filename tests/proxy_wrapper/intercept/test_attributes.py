@@ -17,7 +17,7 @@ from tests.proxy_wrapper.programs import Plain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def test_parameters_and_submodules_are_named_when_read(logdir: str, seen: MemoryObserver) -> None:

@@ -18,7 +18,7 @@ from tests.proxy_wrapper.programs import Plain, images
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 ENTRY = "_engine_run_backward"

@@ -18,7 +18,7 @@ from tests.proxy_wrapper.programs import Plain, encoder, images
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 @pytest.fixture(autouse=True)

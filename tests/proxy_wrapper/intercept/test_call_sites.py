@@ -18,12 +18,12 @@ from torch.autograd import grad
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import CallFunction
-from proxy_wrapper.location import UNCOUNTED
+from proxy_wrapper.places.location import UNCOUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 RUNTIME = str(Path(Proxy.__file__).parent)
 

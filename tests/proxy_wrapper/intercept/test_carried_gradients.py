@@ -14,7 +14,7 @@ from proxy_wrapper.events import OptimizerStep
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def carried(seen: MemoryObserver) -> list[bool]:

@@ -17,7 +17,7 @@ from tests.proxy_wrapper.programs import Plain, images, labels
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning"),

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper import statistics
-from proxy_wrapper.observers import trace_writer
-from proxy_wrapper.pending import HostCopy
+from proxy_wrapper.values import statistics
+from proxy_wrapper.values.pending import HostCopy
+from proxy_wrapper.writing.observers import trace_writer
 from tests.proxy_wrapper.programs import Plain, train
 
 if TYPE_CHECKING:

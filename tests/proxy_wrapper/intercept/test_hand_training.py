@@ -16,7 +16,7 @@ from tests.proxy_wrapper.programs import Plain, images, labels, state_of, train
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def subtract(parameter: nn.Parameter) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def proxied(name: str, logdir: str) -> nn.Module:

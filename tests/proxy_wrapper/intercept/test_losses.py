@@ -11,13 +11,13 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import Backward, Loss
-from proxy_wrapper.loss_graph import MOST_NODES
+from proxy_wrapper.values.loss_graph import MOST_NODES
 from tests.proxy_wrapper.programs import Plain, images, labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def calls(loss: Loss) -> list[tuple[str, bool]]:

@@ -14,7 +14,7 @@ from proxy_wrapper.events import CallModule, Location, Module, NonFinite, Return
 from tests.proxy_wrapper.programs import Branching, Plain, images
 
 if TYPE_CHECKING:
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def test_a_call_says_what_goes_in_and_what_comes_out(logdir: str, seen: MemoryObserver) -> None:

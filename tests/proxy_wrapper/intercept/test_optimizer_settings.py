@@ -13,7 +13,7 @@ from proxy_wrapper.events import Optimizer, OptimizerStep, Parameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def told(seen: MemoryObserver) -> list[Optimizer]:

@@ -19,7 +19,7 @@ from proxy_wrapper.intercept.replaced_functions import is_foreign
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def counting(function: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from tests.proxy_wrapper.programs import Branching, Plain, images, train
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 @pytest.fixture

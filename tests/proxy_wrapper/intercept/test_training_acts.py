@@ -17,7 +17,7 @@ from proxy_wrapper.events import CallModule, Clip, Input, Load, Location, Loss, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def of(seen: MemoryObserver, kind: type[Any]) -> list[Any]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy_wrapper.events import Statistics
-    from proxy_wrapper.observers.memory import MemoryObserver
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def names(observer: MemoryObserver) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""What `statistics.bits` must be, computed with NumPy from the definition at the top of `proxy_wrapper.fingerprint`."""
+"""What `statistics.bits` must be, by NumPy, from the definition at the top of `proxy_wrapper.values.fingerprint`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import torch
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import Statistics
-from proxy_wrapper.statistics import summarize
+from proxy_wrapper.values.statistics import summarize
 from tests.proxy_wrapper.truth.comparison import untruths
 from tests.proxy_wrapper.truth.counted_run import CountedRun, Truth
 from tests.proxy_wrapper.truth.expected_bits import expected_bits

@@ -19,7 +19,7 @@ import proxy_wrapper.proxy as Proxy
 from proxy_trace.open_trace import open_trace
 
 if TYPE_CHECKING:
-    from proxy_trace.records.compare_records import RecordComparison
+    from proxy_trace.comparison.records.compare_records import RecordComparison
 
 EXAMPLES = int(os.environ.get("PROXY_TRUTH_EXAMPLES", "8"))
 STEPS = 4

@@ -21,8 +21,8 @@ from proxy_wrapper.events import (
 from tests.proxy_wrapper.truth.account import Account, GradientSeen
 
 if TYPE_CHECKING:
-    from proxy_trace.names import Names
-    from proxy_trace.summary import Summary
+    from proxy_trace.reading.names import Names
+    from proxy_trace.summary.run_summary import Summary
     from proxy_wrapper.events import AnyEvent, StateTensor
 
 

@@ -1,0 +1,205 @@
+"""What the commands have in common on their command lines, and how they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy_trace.reading.trace import Trace
+
+DEFAULT_RUN: Final = "proxy_trace"
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_READER_GONE: Final = 141  # 128 + SIGPIPE
+
+
+class Format(str, Enum):
+    """The values of `--format`."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+RunArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="RUN",
+        help=f"A run directory, one of its .jsonl files, or the logdir (its newest run). Default: ./{DEFAULT_RUN}",
+        show_default=False,
+    ),
+]
+ComparedRunsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN OTHER...",
+        help="Run directories, .jsonl files of runs, or logdirs (their newest runs): one, and what to compare it with.",
+    ),
+]
+FormatOption = Annotated[
+    Format, typer.Option("--format", metavar="text|json", help="Lines for people, or JSON for programs.")
+]
+RankOption = Annotated[
+    int | None,
+    typer.Option("--rank", metavar="N", min=0, help="Only what rank N recorded.", show_default=False),
+]
+KindOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind", "-k", metavar="KIND", help="Only events of this kind; several with commas.", show_default=False
+    ),
+]
+NameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        "-n",
+        metavar="GLOB",
+        help="Only events that name something like this: a parameter, a module, a function, an attribute.",
+        show_default=False,
+    ),
+]
+TensorNameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name", "-n", metavar="GLOB", help="Only parameters and buffers with such a name.", show_default=False
+    ),
+]
+ComparedNameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        "-n",
+        metavar="GLOB",
+        help="Only parameters and buffers with such a name; with --records, only records that name something like it.",
+        show_default=False,
+    ),
+]
+ModuleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--module",
+        "-m",
+        metavar="GLOB",
+        help="Only calls of such a module, what happens during them, and what becomes of its parameters.",
+        show_default=False,
+    ),
+]
+StepOption = Annotated[
+    str | None,
+    typer.Option(
+        "--step",
+        "-s",
+        metavar="N|A-B",
+        help="Only these optimizer steps, counted from 0: one (7), a range (2-5), or an open range (100-).",
+        show_default=False,
+    ),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=1,
+        help="Read the files of the run in so many processes. Default: one for each processor, for a large run.",
+        show_default=False,
+    ),
+]
+StageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stage",
+        metavar="GLOB",
+        help="Only this stage: train, eval, or a name that the program gave it; several with commas.",
+        show_default=False,
+    ),
+]
+
+
+def open_run(run: Path | None, rank: int | None = None) -> Trace:
+    """Open the RUN given, or the one that scripts write to if none is; of one rank alone, if one is asked for.
+
+    Raises:
+        NoRunGivenError: if none is given, and scripts have written none.
+        TraceError: if it cannot be opened, or that rank left none.
+    """
+    from proxy_trace.errors import NoRunGivenError
+    from proxy_trace.reading.trace import Trace
+
+    default = Path(DEFAULT_RUN)
+    if run is None and not default.exists():
+        raise NoRunGivenError(DEFAULT_RUN)
+    trace = Trace.open(run or default)
+    return trace if rank is None else trace.of_rank(rank)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Write lines for people to standard output, as `for_terminal` has them.
+
+    Raises:
+        typer.Exit: if nobody reads any more, as with `| head`: quietly.
+        UnwritableFileError: if they cannot be written for another reason, such as a full disk.
+    """
+    from proxy_trace.terminal.colour import for_terminal
+
+    _write(map(for_terminal, lines))
+
+
+def print_json(values: Iterable[Any], *, indented: bool = False) -> None:
+    """Write values to standard output as JSON, each on a line of its own or, if `indented`, over several.
+
+    Raises:
+        typer.Exit: if nobody reads any more.
+        UnwritableFileError: if they cannot be written.
+    """
+    import msgspec
+
+    from proxy_trace.terminal.colour import json_for_terminal
+
+    def text(value: Any) -> str:
+        encoded = _encode(value)
+        return json_for_terminal((msgspec.json.format(encoded) if indented else encoded).decode())
+
+    _write(map(text, values))
+
+
+def _encode(value: Any) -> bytes:
+    import msgspec
+
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # A path may be any bytes; UTF-8 may not.
+        import json
+
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
+        return _HALF.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode()
+
+
+def _write(lines: Iterable[str]) -> None:
+    from proxy_trace.errors import UnwritableFileError
+
+    stream = sys.stdout
+    try:
+        stream.writelines(f"{line}\n" for line in lines)
+        stream.flush()
+    except OSError as error:
+        # The interpreter flushes standard output once more at its end; that must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(_READER_GONE) from None
+        raise UnwritableFileError("standard output", error) from None
+
+
+def print_note(message: str) -> None:
+    """Tell on standard error what is worth knowing and no error."""
+    from proxy_trace.terminal.colour import for_terminal
+
+    print(for_terminal(f"proxy-trace: {message}"), file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Comparing ranks of a run, and runs of a script."""

@@ -1,0 +1,109 @@
+"""What both of two runs recorded: a record can be missed only in a run that would have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from proxy_trace.comparison.records.side import AT_DEBUG
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy_trace.comparison.records.correspondence import Correspondence, Numbers
+    from proxy_trace.reading.names import Names
+
+_RANKS: Final = {"WARNING": 0, "INFO": 1, "DEBUG": 2}
+_ALWAYS: Final = (events.Configuration, events.NonFinite, events.Parameter, events.Buffer)
+
+_Sampling: TypeAlias = tuple[int, int]
+
+
+class Recorded:
+    """What both files of a pair record, by the levels, the sampling and the choice of tensors of each."""
+
+    def __init__(self, names: Sequence[Names], correspondence: Correspondence) -> None:
+        """Find out what one of them records and the other does not.
+
+        Args:
+            names: the definitions of the two files.
+            correspondence: which of these stand for each other.
+        """
+        levels = [_levels(of_file, numbers) for of_file, numbers in zip(names, correspondence.modules, strict=True)]
+        highest = [max(of_file.values(), default=2) for of_file in levels]
+        self._outside = min(highest)
+        self._level_of = {
+            number: min(levels[0].get(number, highest[0]), levels[1].get(number, highest[1]))
+            for number in {*levels[0], *levels[1]}
+        }
+        self._modules = correspondence.modules
+        self._tensors = correspondence.tensors
+        samplings = [_samplings(of_file) for of_file in names]
+        self._samplings = sorted(sampling for sampling in samplings[0] | samplings[1] if sampling[1] > 1)
+        self._samplings_differ = samplings[0] != samplings[1]
+        unwatched = [
+            {numbers[id_] for id_, tensor in of_file.tensors.items() if not tensor.watched}
+            for of_file, numbers in zip(names, correspondence.tensors, strict=True)
+        ]
+        self._unwatched = unwatched[0] ^ unwatched[1]
+        self._levels_differ = any(
+            level != levels[1].get(number, level) for number, level in levels[0].items()
+        ) or self._outside != max(highest)
+
+    def filter_of(self, number: int) -> Callable[[Any], bool] | None:
+        """What says of a record of the first file (0) or the second (1) whether both record its like; None if all."""
+        modules, tensors = self._modules[number], self._tensors[number]
+        if not (self._levels_differ or self._samplings_differ or self._unwatched):
+            return None
+
+        def is_in_both(event: Any) -> bool:
+            kind = type(event)
+            if kind in _ALWAYS:
+                return True
+            if self._levels_differ and self._level(modules, event) < (2 if kind in AT_DEBUG else 1):
+                return False
+            if self._samplings_differ and kind is not events.OptimizerState and not self._has_step(event.step):
+                return False
+            return kind not in (events.Gradient, events.Update) or tensors[event.tensor] not in self._unwatched
+
+        return is_in_both
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether one of them records calls that the other does not."""
+        return self._levels_differ or self._samplings_differ
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether steps are missing in one run that the other has: then nothing can be told from what one lacks."""
+        return self._samplings_differ
+
+    def limits(self) -> list[str]:
+        """What is not compared for it, in words."""
+        said = []
+        if self._levels_differ:
+            said.append(
+                "what only one run recorded, at its higher level"
+                + ("" if self._outside > 1 else ": calls of torch functions, attributes, values read")
+            )
+        if self._samplings_differ:
+            said.append("steps that only one run recorded (first=, every=)")
+        if self._unwatched:
+            said.append("parameters and buffers that one run did not watch (include=, exclude=)")
+        return said
+
+    def _has_step(self, step: int) -> bool:
+        """Whether both record a step, if each of their optimizers makes one at a time."""
+        return all(step < first or (step - first) % every == 0 for first, every in self._samplings)
+
+    def _level(self, modules: Numbers, event: Any) -> int:
+        number = modules[event.module]
+        return self._level_of.get(number, self._outside) if number else self._outside
+
+
+def _levels(names: Names, numbers: Numbers) -> dict[int, int]:
+    return {numbers[id_]: _RANKS.get(module.level, 1) for id_, module in names.modules.items()}
+
+
+def _samplings(names: Names) -> set[_Sampling]:
+    return {(module.first, module.every) for module in names.modules.values()}

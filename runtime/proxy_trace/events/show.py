@@ -1,0 +1,357 @@
+"""Shows events one to a line, with names in place of ids: as text, or as JSON."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from proxy_trace.events.loss_text import loss_text
+from proxy_trace.reading.selection import kind_of, module_of
+from proxy_trace.tensors.given_back import how_given_back
+from proxy_trace.terminal.units import format_count, format_duration, format_number
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from proxy_trace.reading.names import Names
+    from proxy_trace.reading.selection import Selection
+    from proxy_trace.reading.trace import Trace, TraceFile
+    from proxy_trace.terminal.colour import Palette
+    from proxy_wrapper.events import AnyEvent
+
+_WIDEST: Final = 48
+"""Columns get no wider than this; longer names still stand whole."""
+
+_STAGE_WIDTH: Final = 5
+"""As wide as "train"; names that the program gives may push the columns behind them aside."""
+
+_RED: Final = (events.NonFinite, events.Problem)
+
+
+class Sighting(NamedTuple):
+    """An event of one process: `time_us` counts from the start of the first process of the run."""
+
+    time_us: int
+    event: AnyEvent
+    file: TraceFile
+    names: Names
+
+
+def select_events(trace: Trace, names: Sequence[Names], selection: Selection) -> Iterator[Sighting]:
+    """The chosen events of all files, by time; memory does not grow with their number.
+
+    Args:
+        trace: the run.
+        names: what the ids in each of its files stand for.
+        selection: the choice.
+
+    Raises:
+        TraceError: if the file system refuses.
+    """
+    first_us = min(file.started_us() for file in trace.files)
+    streams = [
+        _select(file, names_in_file, selection, file.started_us() - first_us)
+        for file, names_in_file in zip(trace.files, names, strict=True)
+    ]
+    if len(streams) == 1:
+        return streams[0]
+    return heapq.merge(*streams, key=lambda sighting: sighting.time_us)
+
+
+def _select(file: TraceFile, names: Names, selection: Selection, offset_us: int) -> Iterator[Sighting]:
+    has = selection.has
+    latest_us = 0
+    for event in file.read():
+        # Definitions may have no time of their own, and threads may be a little out of order.
+        latest_us = max(latest_us, getattr(event, "time_us", 0))
+        if has(event, names):
+            yield Sighting(latest_us + offset_us, event, file, names)
+
+
+def resolve(sighting: Sighting) -> dict[str, Any]:
+    """All fields of an event, and its `rank`, with names in place of ids.
+
+    `module`, `root`, `parent` and `tensor` are names, `location` and `caller` have file, line and function; each
+    is None where there is none. The `id` of a definition stays.
+    """
+    event, names = sighting.event, sighting.names
+    resolved: dict[str, Any] = {"kind": kind_of(event), "rank": sighting.file.run.rank}
+    for field in event.__struct_fields__:
+        value = getattr(event, field)
+        if field in ("module", "root", "parent"):
+            value = names.module_name(value) or None
+        elif field == "tensor":
+            value = names.tensor_name(value) or None
+        elif field in ("location", "caller", "made"):
+            value = _resolve_location(value, names)
+        elif isinstance(value, events.Statistics):
+            value = msgspec.structs.asdict(value)
+        elif field in ("statistics", "changed_statistics") and value is not None:
+            value = [None if each is None else msgspec.structs.asdict(each) for each in value]
+        elif field == "parameter":
+            value = names.tensor_name(value) or None
+        resolved[field] = value
+    return resolved
+
+
+def _resolve_location(id_: int, names: Names) -> dict[str, Any] | None:
+    location = names.locations.get(id_)
+    if location is None:
+        return None
+    return {"file": location.file, "line": location.line, "function": location.function}
+
+
+class EventLines:
+    """Renders events as lines with aligned columns: time, step, stage, rank, kind, module, place, details."""
+
+    def __init__(self, names: Sequence[Names], palette: Palette) -> None:
+        """Lay out the columns.
+
+        Args:
+            names: of all files to be shown; there is a column for the rank if these are several.
+            palette: for a terminal.
+        """
+        self._palette = palette
+        self._with_rank = len(names) > 1
+        modules = (module.name for of_file in names for module in of_file.modules.values())
+        places = (of_file.place(id_) for of_file in names for id_ in of_file.locations)
+        self._module_width = min(max(map(len, modules), default=0), _WIDEST)
+        self._place_width = min(max(map(len, places), default=0), _WIDEST)
+
+    def header(self) -> str:
+        """The titles of the columns."""
+        rank = "rank  " if self._with_rank else ""
+        module, place = "module".ljust(self._module_width), "place".ljust(self._place_width)
+        stage = f"{'stage':<{_STAGE_WIDTH}}  "
+        line = f"{'time/s':>12}  {'step':>6}  {stage}{rank}{'kind':<18}  {module}  {place}  details"
+        return self._palette.paint(line, "dim")
+
+    def line(self, sighting: Sighting) -> str:
+        """One event as one line, without a line end."""
+        event, names = sighting.event, sighting.names
+        step, stage = (str(event.step), event.stage) if isinstance(event, events.Happening) else ("", "")
+        rank = f"{sighting.file.run.rank:>4}  " if self._with_rank else ""
+        kind = self._palette.paint(f"{kind_of(event):<18}", "red" if isinstance(event, _RED) else "cyan")
+        module = module_of(event, names).ljust(self._module_width)
+        place = names.place(getattr(event, "location", 0)).ljust(self._place_width)
+        details = details_of(event, names)
+        time = f"{sighting.time_us / 1e6:>12.6f}"
+        start = f"{time}  {step:>6}  {stage:<{_STAGE_WIDTH}}  {rank}"
+        return f"{start}{kind}  {module}  {self._palette.paint(place, 'dim')}  {details}".rstrip()
+
+
+def details_of(event: AnyEvent, names: Names) -> str:
+    """What an event says besides its step, stage, module and place, on one line."""
+    describe = _DETAILS.get(type(event))
+    return describe(event, names) if describe else ""
+
+
+def _tensors(types: Sequence[str]) -> str:
+    return ", ".join(types) or "()"
+
+
+def _numbers(statistics: events.Statistics | None) -> str:
+    if statistics is None:
+        return "no values"
+    words = (
+        f"min {format_number(statistics.minimum)}  max {format_number(statistics.maximum)}  "
+        f"norm {format_number(statistics.norm)}"
+    )
+    return f"{words}  non-finite {statistics.nonfinite:,}" if statistics.nonfinite else words
+
+
+def _run(event: events.Run, _: Names) -> str:
+    return f"{event.script} {' '.join(event.argv)}".rstrip() + f"  (pid {event.pid}, torch {event.torch})"
+
+
+def _numbers_of_each(several: Sequence[events.Statistics | None] | None) -> str:
+    """The numbers of several tensors, if there are any."""
+    return "" if not several else f": {'; '.join(map(_numbers, several))}"
+
+
+def _location(event: events.Location, names: Names) -> str:
+    caller = f", called from {names.place(event.caller)}" if event.caller else ""
+    return f"{event.file}:{event.line} in {event.function}{caller}"
+
+
+def _module(event: events.Module, _: Names) -> str:
+    return f"{event.type}, {format_count(event.parameters, 'parameter')}, level {event.level}"
+
+
+def _state_tensor(event: events.StateTensor, _: Names) -> str:
+    aliases = f" = {', '.join(event.aliases)}" if event.aliases else ""
+    grad = ", requires grad" if event.requires_grad else ""
+    return f"{event.name}{aliases}: {event.type} on {event.device}{grad}; {_numbers(event.statistics)}"
+
+
+def _call_module(event: events.CallModule, _: Names) -> str:
+    return _tensors(event.inputs) + ("" if event.training else "  (eval)")
+
+
+def _return_module(event: events.ReturnModule, _: Names) -> str:
+    duration = format_duration(event.duration_us)
+    if event.raised:
+        return f"raised an exception after {duration}"
+    keywords = "".join(f"  {key}={type_}" for key, type_ in event.keywords.items())
+    return f"-> {_tensors(event.outputs)}  in {duration}{keywords}{_numbers_of_each(event.statistics)}"
+
+
+def _backward(event: events.Backward, _: Names) -> str:
+    value = "" if event.loss_value is None else f" = {format_number(event.loss_value)}"
+    return f"{event.function} of {_tensors(event.inputs)}{value}"
+
+
+def _backward_end(event: events.BackwardEnd, _: Names) -> str:
+    duration = format_duration(event.duration_us)
+    return f"raised an exception after {duration}" if event.raised else f"in {duration}"
+
+
+def _input(event: events.Input, _: Names) -> str:
+    return f"{event.position}: {event.type}: {_numbers(event.statistics)}"
+
+
+def _scheduler_step(event: events.SchedulerStep, _: Names) -> str:
+    before = {"step": "after a step", "backward": "after a backward pass"}.get(event.follows, "before any step")
+    return f"{event.scheduler} #{event.id}, {before}"
+
+
+def _clip(event: events.Clip, _: Names) -> str:
+    late = "; after the step" if event.is_late else ""
+    limit = "" if event.limit is None else f" to {format_number(event.limit)}"
+    return f"{event.gradients:,} gradients of {format_count(event.parameters, 'parameter')}{limit}{late}"
+
+
+def _load(event: events.Load, _: Names) -> str:
+    words = [format_count(event.loaded, "key")]
+    words += [f"missing {', '.join(event.missing)}"] if event.missing else []
+    words += [f"unexpected {', '.join(event.unexpected)}"] if event.unexpected else []
+    return "; ".join([*words, "its own tensors"] if event.is_own else words)
+
+
+def _loss(event: events.Loss, _: Names) -> str:
+    return f"#{event.id}: {loss_text(event.nodes)}"
+
+
+def _optimizer(event: events.Optimizer, _: Names) -> str:
+    words = []
+    for index, group in zip(event.indices, event.groups, strict=False):
+        settings = ", ".join(f"{name} = {value}" for name, value in group.settings.items())
+        count = len(group.tensors) + group.others
+        words.append(f"group {index}: {settings}{f' ({count:,} tensors)' if count else ''}")
+    return f"{event.optimizer} #{event.id}: {'; '.join(words)}"
+
+
+def _optimizer_step(event: events.OptimizerStep, _: Names) -> str:
+    carried = "; the last step's gradients were not cleared" if event.carried else ""
+    return f"{event.optimizer}, {format_count(event.tensors, 'tensor')}{carried}"
+
+
+def _optimizer_step_end(event: events.OptimizerStepEnd, _: Names) -> str:
+    return f"{event.optimizer}, in {format_duration(event.duration_us)}"
+
+
+def _gradient(event: events.Gradient, names: Names) -> str:
+    numbers = "none" if event.statistics is None else _numbers(event.statistics)
+    notes = [word for word, is_so in (("cleared", event.cleared), ("no optimizer", not event.has_optimizer)) if is_so]
+    noted = f" ({', '.join(notes)})" if notes else ""
+    return f"{names.tensor_name(event.tensor)}{noted}: {numbers}"
+
+
+def _update(event: events.Update, names: Names) -> str:
+    type_ = f" now {event.type}" if event.type else ""
+    return f"{names.tensor_name(event.tensor)} ({event.cause}){type_}: {_numbers(event.statistics)}"
+
+
+def _non_finite(event: events.NonFinite, names: Names) -> str:
+    name = f" {names.tensor_name(event.tensor)}" if event.tensor else ""
+    size = f" of {event.type}" if event.type else ""
+    return f"{event.where}{name}: {format_count(event.count, 'NaN or infinite element')}{size}"
+
+
+def _call_function(event: events.CallFunction, _: Names) -> str:
+    if event.raised:
+        return f"{event.target}({', '.join(event.inputs)}) raised an exception"
+    how = how_given_back(event)
+    noted = f"  ({how})" if how else ""
+    changed = [event.inputs[position] for position in event.changed if position < len(event.inputs)]
+    changes = f"; changed {_tensors(changed)}{_numbers_of_each(event.changed_statistics)}" if changed else ""
+    given_back = f"{_tensors(event.outputs)}{noted}{_numbers_of_each(event.statistics)}"
+    return f"{event.target}({', '.join(event.inputs)}) -> {given_back}{changes}"
+
+
+def _read_value(event: events.ReadValue, _: Names) -> str:
+    value = "" if event.value is None else f" = {event.value}"
+    return f"{event.target}({', '.join(event.inputs)}){value}"
+
+
+def _flow_step(event: events.FlowStep, _: Names) -> str:
+    came_out = str(event.value) if event.iterations is None else format_count(event.iterations, "iteration")
+    return f"{event.construct} {' '.join(event.text.split())}: {came_out}"
+
+
+def _get_attr(event: events.GetAttr, _: Names) -> str:
+    numbers = "" if event.statistics is None else f": {_numbers(event.statistics)}"
+    return f"{event.owner}.{event.target} -> {event.value}{numbers}"
+
+
+def _set_attr(event: events.SetAttr, _: Names) -> str:
+    return f"{event.owner}.{event.target} = {event.value}"
+
+
+def _del_attr(event: events.DelAttr, _: Names) -> str:
+    return f"{event.owner}.{event.target}"
+
+
+def _configuration(event: events.Configuration, _: Names) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in event.settings.items())
+
+
+def _problem(event: events.Problem, _: Names) -> str:
+    return " ".join(event.message.split())
+
+
+def _limit(event: events.Limit, _: Names) -> str:
+    return f"{event.max_size:,} bytes: from here on only changes of state are recorded"
+
+
+def _run_end(event: events.RunEnd, _: Names) -> str:
+    return f"{event.reason} {event.error}".rstrip()
+
+
+_DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
+    events.Run: _run,
+    events.Location: _location,
+    events.Module: _module,
+    events.Parameter: _state_tensor,
+    events.Buffer: _state_tensor,
+    events.OptimizerState: _state_tensor,
+    events.CallModule: _call_module,
+    events.ReturnModule: _return_module,
+    events.Input: _input,
+    events.Loss: _loss,
+    events.Backward: _backward,
+    events.BackwardEnd: _backward_end,
+    events.Optimizer: _optimizer,
+    events.OptimizerStep: _optimizer_step,
+    events.OptimizerStepEnd: _optimizer_step_end,
+    events.SchedulerStep: _scheduler_step,
+    events.Clip: _clip,
+    events.Load: _load,
+    events.Gradient: _gradient,
+    events.Update: _update,
+    events.NonFinite: _non_finite,
+    events.CallFunction: _call_function,
+    events.CallMethod: _call_function,
+    events.ReadValue: _read_value,
+    events.FlowStep: _flow_step,
+    events.GetAttr: _get_attr,
+    events.SetAttr: _set_attr,
+    events.DelAttr: _del_attr,
+    events.Configuration: _configuration,
+    events.Problem: _problem,
+    events.Limit: _limit,
+    events.RunEnd: _run_end,
+}

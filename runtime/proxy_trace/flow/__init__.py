@@ -1,0 +1,1 @@
+"""Which way a program went: flow steps, and where two runs part."""

@@ -1,0 +1,1 @@
+"""What one process did: its calls, its state, its training."""

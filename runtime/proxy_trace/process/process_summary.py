@@ -1,0 +1,716 @@
+"""Sums up the trace of one process: its modules and their calls, its parameters and buffers and their changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from proxy_trace.process.training_summary import TrainingCollector, TrainingSummary
+from proxy_trace.reading.names import MOST_DEFINITIONS, without_cycles
+from proxy_trace.tensors.origins import Origins, new_numbers
+from proxy_trace.tensors.same_values import are_same_values, has_bits
+from proxy_wrapper import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from proxy_trace.reading.names import Names
+    from proxy_trace.reading.selection import Period
+    from proxy_trace.reading.trace import Reading, TraceFile
+
+_ANY_STAGE: Final = ""
+"""In place of the stage of a change that may have come about in any."""
+
+_PROBLEM_LIMIT: Final = 1000
+_COMPILED_MODULES: Final = frozenset(
+    {"OptimizedModule", "RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule"}
+)
+"""The types of what `torch.compile` and TorchScript make of a module."""
+
+_COMPILED_FUNCTION: Final = "torch.compile("
+"""How the targets of calls of compiled functions begin."""
+
+_MOST_NAMES: Final = 1000
+"""How many stages, optimizers and threads with open calls are told apart."""
+
+_OTHERS: Final = "others"
+_MOST_NON_FINITE: Final = 1 << 14
+_DEEPEST: Final = 256
+"""How many calls lie in one another at most: of more, those that are outermost count as never ended."""
+
+_OUTPUTS: Final = 64
+_TRAIL: Final = 5
+"""How many calls back the making of a non-finite output is told."""
+
+
+class ModuleSummary(msgspec.Struct):
+    """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root.
+
+    `training_calls` are those in training mode.
+    `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
+    `every`-th are recorded, and none of those after the trace reached its largest size (`is_cut_short`). `is_compiled`
+    if some of its calls ran compiled code, in which no calls are seen; `calls_seen`, `removed` and `settings` as in
+    `events.Module`; `place` is where it was proxied, as "file:line", and `made` where it was made, "" if that is not
+    known. `called_place` is where it was called last.
+    """
+
+    id: int
+    name: str = ""
+    type: str = ""
+    parent: int = 0
+    level: str = "INFO"
+    parameters: int = 0
+    calls: int = 0
+    training_calls: int = 0
+    ended: int = 0
+    raised: int = 0
+    total_us: int = 0
+    first: int = 0
+    every: int = 1
+    stages: dict[str, int] = {}
+    is_compiled: bool = False
+    calls_seen: bool = True
+    removed: bool = False
+    is_cut_short: bool = False
+    place: str = ""
+    made: str = ""
+    settings: dict[str, events.Setting] = {}
+    called_place: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Where it was made, or else where its model was proxied."""
+        return self.made or self.place
+
+    @property
+    def mean_us(self) -> float:
+        """Mean duration of the calls that ended."""
+        return self.total_us / self.ended if self.ended else 0.0
+
+
+class TensorSummary(msgspec.Struct):
+    """A parameter or buffer and its history.
+
+    Attributes:
+        updates: how many updates there were, by cause. One that left the values as they were, to the bit, counts as
+            "unchanged"; neither that nor "converted" is a change of values.
+        first: the statistics that training started from: those when it was proxied, or, of a parameter, those that it
+            was given before the first backward pass; those it was converted to, if its values had not changed by then.
+        last: the latest statistics that could be read.
+        has_changed: whether, in a stage that trains, it had other values than the first.
+        changes: how often it was found to have other values than the first, by stage; "" where that is not known.
+        undecided: how often it was written to, and nothing tells whether that changed its values.
+        watched: whether its changes are recorded at all.
+        removed: whether the model has it no more.
+        freed: whether its model was freed before it could be seen whether its only gradient changed it.
+        is_stepped: whether it was in an optimizer's step.
+        gradients: how many it had: in an optimizer's step, or, where no optimizer has it, after a backward pass.
+        missing_gradients: how many steps found none.
+        cleared_gradients: how many steps found none, or only zeros, where a backward pass had left one.
+        is_without_optimizer: whether it had a gradient that no optimizer was there to take.
+        has_nonzero_gradient: whether some gradient had an element other than zero.
+        largest_gradient: the largest magnitude that an element of its gradients had, where that was finite.
+        made_anew: how often another tensor with other values came in its place.
+    """
+
+    id: int
+    name: str = ""
+    type: str = ""
+    module: int = 0
+    is_buffer: bool = False
+    requires_grad: bool = False
+    aliases: Sequence[str] = ()
+    updates: dict[str, int] = {}
+    first: events.Statistics | None = None
+    last: events.Statistics | None = None
+    has_changed: bool = False
+    changes: dict[str, int] = {}
+    undecided: int = 0
+    watched: bool = True
+    removed: bool = False
+    freed: bool = False
+    is_stepped: bool = False
+    gradients: int = 0
+    missing_gradients: int = 0
+    cleared_gradients: int = 0
+    is_without_optimizer: bool = False
+    last_gradient: events.Statistics | None = None
+    has_nonzero_gradient: bool = False
+    largest_gradient: float = 0.0
+    made_anew: int = 0
+
+    def begin_anew(self) -> None:
+        """Forget what became of the tensor that had the name before."""
+        self.made_anew += 1
+        self.updates, self.changes = {}, {}
+        self.has_changed = self.is_stepped = self.is_without_optimizer = self.has_nonzero_gradient = False
+        self.undecided = self.gradients = self.missing_gradients = self.cleared_gradients = 0
+        self.last_gradient, self.largest_gradient = None, 0.0
+
+    @property
+    def update_count(self) -> int:
+        """How often it was given other values; where there are no fingerprints to tell, how often it was written to."""
+        return sum(count for cause, count in self.updates.items() if cause not in ("unchanged", "converted"))
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether it is known of every update whether it changed the values, and no last one may have been missed."""
+        return has_bits(self.first) and not (self.undecided or self.freed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no element, as the part has that a rank holds of a parameter smaller than the world."""
+        return self.last is not None and self.last.minimum is None and self.last.norm == 0.0
+
+
+class ProblemSummary(msgspec.Struct):
+    """A problem of tracing, at its first occurrence."""
+
+    message: str
+    event: events.Problem
+    count: int = 1
+
+
+class StageSummary(msgspec.Struct):
+    """What was recorded in a stage: optimizer steps, and calls of modules that lie in no other call."""
+
+    steps: int = 0
+    outermost_calls: int = 0
+
+
+class ProcessSummary(msgspec.Struct):
+    """What the file of one process says. Times are in microseconds since the process's run started."""
+
+    file: str
+    rank: int
+    pid: int
+    parent_pid: int
+    started: str
+    size_bytes: int
+    events: int = 0
+    duration_us: int = 0
+    steps: int = 0
+    """Optimizer steps that were recorded."""
+    steps_made: int = 0
+    """Those that were made, as far as the trace tells: more, where only each n-th is recorded."""
+    stages: dict[str, StageSummary] = {}
+    optimizers: dict[str, int] = {}
+    backward_passes: int = 0
+    backward_us: int = 0
+    was_looked_at: bool = False
+    """Whether parameters were looked at once more behind some backward pass: at a step, or when a model was called."""
+
+    module_calls: int = 0
+    calls_compiled_functions: bool = False
+    """Whether compiled functions ran, in which no calls of modules are seen."""
+    modules: list[ModuleSummary] = []
+    tensors: list[TensorSummary] = []
+    malformed: int = 0
+    first_malformed_line: int = 0
+    unknown: dict[str, int] = {}
+    surplus: int = 0
+    """Definitions and non-finite values that were left out, as there are more than is kept."""
+
+    is_cut: bool = False
+    ends_inside: str = ""
+    """What had not ended when the trace broke off: "a call of model.fc", "a backward pass"; "" if it did not break off,
+    or all had ended. An exception may have left something as well, which does not make the trace incomplete."""
+
+    end: str = ""
+    """How the process ended: "exit", "exception ValueError" or another `RunEnd.reason`; "" if the trace does not."""
+
+    end_step: int = 0
+    """The optimizer steps that had ended then."""
+
+    limited_at_step: int | None = None
+    """The optimizer steps that had ended when the trace reached its largest size; None if it never did."""
+
+    is_empty: bool = False
+    """Whether only a period was asked for, and nothing happened in it."""
+
+    last_step_outside: int = 0
+    """The last step in which something happened outside of the period."""
+
+    stages_outside: list[str] = []
+    """The stages in which something did."""
+
+
+class ProcessEvidence(NamedTuple):
+    """What the checks look at of one process, small whatever the length of its trace.
+
+    Attributes:
+        process: the sums.
+        started_us: when the process started, in microseconds of Unix time.
+        has_trained: whether there were optimizer steps, or steps of training that the program made by hand.
+        has_bits: whether any values have a fingerprint, as all have that this version traces.
+        trained_stages: the stages that have optimizer steps.
+        stages_with_gradients: those in which a parameter had a gradient.
+        non_finite: the non-finite values, in order.
+        trails: for each of those, what made the output, from what and so on, back to what other modules put out.
+        overflows: the first records in which a norm was infinite though all elements were finite, one for each
+            parameter, buffer and gradient, in order.
+        problems: the distinct problems, in order; there is a limit to how many are kept.
+        names: what the ids in these events stand for.
+        training: its optimizers, its losses, and the modes in which it trained.
+    """
+
+    process: ProcessSummary
+    started_us: int
+    has_trained: bool
+    has_bits: bool
+    trained_stages: set[str]
+    stages_with_gradients: set[str]
+    non_finite: list[events.NonFinite]
+    trails: list[list[str]]
+    overflows: list[events.Gradient | events.Update]
+    problems: list[ProblemSummary]
+    names: Names
+    training: TrainingSummary
+
+
+class ProcessCollector:
+    """Takes the events of one file and keeps the sums."""
+
+    def __init__(self, file: TraceFile, reading: Reading, period: Period | None = None) -> None:
+        """Begin.
+
+        Args:
+            file: whose events these are.
+            reading: the pass over them, of which each is to be given to `take`.
+            period: keep what happened in it, and of the rest only what it starts from.
+        """
+        run = file.run
+        self._process = ProcessSummary(
+            file=str(file.path),
+            rank=run.rank,
+            pid=run.pid,
+            parent_pid=run.parent_pid,
+            started=run.started,
+            size_bytes=file.size_bytes(),
+            is_empty=period is not None,
+        )
+        self._started_us = file.started_us()
+        self._stages_with_gradients: set[str] = set()
+        self._non_finite_values: list[events.NonFinite] = []
+        self._trails: list[list[str]] = []
+        self._overflows: dict[tuple[type, int], events.Gradient | events.Update] = {}
+        self._problems: dict[str, ProblemSummary] = {}
+        self._names = reading.names
+        self._training = TrainingCollector(reading.names)
+        self._reading = reading
+        self._period = period
+        self._latest_us = 0
+        self._latest_step = 0
+        self._modules: dict[int, ModuleSummary] = {}
+        self._tensors: dict[int, TensorSummary] = {}
+        self._calls_by_thread: dict[int, list[events.CallModule]] = {}
+        self._returned: dict[int, events.ReturnModule] = {}
+        self._origins = Origins()
+        self._called_at: dict[int, int] = {}
+        self._call_names: dict[tuple[str, int], str] = {}
+        self._unfinished = ""
+        self._surplus = 0
+        self._open_backward_passes = 0
+        self._has_other_steps = False
+        self._has_begun = False
+        self._current: dict[int, events.Statistics | None] = {}
+        self._stages_outside: dict[str, None] = {}
+        self._takers: dict[type[events.Event], Callable[[Any], None]] = {
+            events.Module: self._module,
+            events.Parameter: self._tensor,
+            events.Buffer: self._tensor,
+            events.CallModule: self._call_module,
+            events.ReturnModule: self._return_module,
+            events.Input: self._training.input,
+            events.Loss: self._training.loss,
+            events.SchedulerStep: self._training.scheduler_step,
+            events.Clip: self._training.clip,
+            events.Load: self._training.load,
+            events.Backward: self._backward,
+            events.BackwardEnd: self._backward_end,
+            events.Optimizer: self._training.optimizer,
+            events.OptimizerStep: self._step,
+            events.OptimizerStepEnd: self._step_end,
+            events.Gradient: self._gradient,
+            events.Update: self._update,
+            events.NonFinite: self._non_finite,
+            events.CallFunction: self._call_function,
+            events.CallMethod: self._call_function,
+            events.Problem: self._problem,
+            events.Limit: self._limit,
+            events.RunEnd: self._run_end,
+        }
+
+    def take(self, event: events.AnyEvent) -> None:
+        """Take the next event."""
+        process = self._process
+        period = self._period
+        if period is not None:
+            if not period.has(event):
+                self._pass_over(event)
+                return
+            if isinstance(event, events.Happening) and not isinstance(event, events.RunEnd):
+                process.is_empty = False
+        process.events += 1
+        self._takers.get(type(event), _ignore)(event)
+        if isinstance(event, events.Happening):
+            if event.time_us > self._latest_us:
+                self._latest_us = event.time_us
+            if event.step > self._latest_step:
+                self._latest_step = event.step
+
+    def finish(self) -> ProcessEvidence:
+        """What there is to say of the process by what has been read; more may follow, and be asked for again."""
+        process, reading = self._process, self._reading
+        process.duration_us = self._latest_us
+        process.steps_made = max(self._latest_step, process.steps_made)
+        process.stages_outside = list(self._stages_outside)
+        process.malformed = reading.malformed
+        process.first_malformed_line = reading.first_malformed_line
+        process.unknown = reading.unknown
+        process.is_cut = reading.is_cut
+        process.surplus = reading.surplus + self._surplus
+        self._cut_circles()
+        process.modules = list(self._modules.values())
+        for module in process.modules:
+            module.is_cut_short = process.limited_at_step is not None
+            module.called_place = self._names.place(self._called_at.get(module.id, 0))
+        process.tensors = list(self._tensors.values())
+        self._judge_changes()
+        process.module_calls = sum(module.calls for module in process.modules)
+        open_calls = [stack[-1] for stack in self._calls_by_thread.values() if stack]
+        if process.end:
+            process.ends_inside = ""
+        elif open_calls:
+            process.ends_inside = f"a call of {self._names.module_name(open_calls[0].module)}"
+        else:
+            process.ends_inside = self._unfinished
+        problems = list(self._problems.values())
+        overflows = list(self._overflows.values())
+        told_of = [*self._non_finite_values, *overflows, *(problem.event for problem in problems)]
+        return ProcessEvidence(
+            process,
+            self._started_us,
+            self._has_trained,
+            self._has_bits,
+            self._trained_stages,
+            self._stages_with_gradients,
+            self._non_finite_values,
+            self._trails,
+            overflows,
+            problems,
+            self._names.about(told_of),
+            self._training.summary(),
+        )
+
+    def _cut_circles(self) -> None:
+        """Let no module be part of itself: whoever goes from module to module comes to an end."""
+        parents = without_cycles({module.id: module.parent for module in self._modules.values()})
+        for module in self._modules.values():
+            module.parent = parents[module.id]
+
+    def _pass_over(self, event: events.AnyEvent) -> None:
+        """Keep of what is not in the period what the period starts from, and where else there is anything."""
+        if isinstance(event, events.Happening):
+            self._process.last_step_outside = max(self._process.last_step_outside, event.step)
+            self._stages_outside[_known_name(event.stage, self._stages_outside)] = None
+        if isinstance(event, events.OptimizerStepEnd):
+            self._has_other_steps = self._has_begun = True
+        elif isinstance(event, events.Backward):
+            self._has_begun = True
+        elif isinstance(event, events.Update) and not self._is_of_optimizer(event):
+            tensor = self._tensor_of(event.tensor)
+            self._exchange(event.tensor, event.statistics)
+            tensor.last = event.statistics or tensor.last
+            if not tensor.updates:
+                tensor.first = event.statistics
+
+    @property
+    def _has_trained(self) -> bool:
+        return bool(self._process.steps or (self._process.steps_made and not self._has_other_steps))
+
+    @property
+    def _has_bits(self) -> bool:
+        tensors = self._tensors.values()
+        return any(has_bits(each) for tensor in tensors for each in (tensor.last, tensor.last_gradient))
+
+    @property
+    def _trained_stages(self) -> set[str]:
+        return {stage for stage, summary in self._process.stages.items() if summary.steps}
+
+    def _judge_changes(self) -> None:
+        """Changes count as training in the stages that have optimizer steps; without any, outside of evaluation.
+
+        So do those of which it is not known when they came about.
+        """
+        trained = self._trained_stages | {_ANY_STAGE}
+        for tensor in self._process.tensors:
+            tensor.has_changed = any(
+                stage in trained if len(trained) > 1 else stage != events.EVAL for stage in tensor.changes
+            )
+
+    def _stage(self, event: events.Happening) -> StageSummary:
+        stages = self._process.stages
+        stage = stages.get(event.stage)
+        if stage is None:
+            stage = stages.setdefault(_known_name(event.stage, stages), StageSummary())
+        return stage
+
+    def _module(self, event: events.Module) -> None:
+        module = self._module_of(event.id)
+        module.name, module.type, module.level = event.name, event.type, event.level
+        module.parent, module.parameters = event.parent, event.parameters
+        module.first, module.every, module.calls_seen = event.first, event.every, event.calls_seen
+        module.removed = event.removed
+        module.place = self._names.place(event.location) if event.location else module.place
+        module.made = self._names.place(event.made) if event.made else module.made
+        module.settings = event.settings
+
+    def _tensor(self, event: events.StateTensor) -> None:
+        tensor = self._tensor_of(event.id)
+        tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
+        tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
+        tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
+        tensor.freed = event.freed
+        is_known = event.id in self._current  # Then this is about its name, or whether it is frozen.
+        if is_known and are_same_values(self._current[event.id], event.statistics) is False:
+            tensor.begin_anew()  # Or a layer has come in the place of another.
+            is_known = False
+        if not is_known:
+            tensor.first = tensor.last = event.statistics
+            self._exchange(event.id, event.statistics)
+
+    def _module_of(self, id_: int) -> ModuleSummary:
+        module = self._modules.get(id_)
+        if module is None:
+            if not id_ or len(self._modules) >= MOST_DEFINITIONS:  # None, or too many that were never defined.
+                return ModuleSummary(id_, f"#{id_}")
+            module = self._modules[id_] = ModuleSummary(id_, f"#{id_}")
+        return module
+
+    def _tensor_of(self, id_: int) -> TensorSummary:
+        tensor = self._tensors.get(id_)
+        if tensor is None:
+            if not id_ or len(self._tensors) >= MOST_DEFINITIONS:
+                return TensorSummary(id_, f"#{id_}")
+            tensor = self._tensors[id_] = TensorSummary(id_, f"#{id_}")
+        return tensor
+
+    def _call_module(self, event: events.CallModule) -> None:
+        module = self._module_of(event.module)
+        module.calls += 1
+        module.training_calls += event.training
+        self._called_at[module.id] = event.location
+        module.is_compiled |= event.compiled or module.type in _COMPILED_MODULES
+        self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
+        stack = self._calls_by_thread.get(event.thread, [])
+        if len(self._calls_by_thread) < _MOST_NAMES:
+            self._calls_by_thread[event.thread] = stack
+        if len(stack) >= _DEEPEST:
+            del stack[: _DEEPEST // 2]  # What is outermost never ended.
+        if not module.parent:
+            # A root that is being called is called again: what was left by a KeyboardInterrupt never ends.
+            again = next((depth for depth, call in enumerate(stack) if call.module == event.module), len(stack))
+            del stack[again:]
+        is_root = False
+        if not stack:
+            stage = _known_name(event.stage, module.stages)
+            module.stages[stage] = module.stages.get(stage, 0) + 1
+            if not self._open_backward_passes:  # in which activations are computed once more
+                self._training.call_root(event)
+                is_root = True
+                self._stage(event).outermost_calls += 1
+                self._process.was_looked_at |= self._process.backward_passes > 0
+        if not is_root:
+            self._training.call_below(event)
+        stack.append(event)
+
+    def _return_module(self, event: events.ReturnModule) -> None:
+        module = self._module_of(event.module)
+        module.ended += 1
+        module.total_us += event.duration_us
+        if event.raised:
+            module.raised += 1
+        stack = self._calls_by_thread.get(event.thread)
+        if stack and any(call.module == event.module for call in stack):
+            while (call := stack.pop()).module != event.module:
+                pass
+            if not stack:
+                del self._calls_by_thread[event.thread]
+                self._training.return_root(event)
+            else:
+                self._training.return_below(event)
+            self._origins.note_module(self._module_of(event.module).name, call.input_ids, event.output_ids)
+        self._returned.pop(event.thread, None)
+        self._returned[event.thread] = event
+        if len(self._returned) > _MOST_NAMES:
+            del self._returned[next(iter(self._returned))]
+
+    def _call_function(self, event: events.CallFunction) -> None:
+        if event.target.startswith(_COMPILED_FUNCTION):
+            self._process.calls_compiled_functions = True
+        inputs = event.input_ids
+        made = new_numbers(inputs, event.output_ids)
+        if made:
+            key = (event.target, event.location)
+            name = self._call_names.get(key)
+            if name is None:
+                if len(self._call_names) >= MOST_DEFINITIONS:
+                    self._call_names.clear()
+                name = self._call_names[key] = f"{_last(event.target)} at {self._names.place(event.location)}"
+            self._origins.note_call(name, inputs, made)
+
+    def _non_finite(self, event: events.NonFinite) -> None:
+        if len(self._non_finite_values) >= _MOST_NON_FINITE:
+            self._surplus += 1
+            return
+        self._non_finite_values.append(event)
+        returned = self._returned.get(event.thread)
+        trail: list[str] = []
+        if event.where == "output" and returned is not None and returned.module == event.module:
+            for number in returned.output_ids[:_OUTPUTS]:
+                trail += [name for name in self._origins.trail(number, _TRAIL) if name not in trail]
+        self._trails.append(trail[:_TRAIL])
+
+    def _backward(self, event: events.Backward) -> None:
+        self._training.backward(event)
+        self._has_begun = True
+        self._process.backward_passes += 1
+        self._open_backward_passes += 1
+        self._unfinished = "a backward pass"
+
+    def _backward_end(self, event: events.BackwardEnd) -> None:
+        self._process.backward_us += event.duration_us
+        self._open_backward_passes = max(0, self._open_backward_passes - 1)
+        self._unfinished = ""
+
+    def _step(self, event: events.OptimizerStep) -> None:
+        self._training.step(event)
+        self._has_begun = True
+        self._open_backward_passes = 0  # One that a KeyboardInterrupt broke off never ends.
+        self._unfinished = f"a step of {event.optimizer}"
+
+    def _step_end(self, event: events.OptimizerStepEnd) -> None:
+        self._unfinished = ""
+        self._training.step_end()
+        self._process.steps += 1
+        self._process.was_looked_at |= self._process.backward_passes > 0
+        self._process.steps_made = max(self._process.steps_made, event.step + 1)
+        self._stage(event).steps += 1
+        optimizers = self._process.optimizers
+        optimizer = _known_name(event.optimizer, optimizers)
+        optimizers[optimizer] = optimizers.get(optimizer, 0) + 1
+
+    def _gradient(self, event: events.Gradient) -> None:
+        tensor = self._tensor_of(event.tensor)
+        statistics = event.statistics
+        self._training.gradient(event)
+        tensor.cleared_gradients += event.cleared
+        if not event.has_optimizer:
+            tensor.is_without_optimizer = True
+        if statistics is None:
+            tensor.missing_gradients += 1
+            return
+        tensor.gradients += 1
+        self._stages_with_gradients.add(_known_name(event.stage, self._stages_with_gradients))
+        tensor.last_gradient = statistics
+        # Not by the norm, which is 0 for elements whose squares are.
+        lowest, highest = statistics.minimum, statistics.maximum
+        if isinstance(lowest, float) and isinstance(highest, float):
+            tensor.largest_gradient = max(tensor.largest_gradient, -lowest, highest)
+            tensor.has_nonzero_gradient |= lowest != 0.0 or highest != 0.0
+        elif lowest is not None:
+            tensor.has_nonzero_gradient = True
+        if statistics.norm == "inf":
+            self._check_norm(event, tensor)
+
+    def _is_of_optimizer(self, event: events.Update) -> bool:
+        """Whether what has changed is an optimizer's: nothing that is trained."""
+        return isinstance(self._names.tensors.get(event.tensor), events.OptimizerState)
+
+    def _update(self, event: events.Update) -> None:
+        if self._is_of_optimizer(event):
+            return
+        tensor = self._tensor_of(event.tensor)
+        statistics, cause = event.statistics, _known_name(event.cause, tensor.updates)
+        before = self._exchange(event.tensor, statistics)
+        tensor.last = statistics or tensor.last
+        if event.type:
+            tensor.type = event.type
+        if cause == "converted":
+            tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
+            tensor.first = statistics if are_same_values(tensor.first, before) else None
+            return
+        if cause in ("step", "unchanged"):
+            tensor.is_stepped = True
+        is_same = are_same_values(before, statistics)
+        if is_same:
+            cause = "unchanged"
+        tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
+        if statistics is not None and statistics.norm == "inf":
+            self._check_norm(event, tensor)
+        if cause == "unchanged":
+            tensor.undecided += not is_same
+            if event.cause in ("step", "unchanged") and are_same_values(tensor.first, statistics) is False:
+                # A step that left it alone found it changed: what was given to it for evaluation has stayed.
+                self._compare_with_first(tensor, statistics, event.stage)
+        elif not (self._has_begun or event.step or cause == "step" or tensor.is_buffer):
+            # Set up by hand after it was proxied (loaded, initialised): that is where training starts from.
+            tensor.first, tensor.undecided = statistics, 0
+        else:
+            # What leaves no mark but the values is found late: the program may be in another stage by then.
+            self._compare_with_first(tensor, statistics, _ANY_STAGE if cause == "data" else event.stage)
+
+    @staticmethod
+    def _compare_with_first(tensor: TensorSummary, statistics: events.Statistics | None, stage: str) -> None:
+        """Not with the last: the values of training, put back after others were tried out, are no training."""
+        is_first = are_same_values(tensor.first, statistics)
+        if is_first is None:
+            tensor.undecided += 1
+        elif not is_first:
+            stage = _known_name(stage, tensor.changes)
+            tensor.changes[stage] = tensor.changes.get(stage, 0) + 1
+
+    def _exchange(self, id_: int, statistics: events.Statistics | None) -> events.Statistics | None:
+        """Take note of what a tensor holds now; what it held before, None where that could not be read."""
+        before = self._current.get(id_)
+        if id_ in self._tensors:
+            self._current[id_] = statistics
+        return before
+
+    def _check_norm(self, event: events.Gradient | events.Update, tensor: TensorSummary) -> None:
+        """Take note of a norm that is infinite for the first time, but for buffers made with such values, as masks."""
+        numbers, first = event.statistics, tensor.first
+        if numbers is None or numbers.norm != "inf" or numbers.nonfinite or event.tensor not in self._tensors:
+            return
+        if not (tensor.is_buffer and first is not None and first.norm == "inf"):
+            self._overflows.setdefault((type(event), event.tensor), event)
+
+    def _run_end(self, event: events.RunEnd) -> None:
+        self._process.end = f"{event.reason} {event.error}".rstrip()
+        self._process.end_step = event.step
+
+    def _limit(self, event: events.Limit) -> None:
+        self._process.limited_at_step = event.step
+
+    def _problem(self, event: events.Problem) -> None:
+        known = self._problems.get(event.message)
+        if known is not None:
+            known.count += 1
+        elif len(self._problems) < _PROBLEM_LIMIT:
+            self._problems[event.message] = ProblemSummary(event.message, event)
+
+
+def _known_name(name: str, known: Collection[str]) -> str:
+    """`name`, or, where as many names are known as are told apart, the one for all others."""
+    return name if name in known or len(known) < _MOST_NAMES else _OTHERS
+
+
+def _last(target: str) -> str:
+    """The part of a dotted name behind the last dot."""
+    return target.rpartition(".")[2]
+
+
+def _ignore(_: events.Event) -> None:
+    """An event that is only counted."""

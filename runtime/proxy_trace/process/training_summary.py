@@ -1,0 +1,611 @@
+"""Sums up how one process trained: its optimizers with their settings, how its losses were computed, and in which mode.
+
+What is kept is bounded, whatever the trace says: so many optimizers, groups and ways to compute a loss.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from proxy_wrapper import events  # noqa: TC001  msgspec looks the types of fields up.
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from proxy_trace.reading.names import Names
+
+_MOST: Final = 1000
+"""How many optimizers, groups of one, ways to compute a loss, loads and places are told apart."""
+
+_FEW: Final = 20
+"""How many values of a loss are kept, of the first and of the last."""
+
+_FIRST_STEPS: Final = 3
+"""How many steps show how large gradients are at first."""
+
+_DECAYED: Final = 100
+"""By how much a learning rate has fallen that is as good as none."""
+
+_NORMALISATION: Final = re.compile(r"(Sync)?BatchNorm|LayerNorm|GroupNorm|InstanceNorm|RMSNorm")
+_LAYER: Final = re.compile(r"(Linear|Conv\dd|RNN|LSTM|GRU|RNNCell|LSTMCell|GRUCell)$")
+
+
+class GroupSummary(msgspec.Struct):
+    """A group of an optimizer's parameters.
+
+    Attributes:
+        settings: the latest.
+        tensors: the ids of its parameters that traced modules have, as of the last record.
+        others: how many it has besides.
+        rates: how many different learning rates it has had one after the other.
+        first_rate: the first of them.
+        last_rate: the last.
+        largest_rate: the largest.
+    """
+
+    settings: dict[str, events.Setting] = {}
+    tensors: list[int] = []
+    others: int = 0
+    rates: int = 0
+    first_rate: float | None = None
+    last_rate: float | None = None
+    largest_rate: float = 0.0
+
+
+class OptimizerSummary(msgspec.Struct):
+    """An optimizer and its steps.
+
+    Attributes:
+        name: its class.
+        place: where it steps, as "file:line"; where it was made, if it never stepped.
+        made: where it was made, likewise; "" if that is not known.
+        groups: its groups of parameters.
+        steps: how many it made that were recorded.
+        starved: how many of them found no gradient at all, or only zeros.
+        cleared: how many of those, where a backward pass had left some.
+        idle: how many of those began without a backward pass since any optimizer had stepped.
+        all_zero: how many of those found gradients, all of them zero.
+        first_starved: the first of them, as the number of steps that had ended; -1 if there is none.
+        first_gradient: the largest finite element of the gradients that the first few steps found.
+        largest_gradient: that of all.
+        passes: before how many of its steps there were so many backward passes, all at one place with one loss.
+        loss: the id of that loss, as of the last of them.
+        decayed: in how many of its steps every rate was below a hundredth of the largest that it has had.
+        carried: in how many of them the gradients of the step before had not been cleared.
+        first_carried: the first of those, as the number of steps that had ended; -1 if there is none.
+        steps_at_zero: in how many of them every learning rate was 0.
+    """
+
+    name: str = ""
+    place: str = ""
+    made: str = ""
+    groups: list[GroupSummary] = []
+    steps: int = 0
+    starved: int = 0
+    cleared: int = 0
+    idle: int = 0
+    all_zero: int = 0
+    first_starved: int = -1
+    decayed: int = 0
+    first_gradient: float = 0.0
+    largest_gradient: float = 0.0
+    passes: dict[int, int] = {}
+    loss: int = 0
+    carried: int = 0
+    first_carried: int = -1
+    steps_at_zero: int = 0
+
+    @property
+    def origin(self) -> str:
+        """Where it was made, or else where it steps."""
+        return self.made or self.place
+
+    @property
+    def tensors(self) -> set[int]:
+        """The ids of its parameters that traced modules have."""
+        return {number for group in self.groups for number in group.tensors}
+
+
+class LossSummary(msgspec.Struct):
+    """A way in which a loss was computed.
+
+    Attributes:
+        nodes: the nodes of the autograd graph, as in `events.Loss`.
+        place: where backward passes began with it, as "file:line".
+        made: where the variable was assigned that they began with, or else `place`.
+        passes: how many of them.
+        first_step: the steps that had ended at the first.
+    """
+
+    nodes: list[events.LossNode] = []
+    place: str = ""
+    made: str = ""
+    passes: int = 0
+    first_step: int = 0
+
+
+class ModeSummary(msgspec.Struct):
+    """In which mode a root module was when it was called last before each step of its optimizer.
+
+    Attributes:
+        training: how many steps found it in training mode.
+        evaluation: how many in evaluation mode.
+        first_evaluation: the first of those, as the number of steps that had ended; -1 if there is none.
+        last_training: the last of the others, likewise.
+        place: where the module was called before the first in evaluation mode, as "file:line".
+    """
+
+    training: int = 0
+    evaluation: int = 0
+    first_evaluation: int = -1
+    last_training: int = -1
+    place: str = ""
+
+
+class RootSummary(msgspec.Struct):
+    """How a root module was called.
+
+    Attributes:
+        trained_calls: how often in training mode, with autograd on.
+        blind_calls: how often in training mode, with autograd off.
+        evaluated_calls: how often in evaluation mode.
+        first_blind: at how many steps the first of the blind calls was; -1 if there is none.
+        last_blind: the last of them, likewise.
+        blind_place: where that was, as "file:line".
+        place: where it was called last in training mode with autograd on.
+        backward_place: where the first backward pass began after such a call.
+        last_step: the last step of an optimizer that has parameters of it, as the number of steps that had ended; -1
+            if there is none.
+        first_step: the first, likewise.
+        is_passed_on: whether what it put out went into another root module.
+    """
+
+    trained_calls: int = 0
+    blind_calls: int = 0
+    evaluated_calls: int = 0
+    first_blind: int = -1
+    last_blind: int = -1
+    blind_place: str = ""
+    place: str = ""
+    backward_place: str = ""
+    last_step: int = -1
+    first_step: int = -1
+    is_passed_on: bool = False
+
+
+class SchedulerSummary(msgspec.Struct):
+    """A learning rate scheduler.
+
+    Attributes:
+        name: its class.
+        optimizer: the id of its optimizer.
+        advances: the records of it: how often it had been advanced before, what came last of the optimizer, and where.
+        followed_passes: whether a backward pass had been made when it was advanced first.
+    """
+
+    name: str = ""
+    optimizer: int = 0
+    advances: list[tuple[int, str, str]] = []
+    followed_passes: bool = False
+
+
+class LoadSummary(msgspec.Struct):
+    """Weights that a module was given; the fields are those of `events.Load`, `place` is "file:line"."""
+
+    module: int
+    place: str
+    step: int
+    load: events.Load
+
+
+class ClipSummary(msgspec.Struct):
+    """A place at which gradients are clipped.
+
+    Attributes:
+        place: as "file:line".
+        late: how many records say that an optimizer had stepped with them already.
+        in_time: how many do not.
+        empty: how many were given no parameter.
+        step: the steps that had ended at the first.
+    """
+
+    place: str = ""
+    late: int = 0
+    in_time: int = 0
+    empty: int = 0
+    step: int = 0
+
+
+class InputSummary(msgspec.Struct):
+    """What entered the first layer of a root module.
+
+    Attributes:
+        root: the id of the root module.
+        layer: the id of the layer that took it as it was given.
+        type: the description of the tensor.
+        statistics: of its values.
+        place: where the root module was called, as "file:line".
+        has_norm: whether a normalisation took what the layer put out.
+    """
+
+    root: int
+    layer: int
+    type: str
+    statistics: events.Statistics
+    place: str
+    has_norm: bool = False
+
+
+class LossValues(msgspec.Struct):
+    """The values of losses with which backward passes began at one place.
+
+    Attributes:
+        count: how many there were.
+        first: the first few.
+        last: the last few.
+        smallest: the smallest of all.
+    """
+
+    count: int = 0
+    first: list[float] = []
+    last: list[float] = []
+    smallest: float = float("inf")
+
+    def add(self, value: float) -> None:
+        """Take one more."""
+        self.count += 1
+        self.smallest = min(self.smallest, value)
+        if len(self.first) < _FEW:
+            self.first.append(value)
+        self.last.append(value)
+        del self.last[:-_FEW]
+
+
+class TrainingSummary(NamedTuple):
+    """How a process trained.
+
+    Attributes:
+        optimizers: by id.
+        losses: by id.
+        modes: by the id of a root module.
+        roots: by the id of a root module.
+        schedulers: by id.
+        loads: in order.
+        clips: by location.
+        inputs: of the first few calls.
+        values: of losses, by the location of the backward pass.
+    """
+
+    optimizers: Mapping[int, OptimizerSummary]
+    losses: Mapping[int, LossSummary]
+    modes: Mapping[int, ModeSummary]
+    roots: Mapping[int, RootSummary]
+    schedulers: Mapping[int, SchedulerSummary]
+    loads: Sequence[LoadSummary]
+    clips: Mapping[int, ClipSummary]
+    inputs: Sequence[InputSummary]
+    values: Mapping[str, LossValues]
+
+
+class TrainingCollector:
+    """Takes the events that tell how a process trains, and keeps the sums."""
+
+    def __init__(self, names: Names) -> None:
+        """Begin. `names` are what the ids in the events stand for."""
+        self._names = names
+        self._optimizers: dict[int, OptimizerSummary] = {}
+        self._losses: dict[int, LossSummary] = {}
+        self._modes: dict[int, ModeSummary] = {}
+        self._called: dict[int, events.CallModule] = {}
+        self._roots: dict[int, RootSummary] = {}
+        self._schedulers: dict[int, SchedulerSummary] = {}
+        self._loads: list[LoadSummary] = []
+        self._clips: dict[int, ClipSummary] = {}
+        self._inputs = _InputCollector(names)
+        self._values: dict[str, LossValues] = {}
+        self._passes = 0
+        self._passes_at_step = 0
+        self._since: dict[tuple[int, int], int] = {}
+        self._before = self._since
+        self._stepping: OptimizerSummary | None = None
+        self._found = _FoundGradients()
+        # What each root module has put out last, and the roots that were called since the last backward pass.
+        self._put_out: dict[int, Sequence[int]] = {}
+        self._awaiting: set[int] = set()
+
+    def summary(self) -> TrainingSummary:
+        """What there is to say once all has been read."""
+        return TrainingSummary(
+            self._optimizers,
+            self._losses,
+            self._modes,
+            self._roots,
+            self._schedulers,
+            self._loads,
+            self._clips,
+            self._inputs.found,
+            self._values,
+        )
+
+    def call_root(self, event: events.CallModule) -> None:
+        """A root module is called, which no other one calls."""
+        root = self._roots.get(event.module)
+        if root is None:
+            if len(self._roots) >= _MOST:
+                return
+            root = self._roots[event.module] = RootSummary()
+        self._called[event.module] = event
+        if not event.training:
+            root.evaluated_calls += 1
+        elif event.no_grad:
+            root.blind_calls += 1
+            root.first_blind = event.step if root.first_blind < 0 else root.first_blind
+            root.last_blind = event.step
+            root.blind_place = self._place(event)
+        else:
+            root.trained_calls += 1
+            root.place = self._place(event)
+            self._awaiting.add(event.module)
+        given = set(event.input_ids)
+        for other, numbers in self._put_out.items():
+            if other != event.module and not given.isdisjoint(numbers):
+                self._roots[other].is_passed_on = True
+        self._inputs.call_root(event)
+
+    def return_root(self, event: events.ReturnModule) -> None:
+        """A call of a root module ends."""
+        if event.module in self._roots:
+            self._put_out[event.module] = [number for number in event.output_ids if number]
+
+    def call_below(self, event: events.CallModule) -> None:
+        """A module is called by another one."""
+        self._inputs.call_below(event)
+
+    def return_below(self, event: events.ReturnModule) -> None:
+        """A call of a module by another one ends."""
+        self._inputs.return_below(event)
+
+    def input(self, event: events.Input) -> None:
+        """Values enter a root module."""
+        self._inputs.input(event)
+
+    def loss(self, event: events.Loss) -> None:
+        """A way to compute a loss is defined; the same number again is another one, of a tracer that began anew."""
+        if event.id in self._losses or len(self._losses) < _MOST:
+            place = self._place(event)
+            made = self._names.place(event.made) if event.made else place
+            self._losses[event.id] = LossSummary(list(event.nodes), place, made)
+
+    def backward(self, event: events.Backward) -> None:
+        """A backward pass begins."""
+        self._passes += 1
+        place = self._place(event)
+        key = (event.location, event.loss)
+        if key in self._since or len(self._since) < _FEW:
+            self._since[key] = self._since.get(key, 0) + 1
+        for root in self._awaiting:
+            self._roots[root].backward_place = self._roots[root].backward_place or place
+        self._awaiting.clear()
+        if isinstance(event.loss_value, float) and (place in self._values or len(self._values) < _MOST):
+            self._values.setdefault(place, LossValues(0, [], [])).add(event.loss_value)
+        loss = self._losses.get(event.loss)
+        if loss is not None:
+            if not loss.passes:
+                loss.first_step = event.step
+            loss.passes += 1
+
+    def optimizer(self, event: events.Optimizer) -> None:
+        """An optimizer is new, or has changed."""
+        known = self._optimizers.get(event.id)
+        if known is None:
+            if len(self._optimizers) >= _MOST:
+                return
+            known = self._optimizers[event.id] = OptimizerSummary(event.optimizer, self._place(event), groups=[])
+        if event.made:
+            known.made = self._names.place(event.made)
+        for index, changed in zip(event.indices, event.groups, strict=False):
+            if index >= _MOST:
+                continue
+            while len(known.groups) <= index:
+                known.groups.append(GroupSummary({}, []))
+            group = known.groups[index]
+            if changed.tensors or changed.others:
+                group.tensors, group.others = list(changed.tensors), changed.others
+            group.settings.update(changed.settings)
+            rate = changed.settings.get("lr")
+            if isinstance(rate, (int, float)) and not isinstance(rate, bool):
+                group.rates += 1
+                group.first_rate = float(rate) if group.first_rate is None else group.first_rate
+                group.last_rate = float(rate)
+                group.largest_rate = max(group.largest_rate, float(rate))
+
+    def step(self, event: events.OptimizerStep) -> None:
+        """An optimizer steps."""
+        optimizer = self._optimizers.get(event.optimizer_id)
+        if optimizer is None:
+            return
+        if not optimizer.steps:
+            optimizer.place = self._place(event)
+        optimizer.steps += 1
+        self._stepping, self._found, self._before = optimizer, _FoundGradients(), self._since
+        self._since = {}
+        if event.carried:
+            optimizer.carried += 1
+            if optimizer.first_carried < 0:
+                optimizer.first_carried = event.step
+        groups = optimizer.groups
+        optimizer.steps_at_zero += bool(groups) and all(group.last_rate == 0 for group in groups)
+        optimizer.decayed += bool(groups) and all(
+            group.last_rate is not None and group.last_rate * _DECAYED < group.largest_rate for group in groups
+        )
+        for root in self._roots_of(optimizer):
+            self._note_mode(root, event)
+
+    def _note_mode(self, root: int, event: events.OptimizerStep) -> None:
+        """Note in which mode a root module was before a step of an optimizer that has parameters of it."""
+        called, of_root = self._called.get(root), self._roots.get(root)
+        if called is None or of_root is None:
+            return
+        of_root.last_step = event.step
+        of_root.first_step = event.step if of_root.first_step < 0 else of_root.first_step
+        mode = self._modes.setdefault(root, ModeSummary())
+        if called.training:
+            mode.training += 1
+            mode.last_training = event.step
+            return
+        mode.evaluation += 1
+        if mode.first_evaluation < 0:
+            mode.first_evaluation, mode.place = event.step, self._place(called)
+
+    def gradient(self, event: events.Gradient) -> None:
+        """A gradient is looked at."""
+        if self._stepping is not None and event.has_optimizer:
+            self._found.add(event)
+
+    def step_end(self) -> None:
+        """A step of an optimizer ends."""
+        optimizer, found = self._stepping, self._found
+        self._stepping = None
+        since, self._since = self._before, {}  # Without those that a closure makes within the step.
+        if optimizer is not None:
+            optimizer.largest_gradient = max(optimizer.largest_gradient, found.largest)
+            if optimizer.steps <= _FIRST_STEPS:
+                optimizer.first_gradient = optimizer.largest_gradient
+            if len(since) == 1:
+                ((_, loss), passes) = next(iter(since.items()))
+                if passes in optimizer.passes or len(optimizer.passes) < _FEW:
+                    optimizer.passes[passes] = optimizer.passes.get(passes, 0) + 1
+                    optimizer.loss = loss
+        if optimizer is not None and found.count and not found.is_any:
+            optimizer.starved += 1
+            optimizer.cleared += found.is_cleared
+            optimizer.all_zero += found.is_zero
+            optimizer.idle += self._passes == self._passes_at_step
+            optimizer.first_starved = max(0, optimizer.steps - 1) if optimizer.starved == 1 else optimizer.first_starved
+        self._passes_at_step = self._passes
+
+    def scheduler_step(self, event: events.SchedulerStep) -> None:
+        """A scheduler is advanced, for the first time or in another way."""
+        known = self._schedulers.get(event.id)
+        if known is None:
+            if len(self._schedulers) >= _MOST:
+                return
+            known = self._schedulers[event.id] = SchedulerSummary(
+                event.scheduler, event.optimizer_id, [], bool(self._passes)
+            )
+        if len(known.advances) < _MOST:
+            known.advances.append((event.count, event.follows, self._place(event)))
+
+    def load(self, event: events.Load) -> None:
+        """A module is given weights."""
+        if len(self._loads) < _MOST:
+            self._loads.append(LoadSummary(event.module, self._place(event), event.step, event))
+
+    def clip(self, event: events.Clip) -> None:
+        """Gradients are clipped, for the first time or in another way."""
+        known = self._clips.get(event.location)
+        if known is None:
+            if len(self._clips) >= _MOST:
+                return
+            known = self._clips[event.location] = ClipSummary(self._place(event), step=event.step)
+        known.late += event.is_late
+        known.empty += not event.parameters
+        known.in_time += bool(event.gradients) and not event.is_late
+
+    def _roots_of(self, optimizer: OptimizerSummary) -> set[int]:
+        """The root modules that have parameters in an optimizer."""
+        found = set()
+        for group in optimizer.groups:
+            tensor = self._names.tensors.get(group.tensors[0]) if group.tensors else None
+            module = self._names.modules.get(tensor.module) if tensor is not None else None
+            if module is not None:
+                found.add(module.root)
+        return found
+
+    def _place(self, event: events.Happening) -> str:
+        return self._names.place(event.location) if event.location else ""
+
+
+class _FoundGradients:
+    """What a step of an optimizer has found."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_any = False
+        self.is_cleared = False
+        self.is_zero = True
+        self.largest = 0.0
+
+    def add(self, event: events.Gradient) -> None:
+        """Take the gradient of one parameter."""
+        statistics = event.statistics
+        self.count += 1
+        self.is_cleared |= event.cleared
+        self.is_zero &= statistics is not None
+        # Not by the norm, which is 0 for elements whose squares are.
+        if statistics is not None and not statistics.nonfinite:
+            ends = (statistics.minimum, statistics.maximum)
+            self.largest = max(self.largest, *(abs(each) for each in ends if isinstance(each, float)), 0.0)
+        self.is_any |= statistics is not None and not (statistics.minimum == 0 == statistics.maximum)
+
+
+class _InputCollector:
+    """Finds the layer that takes what a root module is given, in the calls that tell of its values."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self.found: list[InputSummary] = []
+        self._root: events.CallModule | None = None
+        self._told: dict[int, events.Input] = {}
+        self._open: list[InputSummary] = []
+        self._put_out: dict[int, InputSummary] = {}
+
+    def call_root(self, event: events.CallModule) -> None:
+        """A call of a root module begins."""
+        self._root = event
+        self._told = {}
+        self._open, self._put_out = [], {}
+
+    def input(self, event: events.Input) -> None:
+        """Values of what it is given."""
+        if self._root is not None and self._root.module == event.module and event.statistics is not None:
+            self._told[event.input_id] = event
+            self._take(event.module, [event.input_id])
+
+    def call_below(self, event: events.CallModule) -> None:
+        """A module in it is called."""
+        if not self._told:
+            return
+        type_ = self._type(event.module)
+        if _NORMALISATION.match(type_):
+            for number in event.input_ids:
+                if number in self._put_out:
+                    self._put_out[number].has_norm = True
+        self._take(event.module, event.input_ids)
+
+    def _take(self, module: int, numbers: Sequence[int]) -> None:
+        if not _LAYER.match(self._type(module)) or len(self.found) >= _MOST or self._root is None:
+            return
+        for number in numbers:
+            told = self._told.get(number)
+            if told is not None and told.statistics is not None:
+                place = self._names.place(told.location)
+                found = InputSummary(told.module, module, told.type, told.statistics, place)
+                self.found.append(found)
+                self._open.append(found)
+
+    def return_below(self, event: events.ReturnModule) -> None:
+        """A call of a module in it ends."""
+        if not self._told:
+            return
+        for found in self._open:
+            if found.layer == event.module:
+                self._put_out.update((number, found) for number in event.output_ids)
+        self._open = [found for found in self._open if found.layer != event.module]
+
+    def _type(self, module: int) -> str:
+        found = self._names.modules.get(module)
+        return "" if found is None else found.type

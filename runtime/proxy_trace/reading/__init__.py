@@ -1,0 +1,1 @@
+"""Reading traces: files, records, names, and choices among them."""

@@ -1,0 +1,1 @@
+"""The states of several traces, step by step, side by side."""

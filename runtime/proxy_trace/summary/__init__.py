@@ -1,0 +1,1 @@
+"""What happened in a run, with what looks wrong; for people and for programs."""

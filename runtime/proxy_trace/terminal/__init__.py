@@ -1,0 +1,1 @@
+"""Text for a terminal: colours, tables, units, widths, progress."""

@@ -1,0 +1,56 @@
+"""Lines for people that are no wider than where they are read, and broken between words alone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.terminal.colour import visible_length
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_USUAL: Final = 80
+_WORDS: Final = re.compile(r"[^\s\[]*\[[^\]\s]*(?: [^\]\s]+){0,8}\]\S*|\S+")
+"""Words; the type of a tensor, such as "float32[64, 10]", is one."""
+
+_HANGING: Final = 4
+
+
+def output_width() -> int:
+    """How many columns there are: what COLUMNS says, those of the terminal, or 80 in a pipe."""
+    return shutil.get_terminal_size((_USUAL, 24)).columns
+
+
+def fitted(line: str, width: int, hanging: int | None = None) -> Iterator[str]:
+    """The line as one or more that are at most `width` columns wide, but for words that are longer themselves.
+
+    Args:
+        line: any text, as a `Palette` may have marked it.
+        width: the columns there are.
+        hanging: by how much all lines but the first are indented; by default, a little more than the first.
+    """
+    if visible_length(line) <= width:
+        yield line
+        return
+    indent = len(line) - len(line.lstrip(" "))
+    hanging = indent + _HANGING if hanging is None else hanging
+    current, size, end = "", 0, 0
+    for word in _WORDS.finditer(line):
+        between = line[end : word.start()]
+        end = word.end()
+        length = visible_length(word[0])
+        if current and size + len(between) + length > width:
+            yield current
+            current, size, between = "", 0, " " * hanging
+        current += between + word[0]
+        size += len(between) + length
+    yield current
+
+
+def fitted_command(command: str, width: int, indent: str) -> Iterator[str]:
+    r"""A command that can be copied: where it is too long, each line but the last ends in a backslash."""
+    lines = list(fitted(f"{indent}{command}", width - 2))
+    yield from (f"{line} \\" for line in lines[:-1])
+    yield lines[-1]

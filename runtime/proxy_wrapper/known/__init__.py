@@ -1,0 +1,1 @@
+"""What is known of the program: its modules, parameters, threads and settings."""

@@ -1,0 +1,265 @@
+"""Sends the definitions of modules, parameters and buffers, which all other events refer to by number."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.events import Buffer, Module, OptimizerState, Parameter
+from proxy_wrapper.known.optimizer_state import OptimizerStateEntry
+from proxy_wrapper.known.plain_settings import plain_settings
+from proxy_wrapper.known.registry import StateEntry, named_modules
+from proxy_wrapper.levels import level_name
+from proxy_wrapper.places.assigned_lines import AttributeLines
+from proxy_wrapper.values.distributed_tensors import placements_of
+from proxy_wrapper.values.statistics import summarize, unobserved
+from proxy_wrapper.values.torch_functions import numel
+from proxy_wrapper.values.value_marks import marks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import torch
+    from torch import nn
+
+    from proxy_wrapper.events import Setting
+    from proxy_wrapper.known.registry import ModuleEntry, Registry
+    from proxy_wrapper.places.location import Locator
+    from proxy_wrapper.values.describe import Describer
+    from proxy_wrapper.writing.channel import Channel
+
+_MOST_FREEZINGS: Final = 2
+"""How often a parameter is defined again because it was frozen or thawed."""
+
+
+class Definitions:
+    """Makes `Module`, `Parameter` and `Buffer` events."""
+
+    def __init__(self, registry: Registry, describer: Describer, now_us: Callable[[], int], locator: Locator) -> None:
+        self._registry = registry
+        self._describer = describer
+        self._now_us = now_us
+        self._locator = locator
+        self._attributes = AttributeLines()
+
+    def define_all(self, channel: Channel) -> None:
+        """Send the definitions of everything whose events go to `channel`."""
+        self.define(entry for entry in self._registry if entry.channel is channel)
+
+    def define(self, entries: Iterable[ModuleEntry]) -> None:
+        """Send the definitions of modules, and of the parameters and buffers that they hold."""
+        for entry in entries:
+            module = entry.module()
+            if module is None:
+                continue
+            self.define_module(entry, module, 0)
+            for state in entry.state:
+                tensor = state.tensor()
+                if tensor is not None:
+                    self.define_tensor(state, tensor)
+                for kept in () if state.optimizer_state is None else state.optimizer_state.entries.values():
+                    tensor = kept.tensor()
+                    if tensor is not None:
+                        self.define_tensor(kept, tensor)
+
+    def define_module(self, entry: ModuleEntry, module: nn.Module, location: int) -> None:
+        """Send the definition of `module`, which was proxied at `location`."""
+        entry.calls_seen = _is_call_of_torch(module)
+        entry.module_of_type = _module_of_type(module)
+        parameters = sum(_elements(found.module) for found in named_modules(module, ""))
+        self._send_module(entry, parameters, location)
+
+    def _send_module(self, entry: ModuleEntry, parameters: int, location: int) -> None:
+        parent = entry.parent if entry.parent is not None and entry.parent.channel is entry.channel else None
+        made = self._made(entry)
+        entry.channel.define_location(made)
+        entry.channel.emit(
+            Module(
+                id=entry.id,
+                name=entry.name,
+                type=entry.type_name,
+                root=entry.root.id,
+                parent=parent.id if parent is not None else 0,
+                level=level_name(entry.configured_level),
+                parameters=parameters,
+                location=location,
+                time_us=self._now_us(),
+                first=entry.watch.first,
+                every=entry.watch.every,
+                calls_seen=entry.calls_seen,
+                removed=entry.removed,
+                module_of_type=entry.module_of_type,
+                made=made,
+                settings=_settings_of(entry),
+            ),
+            location,
+        )
+
+    def _made(self, entry: ModuleEntry) -> int:
+        """Where the `__init__` of a module above assigns a module, or what holds it; 0 if that is not known."""
+        while entry.parent is not None:
+            holder = entry.parent.module()
+            key = entry.name.rpartition(".")[2]
+            if holder is not None:
+                found = self._locator.line(self._attributes.find(type(holder), key))
+                if found:
+                    return found
+            entry = entry.parent
+        return 0
+
+    def define_tensor(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Send the definition of one parameter or buffer, with the statistics that it had last."""
+        state.placements = placements_of(tensor)
+        state.requires_grad = tensor.requires_grad
+        state.type = self._describer.describe(tensor)
+        state.device = str(tensor.device)
+        self._send_tensor(state)
+
+    def define_freed(self, states: Iterable[StateEntry]) -> None:
+        """Define parameters again whose model was freed before it was seen whether their gradient changed them."""
+        for state in states:
+            if state.id not in self._registry.state:  # Else another model has taken the place of theirs.
+                self._send_tensor(state, freed=True)
+
+    def _send_tensor(self, state: StateEntry, *, freed: bool = False) -> None:
+        state.holder.channel.emit(
+            _kind(state)(
+                id=state.id,
+                name=state.name,
+                module=state.holder.id,
+                type=state.type,
+                device=state.device,
+                requires_grad=state.requires_grad,
+                aliases=state.aliases,
+                statistics=state.statistics,
+                time_us=self._now_us(),
+                watched=state.watched,
+                placements=state.placements,
+                removed=state.removed,
+                freed=freed,
+            )
+        )
+
+    def define_removed(self) -> None:
+        """Define again what is no longer part of a model that is still there, and what is part of it once more.
+
+        A model that has been freed as a whole has lost nothing.
+        """
+        registry = self._registry
+        roots = [module for entry in registry if entry.parent is None and (module := entry.module()) is not None]
+        present = {id(found.module) for root in roots for found in named_modules(root, "")}
+        for entry in registry:
+            is_removed = entry.is_submodule and entry.top.module() is not None and id(entry.module()) not in present
+            self._note_removed(entry, is_removed)
+            for state in entry.state:
+                self._note_removed(state, is_removed or state.is_absent())
+        for entry in list(registry.departed.values()):
+            successor = entry.successor  # Which has its number, and those of its tensors that it has, too.
+            if successor is None:
+                self._note_removed(entry, is_removed=True)
+            taken_over = {state.id for state in successor.state} if successor is not None else ()
+            for state in entry.state:
+                if state.id not in taken_over:
+                    self._note_removed(state, is_removed=True)
+
+    def _note_removed(self, entry: ModuleEntry | StateEntry, is_removed: bool) -> None:
+        if entry.removed is is_removed:
+            return
+        entry.removed = is_removed
+        if isinstance(entry, StateEntry):
+            self._send_tensor(entry)
+        else:
+            self._send_module(entry, 0, 0)
+
+    def define_holders(self, holders: Iterable[ModuleEntry]) -> None:
+        """Define modules and those above them again: their parameters have another size, lazy ones another type."""
+        known = dict.fromkeys(holders)
+        for entry in list(known):
+            above = entry.parent
+            while above is not None:
+                known[above] = None
+                above = above.parent
+        for entry in known:
+            module = entry.module()
+            if module is not None:
+                entry.type_name = type(module).__name__
+                self.define_module(entry, module, 0)
+
+    def define_placements(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Define a tensor again if it lies over the processes in another way than the one that had the name before."""
+        if placements_of(tensor) != state.placements:
+            self.define_tensor(state, tensor)
+
+    def define_freezing(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Define a parameter again if it was frozen or thawed; not each time, where that is part of each iteration."""
+        if tensor.requires_grad is not state.requires_grad:
+            state.requires_grad = tensor.requires_grad
+            state.freezings += 1
+            if state.freezings <= _MOST_FREEZINGS:
+                self.define_tensor(state, tensor)
+
+    def define_state(self, states: Sequence[tuple[StateEntry, torch.Tensor]]) -> None:
+        """Send the definitions of parameters and buffers, with their statistics."""
+        if not states:
+            return
+        with unobserved() as readable:
+            statistics = summarize([tensor if readable else None for _, tensor in states])
+            for (state, tensor), numbers in zip(states, statistics, strict=True):
+                state.version, state.data_ptr = marks_of(tensor)
+                state.statistics = numbers
+                state.suspected = not readable  # Then the next look finds the numbers.
+                self.define_tensor(state, tensor)
+
+    def define_new_state(self, entry: ModuleEntry, module: nn.Module) -> bool:
+        """Take up parameters and buffers that `module` was given since the last look; whether there are any."""
+        registered = module.__dict__
+        count = len(registered.get("_parameters") or ()) + len(registered.get("_buffers") or ())
+        if count == entry.registered:
+            return False
+        entry.registered = count
+        states = self._registry.add_state(entry)
+        if any(not state.is_buffer for state, _ in states):
+            self.define_holders([entry])
+        self.define_state(states)
+        return bool(states)
+
+
+def _settings_of(entry: ModuleEntry) -> dict[str, Setting]:
+    """What a module of torch's own is set to; nothing is told of the attributes that a program gives its modules."""
+    module = entry.module()
+    if module is None or not type(module).__module__.startswith("torch."):
+        return {}
+    plain = {name: value for name, value in vars(module).items() if name[:1] != "_" and name != "training"}
+    return plain_settings(plain)
+
+
+def _kind(state: StateEntry) -> Callable[..., Parameter | Buffer | OptimizerState]:
+    """What makes the event that defines a tensor."""
+    if isinstance(state, OptimizerStateEntry):
+        return functools.partial(OptimizerState, parameter=state.of.id, optimizer=state.type_name)
+    return Buffer if state.is_buffer else Parameter
+
+
+def _module_of_type(module: nn.Module) -> str:
+    """The Python module that defines the class of `module`; "" for a class that says something else there."""
+    defined_in = getattr(type(module), "__module__", "")
+    return defined_in if isinstance(defined_in, str) else ""
+
+
+def _is_call_of_torch(module: nn.Module) -> bool:
+    """Whether the `__call__` of a module is torch's, which runs the hooks, and not one that its class has made."""
+    defined_in: str = getattr(type(module).__call__, "__module__", None) or ""
+    return defined_in.partition(".")[0] == "torch"
+
+
+def _elements(module: nn.Module) -> int:
+    """How many elements the parameters of `module` itself have; lazy ones, none."""
+    registered = module.__dict__.get("_parameters")
+    total = 0
+    for _, tensor in list(registered.items()) if registered is not None else ():
+        if tensor is not None:
+            try:
+                total += numel(tensor)
+            except (ValueError, RuntimeError):
+                continue
+    return total

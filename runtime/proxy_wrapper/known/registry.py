@@ -1,0 +1,557 @@
+"""Which objects are proxied: by identity, with names and settings, keeping none alive and writing on none."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch import nn
+
+from proxy_wrapper.known.seen_tensors import SeenTensors
+from proxy_wrapper.values.distributed_tensors import is_gathered
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator
+
+    from proxy_wrapper.known.optimizer_state import KeptForParameter, OptimizerStateEntry
+    from proxy_wrapper.known.thread_state import ThreadState, Training
+    from proxy_wrapper.known.watch import Watch
+    from proxy_wrapper.values.statistics import PendingOr
+    from proxy_wrapper.writing.channel import Channel
+
+_WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
+"""The attributes under which PyTorch's wrappers hold the module; names leave them out."""
+
+_MOST_ALIKE: Final = 100
+"""How many modules of one type that one module calls, without holding them, have names of their own."""
+
+_INPUT_LOOKS: Final = 3
+"""Of how many calls of an outermost module the inputs are looked at: what they are like shows soon."""
+
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+_FIRST_SWEEP: Final = 1024
+"""How many names there are when those of models that are gone are looked for; later, whenever they have doubled."""
+
+
+class StateEntry:
+    """A parameter or buffer, as `module.<registry>[key]`; the tensor is looked up each time, never kept."""
+
+    __slots__ = (
+        "aliases",
+        "bypasses_version",
+        "data_ptr",
+        "device",
+        "freezings",
+        "has_been_nonfinite",
+        "has_optimizer",
+        "holder",
+        "id",
+        "identity",
+        "is_buffer",
+        "key",
+        "name",
+        "optimizer_state",
+        "original",
+        "placements",
+        "put_in",
+        "read",
+        "removed",
+        "requires_grad",
+        "statistics",
+        "suspected",
+        "type",
+        "unrecorded_step",
+        "version",
+        "watched",
+    )
+
+    def __init__(self, number: int, holder: ModuleEntry, key: str, *, is_buffer: bool) -> None:
+        self.id = number
+        self.holder = holder
+        self.key = key
+        self.is_buffer = is_buffer
+        self.name = f"{holder.name}.{key}"
+        # Nothing here is a container of its own until there is something in it: a large model has many entries, and
+        # the garbage collector goes through each container.
+        self.aliases: tuple[str, ...] = ()
+        # The description that it was last defined or recorded with.
+        self.type = ""
+        self.device = ""
+        self.placements = ""
+        self.removed = False
+        # Whether it had a gradient coming when it was last defined; how often it was defined again for that.
+        self.requires_grad = False
+        self.freezings = 0
+        # The `id` of the tensor that has the name, as of the last look, and of the one that had it first.
+        self.identity = 0
+        self.original = 0
+        self.version = -1
+        self.data_ptr = 0
+        self.statistics: PendingOr = None
+        # The `id` of a tensor that was found in its place, perhaps for one call only; 0 for none.
+        self.put_in = 0
+        # Whether an optimizer has stepped with it.
+        self.has_optimizer = False
+        # It may have changed around the version count; it has been seen to.
+        self.suspected = False
+        self.bypasses_version = False
+        # The last step of an optimizer that changed it and was not recorded; -1 for none.
+        self.unrecorded_step = -1
+        self.watched = True
+        self.has_been_nonfinite: frozenset[str] = _NOTHING
+        self.read: frozenset[str] = _NOTHING
+        # What optimizers keep for it, where that is followed.
+        self.optimizer_state: KeptForParameter | None = None
+
+    def is_absent(self) -> bool:
+        """Whether the module has nothing by the name now."""
+        module = self.holder.module()
+        if module is None:
+            return True
+        registered: Any = module.__dict__.get("_buffers" if self.is_buffer else "_parameters")
+        return isinstance(registered, dict) and registered.get(self.key) is None
+
+    def tensor(self) -> torch.Tensor | None:
+        """The tensor that has the name now; None if there is none, or FSDP has put the whole in place of a part."""
+        module = self.holder.module()
+        if module is None:
+            return None
+        try:
+            registered: Any = module.__dict__["_buffers" if self.is_buffer else "_parameters"]
+            tensor: torch.Tensor | None = registered[self.key]
+        except (KeyError, TypeError, RuntimeError):  # Taken out; never set up; TorchScript's word for taken out.
+            return None
+        if self.placements and tensor is not None and is_gathered(tensor, self.placements):
+            return None
+        return tensor
+
+
+class ModuleEntry:
+    """A proxied module."""
+
+    __slots__ = (
+        "__weakref__",
+        "calls_seen",
+        "channel",
+        "configured_level",
+        "has_been_nonfinite",
+        "id",
+        "input_looks",
+        "is_submodule",
+        "level",
+        "module",
+        "module_of_type",
+        "name",
+        "own_channel",
+        "own_level",
+        "own_watch",
+        "parent",
+        "recurses",
+        "registered",
+        "removed",
+        "state",
+        "state_ids",
+        "successor",
+        "training",
+        "type_name",
+        "user",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        module: weakref.ref[nn.Module],
+        name: str,
+        type_name: str,
+        parent: ModuleEntry | None,
+        channel: Channel,
+        level: int,
+        watch: Watch,
+    ) -> None:
+        self.id = number
+        self.module = module
+        self.name = name
+        self.type_name = type_name
+        self.parent = parent
+        self.channel = channel
+        # `level` is what holds now: that of the settings, or WARNING in an iteration that is not recorded.
+        self.level = self.configured_level = level
+        self.watch = watch
+        self.own_channel = False
+        self.own_level = False
+        self.own_watch: frozenset[str] = _NOTHING  # The fields of `watch` that were set on it.
+        self.recurses = True
+        self.registered = -1
+        self.state: list[StateEntry] = []
+        # The numbers of what the module had whose place this one has taken.
+        self.state_ids: dict[tuple[bool, str], int] = {}
+        self.has_been_nonfinite = False
+        self.calls_seen = True
+        self.module_of_type = ""
+        # Of a module at the top: the thread that was the last to proxy it, to call it, or to step with its parameters.
+        self.user: weakref.ref[ThreadState] | None = None
+        # How that thread trains; kept when it has ended.
+        self.training: Training | None = None
+        # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
+        self.is_submodule = False
+        self.input_looks = _INPUT_LOOKS  # How many calls are left whose inputs are looked at, where it is outermost.
+        self.successor: ModuleEntry | None = None  # That has its number since it is gone.
+        self.removed = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the present iteration is one that is not recorded for this module."""
+        return self.level > self.configured_level
+
+    @property
+    def plain_name(self) -> str:
+        """The name without the words around a wrapper's: what `named_modules` is given for a root."""
+        prefix = f"{self.type_name}("
+        return self.name[len(prefix) : -1] if self.name.startswith(prefix) else self.name
+
+    @property
+    def top(self) -> ModuleEntry:
+        """The topmost module above this one."""
+        entry = self
+        while entry.parent is not None:
+            entry = entry.parent
+        return entry
+
+    @property
+    def root(self) -> ModuleEntry:
+        """The topmost module above this one whose events go to the same channel."""
+        entry = self
+        while entry.parent is not None and entry.parent.channel is self.channel:
+            entry = entry.parent
+        return entry
+
+
+class Registry:
+    """All proxied objects of the process.
+
+    It is changed under the tracer's lock, and read without: each look-up is one of a dictionary. Modules are freed in
+    any thread and at any time, so what is done then never waits for the lock.
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self.modules: dict[int, ModuleEntry] = {}
+        self.state: dict[int, StateEntry] = {}
+        self.optimizer_state: dict[int, OptimizerStateEntry] = {}
+        self.tensors = SeenTensors()
+        self.by_identity: dict[int, StateEntry] = {}
+        # Modules that were freed while their model was not; one for each number.
+        self.departed: dict[int, ModuleEntry] = {}
+        # Parameters of models that were freed, which no optimizer had; whoever looks at values takes them.
+        self.freed: list[StateEntry] = []
+        self._strangers: dict[int, weakref.ref[nn.Module]] = {}
+        self._names: set[str] = set()
+        # The modules that had a name last: of each type (the key begins with it), and of all (it begins with "").
+        self._named: dict[tuple[str, str], ModuleEntry] = {}
+        self._sweep_at = _FIRST_SWEEP
+        self._on_freed = self._note_freed  # One for all modules.
+        self._freed: deque[weakref.KeyedRef[int, nn.Module]] = deque()  # Not forgotten yet.
+        self._next_module = 1
+        self._next_state = 1
+        self.states_added = 0
+        """How many parameters and buffers have been registered."""
+
+    def __iter__(self) -> Iterator[ModuleEntry]:
+        return iter(list(self.modules.values()))
+
+    def module_entry(self, module: nn.Module) -> ModuleEntry | None:
+        """The entry of a proxied module."""
+        entry = self.modules.get(id(module))
+        return entry if entry is not None and entry.module() is module else None
+
+    def state_entry(self, tensor: torch.Tensor) -> StateEntry | None:
+        """The entry of a parameter or buffer of a proxied module."""
+        entry = self.by_identity.get(id(tensor))
+        # An id outlives its object, so the look-up back is what decides.
+        return entry if entry is not None and entry.tensor() is tensor else None
+
+    def meet(self, tensor: torch.Tensor) -> int:
+        """The number of a tensor, given now if it is met for the first time; 0 for one of a proxied module's state."""
+        key = id(tensor)
+        entry = self.by_identity.get(key)
+        if entry is not None and entry.tensor() is tensor:
+            return 0
+        # As `SeenTensors.meet` has it: a call less, where each counts.
+        known = self.tensors.refs.get(key)
+        return known[1] if known is not None and not known[0].expired() else self.tensors.add(tensor)
+
+    def is_proxied(self, obj: object) -> bool:
+        """Whether `obj` is a proxied module, of its state, or a tensor that was met: by a module or a torch call."""
+        if isinstance(obj, nn.Module):
+            return self.module_entry(obj) is not None
+        if isinstance(obj, torch.Tensor):
+            return self.state_entry(obj) is not None or obj in self.tensors
+        return False
+
+    def unique_name(self, wanted: str) -> str:
+        """`wanted`, with the number after it as `torch.fx` numbers nodes if another root was given that name."""
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._names.add(name)
+        return name
+
+    def name_beside(self, wanted: str) -> str:
+        """`wanted`, with a number after it if other modules, that are still there, have that name.
+
+        Of a program that makes a module in each call and keeps all of them, only so many are told apart.
+        """
+        for number in range(_MOST_ALIKE):
+            name = f"{wanted}_{number}" if number else wanted
+            entry = self._named.get(("", name))
+            if entry is None or entry.name != name or entry.module() is None:
+                return name
+        return wanted
+
+    def add_module(
+        self, module: nn.Module, name: str, parent: ModuleEntry | None, channel: Channel, level: int, watch: Watch
+    ) -> ModuleEntry:
+        """Register a module that is not registered yet; its state is added by `add_state`.
+
+        A module in the place of one that is gone is the same to whoever reads the trace, and has its number: another
+        layer put there, the wrapper that a solver makes for each of its calls.
+        """
+        self._forget_freed()
+        key = id(module)
+        self._strangers.pop(key, None)
+        type_name = type(module).__name__
+        before = self._gone(name, type_name)
+        if before is not None:
+            number = before.id
+        else:
+            number = self._next_module
+            self._next_module += 1
+        ref = weakref.KeyedRef(module, self._on_freed, key)
+        entry = ModuleEntry(number, ref, name, type_name, parent, channel, level, watch)
+        if before is not None:
+            entry.state_ids = {(state.is_buffer, state.key): state.id for state in before.state}
+            before.successor = entry
+        self.modules[key] = entry
+        self.rename_module(entry, name)
+        return entry
+
+    def _gone(self, name: str, type_name: str) -> ModuleEntry | None:
+        """The module that had `name` and is no more, rather one of the same type; None if there is none."""
+        for key in ((type_name, name), ("", name)):
+            entry = self._named.get(key)
+            if entry is not None and entry.name == name and entry.module() is None:
+                return entry
+        return None
+
+    def rename_module(self, entry: ModuleEntry, name: str) -> None:
+        """Call a module by another name: it has been put somewhere else, or something around it."""
+        entry.name = name
+        self._named[entry.type_name, name] = self._named["", name] = entry
+        if len(self._named) >= self._sweep_at:
+            self._forget_names()
+
+    def _forget_names(self) -> None:
+        """Let go of modules that are gone with all of their model: the next one gets another name than theirs."""
+        living = {entry.top.plain_name for entry in self}
+        self._named = {key: entry for key, entry in self._named.copy().items() if entry.top.plain_name in living}
+        self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._named))
+
+    def remove_module(self, entry: ModuleEntry) -> None:
+        """Forget a module and its state."""
+        for key, other in self.modules.copy().items():
+            if other is entry:
+                self.modules.pop(key, None)
+        for state in entry.state:
+            self._forget_state(state)
+
+    def _note_freed(self, ref: weakref.KeyedRef[int, nn.Module]) -> None:
+        """Forget a module that is being freed: now, or when the thread that changes the registry does so again."""
+        self._freed.append(ref)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget_freed()
+            finally:
+                self._lock.release()
+
+    def _forget_freed(self) -> None:
+        while self._freed:
+            ref = self._freed.popleft()
+            entry = self.modules.get(ref.key)
+            if entry is not None and entry.module is ref:
+                self.modules.pop(ref.key, None)
+                for state in entry.state:
+                    self._forget_state(state)
+                if entry.is_submodule and entry.top.module() is not None:
+                    self.departed[entry.id] = entry
+                else:
+                    self.freed += [state for state in entry.state if not (state.is_buffer or state.has_optimizer)]
+
+    def _forget_state(self, state: StateEntry) -> None:
+        if self.state.get(state.id) is state:
+            self.state.pop(state.id, None)
+        kept = () if state.optimizer_state is None else state.optimizer_state.entries.values()
+        for entry in kept:
+            self.optimizer_state.pop(entry.id, None)
+        for each in (state, *kept):
+            for identity in (each.identity, each.original):
+                if self.by_identity.get(identity) is each:
+                    self.by_identity.pop(identity, None)
+
+    def add_state(self, entry: ModuleEntry) -> list[tuple[StateEntry, torch.Tensor]]:
+        """Register the parameters and buffers that `entry`'s module holds itself and that are new.
+
+        A tensor that is registered under another name gets this one as an alias.
+
+        Returns:
+            The new entries and those with a new alias, each with its tensor.
+        """
+        module = entry.module()
+        if module is None:
+            return []
+        changed: list[tuple[StateEntry, torch.Tensor]] = []
+        known = {(state.is_buffer, state.key) for state in entry.state}
+        for is_buffer, attribute in ((False, "_parameters"), (True, "_buffers")):
+            registered = module.__dict__.get(attribute)
+            for key, tensor in list(registered.items()) if registered is not None else ():
+                if tensor is None or (is_buffer, key) in known:
+                    continue
+                other = self.state_entry(tensor)
+                if other is not None and other.id in self.state:
+                    alias = f"{entry.name}.{key}"
+                    if alias != other.name and alias not in other.aliases:
+                        other.aliases = (*other.aliases, alias)
+                        changed.append((other, tensor))
+                    continue
+                number = entry.state_ids.get((is_buffer, key), 0)
+                if not number or number in self.state:
+                    number = self.new_state_id()
+                state = StateEntry(number, entry, key, is_buffer=is_buffer)
+                state.watched = entry.watch.chooses(state.name)
+                entry.state.append(state)
+                self.state[state.id] = state
+                self.states_added += 1
+                self.bind(state, tensor)
+                changed.append((state, tensor))
+        return changed
+
+    def new_state_id(self) -> int:
+        """A number that no parameter, buffer or tensor of optimizer state has had."""
+        number = self._next_state
+        self._next_state += 1
+        return number
+
+    def bind_kept(self, entry: OptimizerStateEntry, tensor: torch.Tensor) -> None:
+        """Note that `tensor` is what an optimizer has under the name of `entry` now."""
+        if self.by_identity.get(entry.identity) is entry:
+            del self.by_identity[entry.identity]
+        entry.identity = entry.original = id(tensor)
+        self.by_identity[entry.identity] = entry
+
+    def bind(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Note that `tensor` has the name of `state` now.
+
+        The tensor that had it first stays known: programs that put others in its place for a while (meta-learning,
+        swapped weights) put it back before they step.
+        """
+        if state.identity != state.original and self.by_identity.get(state.identity) is state:
+            del self.by_identity[state.identity]
+        state.put_in = 0
+        state.identity = id(tensor)
+        state.original = state.original or state.identity
+        self.by_identity[state.identity] = state
+
+    def bind_again(self, state: StateEntry, tensor: torch.Tensor) -> None:
+        """Note that `tensor`, which has the name of `state` as before, is known by no other name that it had since."""
+        known = self.by_identity.get(state.identity)
+        if known is not state and (known is None or known.tensor() is not tensor):
+            self.by_identity[state.identity] = state
+
+    def is_stranger(self, module: nn.Module) -> bool:
+        """Whether `module` was found, since the last root was added, to hold no proxied module."""
+        ref = self._strangers.get(id(module))
+        return ref is not None and ref() is module
+
+    def note_stranger(self, module: nn.Module) -> None:
+        """Remember that `module` holds no proxied module, so that its next call costs one look-up."""
+        key = id(module)
+        strangers = self._strangers
+        strangers[key] = weakref.ref(module, lambda _: strangers.pop(key, None))
+
+    def forget_strangers(self) -> None:
+        """Look at every unknown module again: a new root may be inside it."""
+        self._strangers.clear()
+
+
+class NamedModule(NamedTuple):
+    """A module with its name, and the module that it was found in."""
+
+    module: nn.Module
+    name: str
+    parent: nn.Module | None
+
+
+def named_modules(
+    root: nn.Module, root_name: str, is_left_out: Callable[[nn.Module], bool] | None = None
+) -> list[NamedModule]:
+    """`root` and every module below it, parents first, each once, named `<root_name>.<qualified name>`.
+
+    As `nn.Module.named_modules`, but through the registries themselves, so that no code of the program runs, and
+    without what PyTorch's wrappers put into names: in `DistributedDataParallel(net)` it is `net` that is called
+    `root_name`, and the wrapper is called "DistributedDataParallel(<root_name>)".
+
+    Args:
+        root: where to begin.
+        root_name: what it is called.
+        is_left_out: tells of a module that it is left out, with all below it.
+    """
+    found: list[NamedModule] = []
+    _visit(root, root_name, None, found, set(), is_left_out)
+    return found
+
+
+def _visit(
+    module: nn.Module,
+    name: str,
+    parent: nn.Module | None,
+    found: list[NamedModule],
+    seen: set[int],
+    is_left_out: Callable[[nn.Module], bool] | None,
+) -> None:
+    # No closure: one that calls itself lives until the garbage collector runs, and the modules with it.
+    if id(module) in seen or (is_left_out is not None and is_left_out(module)):
+        return
+    seen.add(id(module))
+    wraps = is_wrapper(module)
+    found.append(NamedModule(module, f"{type(module).__name__}({name})" if wraps else name, parent))
+    for key, child in list((module.__dict__.get("_modules") or {}).items()):  # Other threads may add some.
+        if child is not None:
+            _visit(child, name if wraps else f"{name}.{key}", module, found, seen, is_left_out)
+
+
+def innermost(module: nn.Module) -> nn.Module:
+    """What `module` is a wrapper of PyTorch's around, through all its wrappers; itself, if it is none."""
+    while is_wrapper(module):
+        (module,) = module.__dict__["_modules"].values()
+    return module
+
+
+def is_wrapper(module: nn.Module) -> bool:
+    """Whether `module` is a wrapper of PyTorch's around its only child (`DataParallel`, a compiled module, ...)."""
+    children = module.__dict__.get("_modules") or {}
+    return (
+        len(children) == 1
+        and next(iter(children.keys())) in _WRAPPED_ATTRIBUTES  # TorchScript's dictionary is not iterable itself.
+        and type(module).__module__.startswith("torch.")
+    )
+
+
+def has_state(module: nn.Module) -> bool:
+    """Whether `module` holds parameters, buffers or submodules: most loss functions hold none."""
+    registered = module.__dict__
+    return bool(registered.get("_parameters") or registered.get("_buffers") or registered.get("_modules"))

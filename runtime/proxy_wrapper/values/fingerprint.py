@@ -1,0 +1,280 @@
+"""Fingerprints of tensors: 64 bits that tell whether values are the same.
+
+A fingerprint depends on the bytes of the elements in their logical order, and on nothing else: it is the same for any
+strides, number of threads, machine and device, since integers are summed modulo 2**64, in whatever order.
+
+What is summed decides what is seen. A plain sum of words misses every permutation, and 64-bit words hide their upper
+bits: two signs that flip at bit 63 cancel. So words are weighted by place, and each byte stands in the lower half of
+some word.
+
+- Up to `_SHORT` bytes: the 32-bit words, widened to 64 bits, each times a weight.
+- Above: words of 64 bits, once from the first byte on and once from the fifth. Either sequence is laid out in rows, and
+  the columns are summed. These sums are weighted, and so are the words left over. The lengths of the rows are two
+  primes.
+
+Equal values have equal fingerprints. Different ones have different ones, up to `_SHORT` bytes but for a chance of one
+in 2**64. Above, changes that cancel within columns are not seen: two words that change places a multiple of both primes
+(4 million words) apart; two opposite elements that do, a multiple of one prime apart, where only one sequence has their
+signs in a lower half.
+
+The parts of a sparse tensor, indices and values, are summed up each for itself; the sum of the first, times an odd
+number, is added to that of the next, and so are their sizes.
+
+To multiply each word of a large tensor by a weight would take three times as long: torch multiplies 64-bit integers one
+by one. docs/benchmarks.md has what it takes as it is.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_char
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from proxy_wrapper.values.torch_functions import (
+    add_,
+    arange,
+    as_strided,
+    bitwise_and,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    concatenate,
+    contiguous,
+    convert,
+    copy_into,
+    data_ptr,
+    dot,
+    frombuffer,
+    is_neg,
+    item,
+    multiply,
+    mv,
+    narrow,
+    numel,
+    resolve_conj,
+    resolve_neg,
+    tolist,
+    total,
+    view,
+    zeros,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHORT: Final = 1 << 16
+"""Up to this many bytes each word has a weight of its own. There both ways take as long."""
+
+_COLUMNS: Final = (2039, 2029)
+"""How many words a row has in either sequence. Powers of two would be slower, too: their rows share cache sets."""
+
+_BLOCK: Final = 16
+"""So many rows are summed at a time, which the nearer caches hold. All at once take twice as long, from memory."""
+
+PIECE_BYTES: Final = 16 * _BLOCK * _COLUMNS[0] * 8
+"""How much of a tensor on the CPU is read at a time, so that the second look at it finds it in the cache: 4 MB."""
+
+_DEVICE_PIECE_BYTES: Final = 1 << 26
+"""How much an accelerator copies at a time, to align it."""
+
+_Memory: Final = c_char * (1 << 46)
+"""As much as there may be, of which a part is looked at: to make a type for each size takes as long as a large sum."""
+
+_HALF_BYTES: Final = 4
+_ALL_BITS: Final = (1 << 64) - 1
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_ODD: Final = _GOLDEN - (1 << 64)
+"""The same bits as a signed number, which torch multiplies by."""
+
+
+def as_text(weighted_sum: int, size_bytes: int) -> str:
+    """The fingerprint of a tensor with this weighted sum and size: 16 hexadecimal digits, all 0 if it has no bytes."""
+    return f"{(weighted_sum + size_bytes * _GOLDEN) & _ALL_BITS:016x}"
+
+
+def fingerprint(parts: Sequence[torch.Tensor]) -> str:
+    """The fingerprint of a tensor that lies in these, strided ones on the CPU and of any dtypes.
+
+    To be called, as all here, where neither modes nor autograd see it.
+    """
+    return _from_terms([_terms(part) for part in parts], parts)
+
+
+def fingerprints_of_rows(rows: torch.Tensor) -> list[str]:
+    """The fingerprint of each row of a contiguous tensor on the CPU, (n, k), of at most `_SHORT` bytes a row."""
+    row_bytes = rows.shape[1] * rows.dtype.itemsize
+    if row_bytes % _HALF_BYTES:
+        return [fingerprint((row,)) for row in rows.unbind()]
+    terms = convert(view(rows, torch.int32), torch.int64)  # (n, row_bytes / 4)
+    weights = narrow(_WEIGHTS, 0, 0, row_bytes // _HALF_BYTES)
+    return [as_text(weighted_sum, row_bytes) for weighted_sum in tolist(mv(terms, weights))]
+
+
+def weighted_sums(tensors: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+    """What `as_text` makes the fingerprints of: () int64 each, on the tensors' device, which is not waited for.
+
+    Args:
+        tensors: of each the parts that it lies in, strided ones of any dtypes, all on one device.
+    """
+    weights = _make_weights(tensors[0][0].device)
+    found: list[torch.Tensor] = []
+    for parts in tensors:
+        sums = [total(multiply(terms, narrow(weights, 0, 0, numel(terms)))) for terms in map(_terms, parts)]
+        found.append(_combined(sums))
+    return found
+
+
+def size_in_bytes(parts: Sequence[torch.Tensor]) -> int:
+    """The size of a tensor that lies in these; where they are several, a number that depends on each one's."""
+    size: int = _combined([numel(part) * part.dtype.itemsize for part in parts])
+    return size
+
+
+def _from_terms(terms: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> str:
+    """The fingerprint of what lies in `parts`, of each of which these are the numbers that are weighted."""
+    sums = [item(dot(each, narrow(_WEIGHTS, 0, 0, numel(each)))) for each in terms]
+    return as_text(_combined(sums), size_in_bytes(parts))
+
+
+def _combined(numbers: Sequence[Any]) -> Any:
+    """One number for several, in which their order counts."""
+    number = numbers[0]
+    for each in numbers[1:]:
+        number = number * _ODD + each
+    return number
+
+
+def _halves(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor as a flat one of int32, zeros filling up the last."""
+    size_bytes = numel(tensor) * tensor.dtype.itemsize
+    if is_neg(tensor):
+        tensor = resolve_neg(tensor)
+    flat = view(contiguous(resolve_conj(tensor)), (-1,))
+    if numel(flat) == 1:  # Its stride may be any, in which torch would not view it as another dtype.
+        flat = as_strided(flat, (1,), (1,))
+    if size_bytes % _HALF_BYTES:
+        padded = zeros((size_bytes + _HALF_BYTES - size_bytes % _HALF_BYTES,), dtype=torch.uint8, device=tensor.device)
+        copy_into(narrow(padded, 0, 0, size_bytes), view(flat, torch.uint8))
+        flat = padded
+    elif flat.storage_offset() * flat.dtype.itemsize % _HALF_BYTES:
+        flat = flat.clone()
+    return view(flat, torch.int32)
+
+
+def _terms(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers, int64, that are weighted for `tensor`: its halves themselves, or what they are summed up to."""
+    halves = _halves(tensor)
+    if numel(halves) <= _SHORT // _HALF_BYTES:
+        return convert(halves, torch.int64)
+    sums = _LargeSums(halves)
+    piece = (PIECE_BYTES if halves.is_cpu else _DEVICE_PIECE_BYTES) // _HALF_BYTES
+    for end in range(piece, numel(halves), piece):
+        sums.read_to(end)
+    return sums.terms()
+
+
+class RunningFingerprint:
+    """The fingerprint of a tensor that somebody else reads, too, piece by piece: each is in the cache then."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        """Begin with a contiguous tensor on the CPU, of more than `_SHORT` bytes."""
+        self._tensor = tensor
+        self._sums = _LargeSums(_halves(tensor))
+
+    def read_to(self, end_bytes: int) -> None:
+        """Read what has not been read of the bytes before this one, but for what does not fill a block."""
+        self._sums.read_to(end_bytes // _HALF_BYTES)
+
+    def finish(self) -> str:
+        """Read the rest; what `fingerprint` gives."""
+        return _from_terms([self._sums.terms()], (self._tensor,))
+
+
+class _LargeSums:
+    """What a large tensor is summed up to, read from its first byte to its last."""
+
+    def __init__(self, halves: torch.Tensor) -> None:
+        self._halves = halves
+        self._sequences = [_ColumnSums(halves, skipped, columns) for skipped, columns in enumerate(_COLUMNS)]
+
+    def read_to(self, end: int) -> None:
+        """Add up all blocks that end before this half and have not been."""
+        for each in self._sequences:
+            each.read_to(end)
+
+    def terms(self) -> torch.Tensor:
+        """Add up the rest; the numbers that are weighted, int64."""
+        terms = [part for each in self._sequences for part in each.terms()]
+        last = narrow(self._halves, 0, numel(self._halves) - 1, 1)  # No word of one sequence has it.
+        return concatenate([*terms, convert(last, torch.int64)])
+
+
+class _ColumnSums:
+    """The sums of the columns of one sequence of words."""
+
+    def __init__(self, halves: torch.Tensor, skipped: int, columns: int) -> None:
+        """Begin a sequence that leaves out so many halves, and has so many words in a row."""
+        self._halves = halves
+        self._columns = columns
+        self._next = skipped  # The half at which the next row begins.
+        self._sums: torch.Tensor | None = None
+
+    def read_to(self, end: int) -> None:
+        """Add up the blocks that end before this half and have not been."""
+        row = 2 * self._columns
+        blocks = (min(end, numel(self._halves)) - self._next) // (_BLOCK * row)
+        if blocks > 1:
+            words = view(_words(self._halves, self._next, blocks * _BLOCK * row), (blocks, _BLOCK, self._columns))
+            self._add(total(total(words, 1), 0))
+            self._next += blocks * _BLOCK * row
+
+    def terms(self) -> list[torch.Tensor]:
+        """The sums of the columns, if there is a row, and the words that do not fill one."""
+        row = 2 * self._columns
+        self.read_to(numel(self._halves))
+        rows, rest = divmod(numel(self._halves) - self._next, row)
+        if rows:
+            words = _words(self._halves, self._next, rows * row)
+            self._add(total(view(words, (rows, self._columns)), 0))
+        assert self._sums is not None, "what is called large has a row"
+        return [self._sums, _words(self._halves, self._next + rows * row, rest - rest % 2)]
+
+    def _add(self, sums: torch.Tensor) -> None:
+        self._sums = sums if self._sums is None else add_(self._sums, sums)
+
+
+def _words(halves: torch.Tensor, first: int, count: int) -> torch.Tensor:
+    """An even number of halves, from the first on, as 64-bit words.
+
+    On the CPU it shares their memory, which has to outlive it. No view: torch has none that begins between two words.
+    """
+    if halves.is_cpu and count:
+        memory = _Memory.from_address(data_ptr(halves) + first * _HALF_BYTES)
+        return frombuffer(memory, dtype=torch.int64, count=count // 2)
+    part = narrow(halves, 0, first, count)
+    return view(part if part.storage_offset() % 2 == 0 else part.clone(), torch.int64)
+
+
+def _make_weights(device: torch.device) -> torch.Tensor:
+    """The weights: odd numbers, (`_SHORT` / 4,) int64, which splitmix64 gives out (Steele et al., OOPSLA 2014)."""
+    numbers = multiply(arange(1, _SHORT // _HALF_BYTES + 1, dtype=torch.int64, device=device), _ODD)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        numbers = multiply(_xor_shifted(numbers, shift), _as_signed(factor))
+    return bitwise_or(_xor_shifted(numbers, 31), 1)
+
+
+def _xor_shifted(numbers: torch.Tensor, shift: int) -> torch.Tensor:
+    """The exclusive or of numbers with themselves, shifted to the right as unsigned ones."""
+    return bitwise_xor(numbers, bitwise_and(bitwise_right_shift(numbers, shift), _ALL_BITS >> shift))
+
+
+def _as_signed(number: int) -> int:
+    """The signed 64-bit number that has the bits of an unsigned one."""
+    return number - (_ALL_BITS + 1) if number >> 63 else number
+
+
+# Whatever modes the program is in when it proxies its first model, they are not to see this.
+with _disable_current_modes(), torch._C.DisableTorchFunction():
+    _WEIGHTS: Final = _make_weights(torch.device("cpu"))

@@ -1,0 +1,109 @@
+"""Statistics of tensors of any kind, as calls and attributes give them; and which tensors a call has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
+from proxy_wrapper.values.statistics import bits_of, summarize, unobserved
+from proxy_wrapper.values.torch_functions import numel
+from proxy_wrapper.values.value_marks import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+
+    from proxy_wrapper.known.registry import StateEntry
+    from proxy_wrapper.values.statistics import PendingOr
+
+_UNINITIALIZED: Final = frozenset(
+    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+    | {"empty_quantized", "resize_", "resize_as_", "resize_as_sparse_"}
+)
+"""What leaves in a tensor whatever there was in memory, which is no value of the program's."""
+
+_SMALL_BUFFER: Final = 1 << 16
+"""Up to this many elements a buffer that a call takes is compared before and after it: `batch_norm` changes running
+statistics behind the version count."""
+
+
+def leaves_uninitialized(target: str) -> bool:
+    """Whether a function or method of torch, given by its name, gives back memory as it found it."""
+    return target.rpartition(".")[2] in _UNINITIALIZED
+
+
+def statistics_of(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
+    """Statistics of each tensor: None for one without values that can be read. To be called anywhere.
+
+    Never raises: whatever kinds of tensors torch has, and will have, one that cannot be summed up has none.
+    """
+    with unobserved() as readable:
+        return statistics_of_readable(tensors) if readable else (None,) * len(tensors)
+
+
+def statistics_of_readable(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
+    """What `statistics_of` gives. To be called inside `unobserved`, where values may be read."""
+    try:
+        return tuple(summarize(tensors))
+    except Exception as error:  # noqa: BLE001  Each kind of tensor lacks functions of its own.
+        _raise_signal(error)
+    return tuple(map(_statistics_of_one, tensors))
+
+
+def _statistics_of_one(tensor: torch.Tensor) -> PendingOr:
+    try:
+        return summarize((tensor,))[0]
+    except Exception as error:  # noqa: BLE001
+        _raise_signal(error)
+    return None
+
+
+def _raise_signal(error: Exception) -> None:
+    """Raise what a signal handler of the program has raised while our code ran."""
+    if comes_from_signal_handler(error):
+        raise error
+
+
+class CallMarks:
+    """What tells, after a call, which of the tensors that it was given it has changed in place."""
+
+    __slots__ = ("_buffers", "_tensors", "_versions")
+
+    def __init__(self, tensors: Sequence[torch.Tensor], states: Mapping[int, StateEntry]) -> None:
+        """Look at tensors right before a call is given them; they are held until this is gone.
+
+        Args:
+            tensors: those among its arguments.
+            states: the entries of parameters and buffers by the `id` that their tensors had last.
+        """
+        self._tensors = tensors
+        self._versions = list(map(version_of, tensors))
+        found = [states.get(id(tensor)) for tensor in tensors]
+        buffers = [
+            position
+            for position, (state, tensor) in enumerate(zip(found, tensors, strict=True))
+            if state is not None and state.is_buffer and numel(tensor) <= _SMALL_BUFFER
+        ]
+        self._buffers = dict(zip(buffers, self._bits(buffers), strict=True)) if buffers else {}
+
+    def changed(self, given_back: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+        """Those that have changed, by their positions, less those that are given back by the call."""
+        known = {id(tensor) for tensor in given_back}
+        buffers = list(self._buffers)
+        now = dict(zip(buffers, self._bits(buffers), strict=True)) if buffers else {}
+        found: dict[int, torch.Tensor] = {}
+        for position, (tensor, version) in enumerate(zip(self._tensors, self._versions, strict=True)):
+            if id(tensor) in known or not (
+                version_of(tensor) != version or now.get(position) != self._buffers.get(position)
+            ):
+                continue
+            known.add(id(tensor))
+            found[position] = tensor
+        return found
+
+    def _bits(self, positions: Sequence[int]) -> list[str | None]:
+        with unobserved() as readable:
+            if readable:
+                return bits_of([self._tensors[position] for position in positions])
+            return [None] * len(positions)

@@ -1,0 +1,292 @@
+"""Numbers on their way from an accelerator, which only the thread that writes the trace waits for."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+from proxy_wrapper.events import Statistics, as_number
+from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
+from proxy_wrapper.values.fingerprint import as_text
+from proxy_wrapper.values.torch_functions import concatenate, contiguous, convert, copy_into, tolist, view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy_wrapper.events import Number
+
+_BITS: Final = {torch.float64: torch.int64, torch.float32: torch.int32}
+"""The integers whose bits stand for those of a floating-point number."""
+
+
+class NumbersLostError(Exception):
+    """A device did not give the numbers that were asked of it: it failed, or had no memory left for them."""
+
+
+class Pending:
+    """The value of an event's field that is not known yet.
+
+    No abstract base class: the writer asks of each record whether it holds one, and those answer slowly.
+    """
+
+    __slots__ = ()
+
+    def resolve(self) -> Statistics | Number | bool | None:
+        """Wait until the numbers have arrived; None if there are none. To be called on any thread but the training's.
+
+        Raises:
+            NumbersLostError: if they never will.
+        """
+        raise NotImplementedError
+
+
+class PendingStatistics(Pending):
+    """Statistics still on their way from an accelerator. `resolve` waits for them; no tensor of the program is held."""
+
+    __slots__ = ("_copy", "_row", "_size_bytes")
+
+    def __init__(self, copy: HostCopy, row: int, size_bytes: int) -> None:
+        """Wait for a row of `copy`, which tells of a tensor of this size (see `WeightedSum.size_bytes`)."""
+        self._copy = copy
+        self._row = row
+        self._size_bytes = size_bytes
+
+    @property
+    def arrived(self) -> Statistics | None:
+        """The statistics, if somebody has waited for the numbers already; None if not."""
+        rows = self._copy.arrived
+        return None if rows is None else self._statistics(rows)
+
+    def resolve(self) -> Statistics:
+        """Wait until the numbers have arrived."""
+        return self._statistics(self._copy.rows())
+
+    def _statistics(self, rows: Rows) -> Statistics:
+        minimum, maximum, norm = rows.floats[self._row]
+        nonfinite, weighted_sum = rows.integers[self._row]
+        bits = as_text(weighted_sum, self._size_bytes)
+        return Statistics(as_number(minimum), as_number(maximum), as_number(norm), nonfinite, bits)
+
+
+class PendingNonFinite(Pending):
+    """The count of non-finite elements in statistics that are still on their way."""
+
+    __slots__ = ("_statistics",)
+
+    def __init__(self, statistics: PendingStatistics) -> None:
+        self._statistics = statistics
+
+    def resolve(self) -> int:
+        """Wait until the number has arrived."""
+        return self._statistics.resolve().nonfinite
+
+
+class PendingClearing(Pending):
+    """Whether a gradient was cleared before a step, where an accelerator has yet to tell what it was."""
+
+    __slots__ = ("_left", "_now")
+
+    def __init__(self, left: Statistics | PendingStatistics, now: Statistics | PendingStatistics | None) -> None:
+        """Wait for what a backward pass `left`, and what the step found `now`."""
+        self._left = left
+        self._now = now
+
+    def resolve(self) -> bool:
+        """Wait until the numbers have arrived."""
+        left, now = (
+            each.resolve() if isinstance(each, PendingStatistics) else each for each in (self._left, self._now)
+        )
+        return is_nothing(now) and not is_nothing(left)
+
+
+def was_cleared(
+    left: Statistics | PendingStatistics, now: Statistics | PendingStatistics | None
+) -> bool | PendingClearing:
+    """Whether a gradient was cleared before a step.
+
+    Args:
+        left: what the last backward pass that reached it left.
+        now: what the step found.
+    """
+    clearing = PendingClearing(left, now)
+    return clearing if isinstance(left, PendingStatistics) or isinstance(now, PendingStatistics) else clearing.resolve()
+
+
+def is_nothing(statistics: Statistics | None) -> bool:
+    """Whether a gradient is missing, or has no element but zeros."""
+    return statistics is None or statistics.minimum is None or statistics.minimum == 0 == statistics.maximum
+
+
+class PendingCount(Pending):
+    """A count of elements still on its way from an accelerator."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, copy: HostCopy) -> None:
+        """Wait for the one integer of `copy`."""
+        self._copy = copy
+
+    def resolve(self) -> int:
+        """Wait until the number has arrived."""
+        return self._copy.rows().integers[0][0]
+
+
+class PendingConjunction(Pending):
+    """Whether all of several counts, which are still on their way from an accelerator, are other than zero."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, counts: Sequence[PendingCount]) -> None:
+        self._counts = counts
+
+    def resolve(self) -> bool:
+        """Wait until the numbers have arrived."""
+        return all(count.resolve() for count in self._counts)
+
+
+class PendingValue(Pending):
+    """The value of a tensor of one element that is still on its way from an accelerator."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, copy: HostCopy) -> None:
+        """Wait for the one floating-point number of `copy`."""
+        self._copy = copy
+
+    def resolve(self) -> Number:
+        """Wait until the number has arrived."""
+        return as_number(self._copy.rows().floats[0][0])
+
+
+class Table(NamedTuple):
+    """Numbers of several tensors on their device, a row for each.
+
+    `floats` is (n, k) float64, or float32 where the device has no other; None for none. `integers` is (n, m) int64.
+    """
+
+    floats: torch.Tensor | None
+    integers: torch.Tensor
+
+
+class Rows(NamedTuple):
+    """The numbers of a `Table` on the host; `floats` is empty if it had none."""
+
+    floats: Sequence[Sequence[float]]
+    integers: Sequence[Sequence[int]]
+
+
+class HostCopy:
+    """A table of numbers that a device is copying into memory of the host, behind the kernels before it.
+
+    What goes wrong there, when it is made or on the way, must not reach the program: `rows` tells whoever asks for it.
+    """
+
+    def __init__(self, compute: Callable[[], Table]) -> None:
+        """Start the copy of the table that `compute` makes on an accelerator, without waiting for either."""
+        self._rows: Rows | None = None
+        self._transfer: _Transfer | None = None
+        self._failure = ""
+        try:
+            table = compute()
+            self._packing = _Packing.of(table.floats)
+            self._transfer = _Transfer(self._packing.pack(table))
+        except Exception as error:  # noqa: BLE001  Each device has errors of its own.
+            self._fail(error)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is known by now that the numbers will not arrive."""
+        return bool(self._failure)
+
+    @property
+    def arrived(self) -> Rows | None:
+        """The numbers, if they have been waited for already."""
+        return self._rows
+
+    def rows(self) -> Rows:
+        """The numbers, once they are there.
+
+        Raises:
+            NumbersLostError: if they never will be, with the device's own words.
+        """
+        if self._rows is None and self._transfer is not None:
+            try:
+                self._rows = self._packing.unpack(self._transfer.wait())
+                self._transfer = None
+            except Exception as error:  # noqa: BLE001
+                self._fail(error)
+        if self._rows is None:
+            raise NumbersLostError(self._failure)
+        return self._rows
+
+    def _fail(self, error: Exception) -> None:
+        """Note what has gone wrong in words: the traceback of `error` holds the tensors that were in use."""
+        if comes_from_signal_handler(error):
+            raise error
+        self._transfer = None
+        lines = str(error).strip().splitlines() or [""]
+        self._failure = f"{type(error).__name__}: {lines[0]}"
+
+
+class _Packing(NamedTuple):
+    """How a table lies in one tensor of integers, so that there is one copy to wait for: each row's floats first."""
+
+    floats: int
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, floats: torch.Tensor | None) -> _Packing:
+        return cls(0, torch.float64) if floats is None else cls(floats.shape[1], floats.dtype)
+
+    def pack(self, table: Table) -> torch.Tensor:
+        """The table as (n, k + m) int64, floating-point numbers as their bits."""
+        if table.floats is None:
+            return table.integers
+        bits = convert(view(table.floats, _BITS[self.dtype]), torch.int64)
+        return concatenate((bits, table.integers), 1)
+
+    def unpack(self, words: torch.Tensor) -> Rows:
+        """The numbers in `words`, a copy of what `pack` made that is on the host."""
+        bits = contiguous(convert(words[:, : self.floats], _BITS[self.dtype]))
+        return Rows(tolist(view(bits, self.dtype)) if self.floats else (), tolist(words[:, self.floats :]))
+
+
+class _Transfer:
+    """A tensor on its way to the host."""
+
+    __slots__ = ("_device", "_event", "_tensor")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        """Send `tensor` off; where the device has no events, which would tell of its arrival, leave it where it is."""
+        self._tensor = tensor
+        self._device = tensor.device
+        self._event: Any = None
+        module = getattr(torch, self._device.type, None)
+        make_event = getattr(module, "Event", None)
+        if make_event is None:
+            return
+        # Elsewhere nothing says that memory can be pinned, and that the copy is the faster for it.
+        pins = self._device.type in ("cuda", "xpu")
+        self._tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=pins)
+        copy_into(self._tensor, tensor, non_blocking=True)
+        self._event = make_event()
+        current_stream = getattr(module, "current_stream", None)
+        if current_stream is None:
+            self._event.record()
+        else:
+            self._event.record(current_stream(self._device))
+
+    def wait(self) -> torch.Tensor:
+        """The tensor on the host, once it is there."""
+        module = getattr(torch, self._device.type, None)
+        # A new thread has the first device for its own. To wait there for another one would take memory of the first.
+        with getattr(module, "device", contextlib.nullcontext)(self._device):
+            if self._event is not None:
+                self._event.synchronize()
+                return self._tensor
+            synchronize = getattr(module, "synchronize", None)
+            if synchronize is not None:  # Else a copy in this thread need not wait for the stream of another.
+                synchronize()
+            return convert(self._tensor, "cpu")

@@ -1,0 +1,395 @@
+"""Minimum, maximum, norm, non-finite count and fingerprint of tensors.
+
+Nothing here draws a random number, makes an autograd node, writes to a tensor that the program can see, or waits
+for an accelerator on the calling thread: on the CPU the numbers are read at once; elsewhere they stay on the
+device until the thread that writes the trace asks for them.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import torch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
+
+from proxy_wrapper.events import Statistics, as_number
+from proxy_wrapper.values.describe import PLAIN, is_plain
+from proxy_wrapper.values.distributed_tensors import local_part
+from proxy_wrapper.values.extents import extents, fingerprints
+from proxy_wrapper.values.fingerprint import as_text, fingerprint, size_in_bytes, weighted_sums
+from proxy_wrapper.values.pending import HostCopy, PendingCount, PendingStatistics, PendingValue, Table
+from proxy_wrapper.values.torch_functions import (
+    aminmax,
+    concatenate,
+    contiguous,
+    convert,
+    foreach_norm,
+    has_any,
+    is_contiguous,
+    isfinite,
+    item,
+    numel,
+    split,
+    stack,
+    total,
+    view,
+    zeros,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from proxy_wrapper.events import Number
+
+_SINGLE_AND_DOUBLE: Final = (torch.float32, torch.float64)
+_count_dispatch_modes: Final = torch._C._len_torch_dispatch_stack
+_transform: Final = torch._C._functorch.maybe_current_level
+_tracing_state: Final = torch._C._get_tracing_state
+_is_grad_enabled: Final = torch.is_grad_enabled
+_set_grad_enabled: Final = torch._C._set_grad_enabled
+
+PendingOr: TypeAlias = Statistics | PendingStatistics | None
+Parts: TypeAlias = "tuple[torch.Tensor, ...]"
+
+_EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0, 0))
+"""Those of a tensor without elements."""
+
+
+class Readable(NamedTuple):
+    """What there is to read of a tensor.
+
+    `values` is strided, and on the CPU of a real dtype that torch reduces. `parts` are the strided tensors that it lies
+    in as it is, the values last: the indices, too, of a sparse one.
+    """
+
+    values: torch.Tensor
+    parts: Parts
+
+
+class unobserved:  # noqa: N801  A context manager is called as a function is.
+    """Run torch code that neither autograd, function modes nor dispatch modes see.
+
+    `with unobserved() as readable` says whether values of tensors may be read at all (see `are_values_readable`).
+    Written out rather than composed, since every step and every module call enters one.
+    """
+
+    __slots__ = ("_functions", "_had_forward_gradients", "_had_gradients", "_modes")
+
+    def __enter__(self) -> bool:
+        self._modes: AbstractContextManager[Any] | None = None
+        self._had_gradients = torch.is_grad_enabled()
+        self._had_forward_gradients = torch._C._is_fwd_grad_enabled()
+        self._functions = torch._C.DisableTorchFunction()
+        try:  # A `KeyboardInterrupt` may come after any call, and finds no `with` to leave yet.
+            self._functions.__enter__()
+            torch._C._set_grad_enabled(False)
+            torch._C._set_fwd_grad_enabled(False)  # Else what is computed of a dual number is one too.
+            if torch._C._len_torch_dispatch_stack():
+                self._modes = _disable_current_modes()
+                self._modes.__enter__()
+            return are_values_readable()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            if self._modes is not None:
+                self._modes.__exit__(None, None, None)
+        finally:
+            try:
+                torch._C._set_fwd_grad_enabled(self._had_forward_gradients)
+            finally:
+                try:
+                    torch._C._set_grad_enabled(self._had_gradients)
+                finally:
+                    self._functions.__exit__(None, None, None)
+
+
+def are_values_readable() -> bool:
+    """Whether reading a tensor's value now would leave the program as it is."""
+    if torch._C._get_tracing_state() is not None or torch._C._functorch.maybe_current_level() is not None:
+        return False
+    return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def has_values(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` is an ordinary one with numbers in it: no subclass, not meta, quantized or nested."""
+    return (
+        is_plain(tensor)
+        and tensor.layout is torch.strided
+        and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
+    )
+
+
+is_hosted: Final[Callable[[torch.Tensor], bool]] = attrgetter("is_cpu")
+"""Whether numbers can be read off a tensor without waiting for a device. No Python function: a call less."""
+
+
+def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
+    """Statistics of each tensor, in order.
+
+    To be called inside `unobserved`.
+
+    Args:
+        tensors: any shapes, dtypes and devices; None and tensors without readable values give None.
+
+    Returns:
+        For tensors on the CPU, `Statistics`; for others `PendingStatistics`, each device's in one copy.
+    """
+    results: list[PendingOr] = [None] * len(tensors)
+    places: list[int] = []
+    hosted: list[torch.Tensor] = []
+    otherwise: list[tuple[int, Parts]] = []
+    remote: dict[torch.device, list[tuple[int, Readable]]] = {}
+    for index, tensor in enumerate(tensors):
+        if tensor is None:
+            continue
+        if (
+            type(tensor) in PLAIN
+            and tensor.dtype in _SINGLE_AND_DOUBLE
+            and is_hosted(tensor)
+            and tensor.layout is torch.strided
+            and not tensor.is_nested
+        ):  # As most parameters and gradients are.
+            if numel(tensor):
+                places.append(index)
+                hosted.append(tensor)
+            else:
+                results[index] = _EMPTY
+            continue
+        found = _readable(tensor)
+        if found is None:
+            continue
+        if numel(found.values) == 0:
+            results[index] = _EMPTY
+        elif is_hosted(found.values):
+            if found.parts[0] is not found.values:
+                otherwise.append((len(places), found.parts))
+            places.append(index)
+            hosted.append(found.values)
+        else:
+            remote.setdefault(found.values.device, []).append((index, found))
+    _summarize_hosted(places, hosted, otherwise, results)
+    for members in remote.values():
+        _summarize_remote(members, results)
+    return results
+
+
+def bits_of(tensors: Sequence[torch.Tensor]) -> list[str | None]:
+    """The fingerprint of each tensor, as `summarize` gives it.
+
+    None for one that is on an accelerator, or has no values to read. To be called inside `unobserved`.
+    """
+    results: list[str | None] = [None] * len(tensors)
+    places: list[int] = []
+    plain: list[torch.Tensor] = []
+    for index, tensor in enumerate(tensors):
+        parts = _parts_of(tensor)
+        if parts is None or not is_hosted(parts[-1]):
+            continue
+        if len(parts) == 1 and numel(parts[0]):
+            places.append(index)
+            plain.append(parts[0])
+        else:
+            results[index] = fingerprint(parts) if numel(parts[-1]) else _EMPTY.bits
+    for index, bits in zip(places, fingerprints(plain), strict=True):
+        results[index] = bits
+    return results
+
+
+def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
+    """How many elements of `tensor` are NaN or infinite; on the CPU in one pass where there is none.
+
+    A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
+    """
+    if not is_hosted(tensor):
+        return PendingCount(HostCopy(lambda: _table_of_count(tensor)))
+    tensor = _countable(tensor)
+    found = item(total(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else total(tensor))
+    if found - found == 0:  # Neither NaN nor infinite, in both parts of a complex number.
+        return 0
+    return int(numel(tensor) - item(total(isfinite(tensor))))
+
+
+def is_nonzero(tensor: torch.Tensor) -> bool | PendingCount:
+    """Whether an element of `tensor` is not zero; of one on an accelerator a count, which is 0 where none is."""
+    if is_hosted(tensor):
+        return bool(item(has_any(tensor)))
+    return PendingCount(HostCopy(lambda: Table(None, convert(view(has_any(tensor), (1, 1)), torch.int64))))
+
+
+def read_value(tensor: torch.Tensor) -> Number | PendingValue:
+    """The value of `tensor`, which has one real element; on an accelerator without waiting for it."""
+    if is_hosted(tensor):
+        return as_number(float(item(tensor)))
+    return PendingValue(HostCopy(lambda: _table_of_value(tensor)))
+
+
+def is_certainly_finite(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` is an ordinary one on the CPU with a finite sum: said at once of what most outputs are.
+
+    To be called anywhere. What `unobserved` brings about is asked for here, which is cheaper: False if it is not so.
+    """
+    if not (
+        type(tensor) is torch.Tensor
+        and is_hosted(tensor)
+        and tensor.dtype in _SINGLE_AND_DOUBLE
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and forward_ad._current_level < 0
+        and not _count_dispatch_modes()
+        and _transform() is None
+        and _tracing_state() is None
+    ):
+        return False
+    if not (tensor.requires_grad and _is_grad_enabled()):
+        found: complex = item(total(tensor))
+    else:
+        try:  # Nothing before it: a `KeyboardInterrupt` may come after any call.
+            _set_grad_enabled(False)
+            found = item(total(tensor))
+        finally:
+            _set_grad_enabled(True)
+    return found - found == 0
+
+
+_NARROW: Final = (torch.float16, torch.bfloat16)
+_REDUCED: Final = (torch.float32, torch.float64, *_NARROW)
+
+_PIECE: Final = 1 << 24
+"""How many elements an accelerator is asked about at once, if that takes memory for each: 64 MB for `float32`."""
+
+
+def _countable(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with as many non-finite elements, of a dtype that torch computes with.
+
+    The kinds of float8 have no sum, nor have complex numbers of half precision.
+    """
+    if tensor.dtype.itemsize == 1:
+        return convert(tensor, torch.float32)
+    if tensor.dtype is torch.complex32:
+        return torch.view_as_complex(torch.view_as_real(tensor.resolve_conj()).to(torch.float32))
+    return tensor
+
+
+def _table_of_count(tensor: torch.Tensor) -> Table:
+    return Table(None, view(_nonfinite(_countable(tensor)), (1, 1)))
+
+
+def _table_of_value(tensor: torch.Tensor) -> Table:
+    value = view(convert(contiguous(tensor), _widest_floating(tensor.device)), (1, 1))
+    return Table(value, zeros((1, 0), dtype=torch.int64, device=tensor.device))
+
+
+def _parts_of(tensor: torch.Tensor) -> Parts | None:
+    """The strided tensors that `tensor` lies in, the values last; None if it has none to read."""
+    part = local_part(tensor)
+    if part is None or part.is_quantized or part.is_meta:
+        return None
+    if part.layout is torch.sparse_coo:
+        if not (is_hosted(part) or part.is_coalesced()):
+            return None  # How many elements there are once it is summed up only the device knows.
+        part = part.coalesce()
+        return part.indices(), part.values()
+    return None if part.layout is not torch.strided or part.is_nested else (part,)
+
+
+def _readable(tensor: torch.Tensor) -> Readable | None:
+    """What there is to read of `tensor`; None if there is nothing."""
+    parts = _parts_of(tensor)
+    if parts is None:
+        return None
+    values = parts[-1]
+    # What a device has to compute may fail there, and is left to `_table`.
+    return Readable(_reducible(values) if is_hosted(values) else values, parts)
+
+
+def _reducible(values: torch.Tensor) -> torch.Tensor:
+    """`values` in a real dtype that torch reduces."""
+    dtype = values.dtype
+    if dtype.is_complex:
+        return torch.view_as_real(values.resolve_conj())
+    if dtype.is_floating_point:
+        return values if dtype in _REDUCED else convert(values, torch.float32)
+    return values if is_hosted(values) else convert(values, _widest_floating(values.device))
+
+
+def _summarize_hosted(
+    places: list[int], tensors: list[torch.Tensor], otherwise: list[tuple[int, Parts]], results: list[PendingOr]
+) -> None:
+    """Put the statistics of `tensors` into `results` at `places`.
+
+    Args:
+        places: where in `results`.
+        tensors: values that are reduced.
+        otherwise: of those that do not lie in memory as they are reduced, the index in `tensors`, and the parts.
+        results: is written to.
+    """
+    is_finite = math.isfinite
+    found = extents(tensors)
+    for each, parts in otherwise:
+        found.bits[each] = fingerprint(parts)
+    if is_finite(sum(found.norms)):  # Then so is everything else.
+        for index, lowest, highest, norm, bits in zip(places, *found, strict=True):
+            results[index] = Statistics(lowest, highest, norm, 0, bits)
+        return
+    for index, values, lowest, highest, norm, bits in zip(places, tensors, *found, strict=True):
+        if is_finite(lowest) and is_finite(highest):
+            results[index] = Statistics(lowest, highest, as_number(norm), 0, bits)
+        else:
+            nonfinite = int(numel(values) - item(total(isfinite(values))))
+            results[index] = Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite, bits)
+
+
+def _summarize_remote(members: list[tuple[int, Readable]], results: list[PendingOr]) -> None:
+    """Put the pending statistics of tensors on one accelerator into `results`, at the place that is beside each."""
+    copy = HostCopy(lambda: _table([found for _, found in members]))
+    if copy.has_failed and len(members) > 1:  # One of them may be too large for the memory that is left.
+        for member in members:
+            _summarize_remote([member], results)
+        return
+    for row, (index, found) in enumerate(members):
+        results[index] = PendingStatistics(copy, row, size_in_bytes(found.parts))
+
+
+def _norms(tensors: list[torch.Tensor], dtype: torch.dtype) -> Sequence[torch.Tensor]:
+    """The L2 norms, by one fused call; in float32 for the narrow dtypes, whose squares overflow."""
+    return foreach_norm(tensors, 2, torch.float32 if dtype in _NARROW else None)
+
+
+def _table(found: list[Readable]) -> Table:
+    """Of each tensor minimum, maximum and norm, the non-finite count and the weighted sum, on the tensors' device."""
+    tensors = [_reducible(each.values) for each in found]
+    wide = _widest_floating(tensors[0].device)
+    extremes = stack([convert(stack(aminmax(tensor)), wide) for tensor in tensors])
+    by_dtype: dict[torch.dtype, list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        by_dtype.setdefault(tensor.dtype, []).append(index)
+    norms: list[torch.Tensor] = [extremes] * len(tensors)
+    for dtype, indices in by_dtype.items():
+        for index, norm in zip(indices, _norms([tensors[i] for i in indices], dtype), strict=True):
+            norms[index] = convert(norm, wide)
+    floats = concatenate((extremes, stack(norms)[:, None]), dim=1)
+    counts = stack([_nonfinite(tensor) for tensor in tensors])
+    return Table(floats, stack((counts, stack(weighted_sums([each.parts for each in found]))), 1))
+
+
+def _nonfinite(tensor: torch.Tensor) -> torch.Tensor:
+    """How many elements of `tensor` are NaN or infinite: int64, on the device, where nothing is waited for."""
+    if numel(tensor) <= _PIECE or not is_contiguous(tensor):
+        return total(~isfinite(tensor))
+    # What is computed on the way is as large as what is looked at, and the device may have little memory left.
+    pieces = split(view(tensor, (-1,)), _PIECE)
+    return total(stack([total(~isfinite(piece)) for piece in pieces]))
+
+
+def _widest_floating(device: torch.device) -> torch.dtype:
+    """The floating-point numbers of `device` that hold most: where that is float32, integers only up to 2**24."""
+    if device.type == "mps" or (device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64):
+        return torch.float32
+    return torch.float64

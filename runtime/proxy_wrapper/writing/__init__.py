@@ -1,0 +1,1 @@
+"""How events become a trace: channels, sinks, observers."""

@@ -1,0 +1,111 @@
+"""A trace as JSON Lines: one event to a line, one file for each process, in a folder for each run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from proxy_wrapper.writing.sinks.appended_file import AppendedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy_wrapper.events import AnyEvent, Run
+    from proxy_wrapper.process.launch import Rank
+
+_ROOM_FOR_RANK: Final = 48
+"""Blanks at the end of the first line, so that it can be written again in its place with a rank in it."""
+
+
+class JsonLinesSink:
+    """Writes to `<logdir>/<run>/rank<rank>-<pid>.jsonl`."""
+
+    def __init__(self, logdir: str, run: Run, current_rank: Callable[[], Rank]) -> None:
+        """Make the folder and the file, and write `run` as its first line.
+
+        Args:
+            logdir: the folder of all runs.
+            run: the header; its rank and world size are those of now.
+            current_rank: asked before each write, for a rank that becomes known only later.
+
+        Raises:
+            OSError: if that cannot be done. A file that exists is never written to.
+        """
+        self._run = run
+        self._current_rank = current_rank
+        self._encoder = msgspec.json.Encoder()
+        header = self._encode([run]).rstrip()
+        self._file = _new_file(Path(logdir) / run.run, run)
+        self._header_size = len(header) + _ROOM_FOR_RANK
+        try:
+            self._file.append(header.ljust(self._header_size) + b"\n")
+        except BaseException:
+            self._file.close()
+            self.path.unlink(missing_ok=True)  # It holds nothing, and would be in the way of the next try.
+            raise
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    def write(self, events: Sequence[AnyEvent]) -> None:
+        """Append `events`; each call hands whole lines to the operating system."""
+        self._file.append(self._encode(events))
+
+    def refresh(self) -> None:
+        """Correct the header and the name of the file if the process has another rank now."""
+        rank, world_size = self._current_rank()
+        if (rank, world_size) == (self._run.rank, self._run.world_size):
+            return
+        run = msgspec.structs.replace(self._run, rank=rank, world_size=world_size)
+        header = self._encode([run]).rstrip()
+        if len(header) <= self._header_size:
+            with self.path.open("r+b") as file:
+                file.write(header.ljust(self._header_size))
+        self._file.move_to(self.path.with_name(_file_name(run)))
+        self._run = run
+
+    def size(self) -> int:
+        """How many bytes have been kept."""
+        return self._file.size
+
+    def discard(self) -> None:
+        """Close the file and remove it."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _encode(self, events: Sequence[AnyEvent]) -> bytes:
+        try:
+            return self._encoder.encode_lines(events)
+        except UnicodeEncodeError:  # The arguments and the path of a script may be any bytes; UTF-8 may not.
+            return self._encoder.encode_lines([_with_escapes(msgspec.to_builtins(event)) for event in events])
+
+
+def _with_escapes(value: Any) -> Any:
+    r"""`value` with all lone surrogates in it written out, as "\udcff": the text form has them so, too."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_with_escapes(key): _with_escapes(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_escapes(item) for item in value]
+    return value
+
+
+def _new_file(folder: Path, run: Run) -> AppendedFile:
+    """The file of this process; numbered where it has left one in this run before, and stopped tracing since."""
+    number = 1
+    while (folder / _file_name(run, number)).exists():
+        number += 1
+    return AppendedFile(folder / _file_name(run, number), is_new=True)
+
+
+def _file_name(run: Run, number: int = 1) -> str:
+    return f"rank{run.rank}-{run.pid}{f'-{number}' if number > 1 else ''}.jsonl"

@@ -1,0 +1,57 @@
+"""Opens the trace of this process in a `logdir`: the place in a run, the header, and the form."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from multiprocessing import parent_process
+from os import getpid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from proxy_wrapper import __version__
+from proxy_wrapper.events import FORMAT, Run
+from proxy_wrapper.writing.sinks.json_lines import JsonLinesSink
+
+if TYPE_CHECKING:
+    from proxy_wrapper.process.launch import Launch, RankFinder
+    from proxy_wrapper.writing.sinks.sink import Sink
+
+
+def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks: RankFinder) -> Sink:
+    """A new trace, with its header written.
+
+    Args:
+        logdir: a folder, or, if it ends in ".log", the file of a text log; absolute.
+        launch: what this process belongs to.
+        started: what the times of events count from: UTC, ISO 8601.
+        forked_from: the process that this one was forked from with its tracing under way; 0 if none was.
+        ranks: asked for the rank, now and before each write.
+
+    Raises:
+        OSError: if the file system refuses.
+    """
+    is_text = logdir.endswith(".log")
+    parent = parent_process()
+    rank, world_size = ranks.look()
+    run = Run(
+        format=FORMAT,
+        run=launch.run if is_text else launch.join(Path(logdir)),
+        started=started,
+        pid=getpid(),
+        script=sys.argv[0] if sys.argv else "",
+        argv=sys.argv[1:],
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        version=__version__,
+        rank=rank,
+        world_size=world_size,
+        parent_pid=forked_from or (parent.pid if parent is not None and parent.pid is not None else 0),
+    )
+    if is_text:
+        from proxy_wrapper.writing.sinks.text_log import TextLogSink  # Few runs need the text form.
+
+        return TextLogSink(logdir, run)
+    return JsonLinesSink(logdir, run, ranks.look)

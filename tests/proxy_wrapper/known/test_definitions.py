@@ -1,0 +1,140 @@
+"""What the definitions tell of modules and tensors that are taken out of their model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, prune
+
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import Module, StateTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        second: Any = getattr(self, "second", None)
+        out: torch.Tensor = self.first(x)
+        return out if second is None else second(out)
+
+
+def removed(observer: MemoryObserver) -> set[str]:
+    last = {(type(event), event.id): event for event in observer.events if isinstance(event, (Module, StateTensor))}
+    return {event.name for event in last.values() if event.removed}
+
+
+def replace_by_identity(model: Any) -> None:
+    model.second = nn.Identity()
+
+
+def delete(model: Any) -> None:
+    del model.second
+
+
+def without_bias(model: Any) -> None:
+    model.second.bias = None
+
+
+def weight_norm(model: Any) -> None:
+    parametrizations.weight_norm(model.second)
+
+
+def pruned(model: Any) -> None:
+    prune.l1_unstructured(model.second, "weight", amount=1)
+
+
+def replace_by_another(model: Any) -> None:
+    model.second = nn.Linear(2, 3)
+
+
+def put_back(model: Any) -> None:
+    second, model.second = model.second, None
+    Proxy.flush()
+    model.second = second
+
+
+STATE = {"net.second.weight", "net.second.bias"}
+LAYER = {"net.second", *STATE}
+# What is told if nobody has the layer any more, and if the program keeps it.
+CHANGES: dict[str, tuple[Callable[[Any], None], set[str], set[str]]] = {
+    "a layer replaced by one without parameters": (replace_by_identity, STATE, LAYER),
+    "a layer deleted": (delete, LAYER, LAYER),
+    "a bias left out": (without_bias, {"net.second.bias"}, {"net.second.bias"}),
+    "a weight that is computed": (weight_norm, {"net.second.weight"}, {"net.second.weight"}),
+    "a pruned weight": (pruned, {"net.second.weight"}, {"net.second.weight"}),
+    "a layer replaced by another": (replace_by_another, set(), LAYER),
+    "a layer that was away for a while": (put_back, set(), set()),
+}
+
+
+@pytest.mark.parametrize(("change", "freed", "kept"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_was_taken_out_is_told_when_the_trace_is_written_out(
+    change: Callable[[Any], None],
+    freed: set[str],
+    kept: set[str],
+    logdir: str,
+    seen: MemoryObserver,
+    *,
+    keeps: bool,
+) -> None:
+    model = Proxy.Proxy(Net(), recurse=True, name="net", logdir=logdir)
+    second = model.second if keeps else None
+    change(model)
+    model(torch.zeros(1, 2))
+    Proxy.flush()
+    Proxy.flush()
+    assert removed(seen) == (freed if second is None else kept)
+
+
+def test_a_model_that_is_freed_has_lost_nothing(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Net(), recurse=True, name="net", logdir=logdir)
+    kept = model.second
+    del model
+    Proxy.flush()
+    assert removed(seen) == set()
+    assert kept is not None
+
+
+def test_a_layer_in_a_plain_list_was_never_part_of_its_model(logdir: str, seen: MemoryObserver) -> None:
+    class Hiding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [nn.Linear(2, 2)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.layers[0](x)
+            return out
+
+    model = Proxy.Proxy(Hiding(), recurse=True, name="net", logdir=logdir)
+    model(torch.zeros(1, 2))
+    Proxy.flush()
+    assert any(isinstance(event, Module) and event.type == "Linear" for event in seen.events)
+    assert removed(seen) == set()
+
+
+def test_a_layer_that_another_has_replaced_is_not_told_once_the_model_is_freed(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    """The new one had its number, and was part of the model until the end."""
+
+    def fine_tune() -> None:
+        model = Proxy.Proxy(Net(), recurse=True, name="net", logdir=logdir)
+        model(torch.zeros(1, 2))
+        replace_by_another(model)
+        model(torch.zeros(1, 2))
+
+    fine_tune()
+    Proxy.flush()
+    assert removed(seen) == set()
