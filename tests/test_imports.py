@@ -2,15 +2,52 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+READER = Path(__file__).parents[1] / "runtime" / "proxy_trace"
+
+ROOMS_OF_THE_READER = [
+    {"commands"},
+    {"report", "watch", "export"},
+    {"summary"},
+    {"checks"},
+    {"comparison"},
+    {"history", "flow", "order"},
+    {"process", "states"},
+    {"events"},
+    {"tensors"},
+    {"reading", "terminal"},
+]
+"""From the top down: a room imports what stands below it, and nothing else."""
+
+
+def rooms_imported_by(room: str) -> set[str]:
+    """The other rooms of the reader that the modules of one import."""
+    found = set()
+    for file in (READER / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("proxy_trace."):
+                found.add(str(node.module).split(".")[1])
+    return found - {room, "errors"}
+
+
+def test_every_room_of_the_reader_has_its_floor() -> None:
+    rooms = {file.parent.name for file in READER.glob("*/__init__.py")}
+    assert set.union(*ROOMS_OF_THE_READER) == rooms
+    assert sum(map(len, ROOMS_OF_THE_READER)) == len(rooms)
+
+
+@pytest.mark.parametrize("floor", range(len(ROOMS_OF_THE_READER)))
+def test_rooms_of_the_reader_import_only_those_below(floor: int) -> None:
+    below = set[str]().union(*ROOMS_OF_THE_READER[floor + 1 :])
+    for room in ROOMS_OF_THE_READER[floor]:
+        assert rooms_imported_by(room) <= below, room
 
 
 def loaded_by(statement: str) -> set[str]:
