@@ -85,7 +85,7 @@ def compare(
     """Compare two runs, or one with several; the text of `--help` is `COMPARE_HELP`."""
     from proxy_trace.commands.suggestions import check_names
     from proxy_trace.reading.selection import GlobMatcher, StepRange
-    from proxy_trace.reading.workers import count_jobs
+    from proxy_trace.reading.workers import Workers, count_jobs
     from proxy_trace.terminal.progress import progress_bar
 
     _check_count(len(runs), records=records, baseline=baseline)
@@ -96,9 +96,12 @@ def compare(
     size = sum(file.size_bytes() for trace in traces for file in trace.files)
     is_chosen = GlobMatcher(name) if name else None
     passes = 1 if records else 2
-    with progress_bar(passes * size, "reading") as on_progress:
-        compare_them = _with_baseline if baseline else _records if records else _step_by_step
-        found, lines = compare_them(traces, steps, is_chosen, on_progress, count_jobs(jobs, size))
+    compare_them = _with_baseline if baseline else _records if records else _step_by_step
+    with (
+        progress_bar(passes * size, "reading") as on_progress,
+        Workers(count_jobs(jobs, size), on_progress) as workers,
+    ):
+        found, lines = compare_them(traces, steps, is_chosen, workers)
     if output is Format.JSON:
         print_json([found], indented=True)
     else:

@@ -125,12 +125,13 @@ def _parting(
     """Where two runs part: as a section of the page, and in one sentence."""
     from proxy_trace.comparison.records.compare_records import compare_records
     from proxy_trace.comparison.records.records_text import verdict
+    from proxy_trace.reading.workers import Workers
     from proxy_trace.report.parting_section import parting_section
     from proxy_trace.terminal.progress import progress_bar
 
     size = sum(file.size_bytes() for trace in traces for file in trace.files)
-    with progress_bar(size, "comparing") as on_progress:
-        found = compare_records(traces[0], traces[1], steps, is_chosen, on_progress, jobs)
+    with progress_bar(size, "comparing") as on_progress, Workers(jobs, on_progress) as workers:
+        found = compare_records(traces[0], traces[1], steps, is_chosen, workers)
     return parting_section(found), verdict(found)
 
 

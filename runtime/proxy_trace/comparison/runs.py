@@ -113,8 +113,7 @@ def compare_runs(
     second: Trace,
     steps: StepRange | None = None,
     is_chosen: Callable[[str], bool] | None = None,
-    on_progress: Callable[[int], None] | None = None,
-    jobs: int = 1,
+    workers: Workers | None = None,
 ) -> RunComparison:
     """Read two runs side by side, step for step and rank for rank.
 
@@ -125,8 +124,7 @@ def compare_runs(
         second: the one to compare it with.
         steps: compare after these steps only; None for all, and for what there was before the first.
         is_chosen: which names to compare; None for all.
-        on_progress: called now and then with the number of bytes read so far, over all files.
-        jobs: how many ranks are read at a time, each in a process of its own if there are several.
+        workers: who reads the files; this process alone if it is None.
 
     Raises:
         SameRunError: if the two are one.
@@ -138,8 +136,7 @@ def compare_runs(
     files = [{file.run.rank: file for file in file_of_each_rank(trace)[0]} for trace in (first, second)]
     ranks = sorted(files[0].keys() & files[1].keys())
     pairs = [_Pair([of_run[rank] for of_run in files], rank, steps, is_chosen) for rank in ranks]
-    with Workers(jobs, on_progress) as workers:
-        compared = list(workers.map(_compare_pair, pairs))
+    compared = list((workers or Workers()).map(_compare_pair, pairs))
     tensors = sum(rank.tensors for rank in compared)
     only_in = [sorted({name for rank in compared for name in rank.only_in[number]}) for number in (0, 1)]
     other_shape = sorted({name for rank in compared for name in rank.other_shape})

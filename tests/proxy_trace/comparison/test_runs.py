@@ -14,6 +14,7 @@ from proxy_trace.errors import NothingInCommonError, SameRunError
 from proxy_trace.open_trace import open_trace
 from proxy_trace.reading.selection import GlobMatcher, StepRange
 from proxy_trace.reading.trace import Trace
+from proxy_trace.reading.workers import Workers
 from proxy_trace.terminal.colour import Palette
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
@@ -144,7 +145,8 @@ def test_any_number_of_jobs_finds_the_same(write_run: Callable[..., Path], capsy
     found = compare(a, b)
     assert len(found.differences) == 10
     for jobs in (2, 3):
-        assert compare(a, b, jobs=jobs, is_chosen=GlobMatcher(["net.*"])) == found
+        with Workers(jobs) as workers:
+            assert compare(a, b, workers=workers, is_chosen=GlobMatcher(["net.*"])) == found
     assert run_command(["compare", str(a), str(b)]) == 1
     alone = capsys.readouterr()
     assert run_command(["compare", str(a), str(b), "--jobs", "2"]) == 1

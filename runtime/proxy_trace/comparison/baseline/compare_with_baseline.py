@@ -87,8 +87,7 @@ def compare_with_baseline(
     baselines: Sequence[Trace],
     steps: StepRange | None = None,
     is_chosen: Callable[[str], bool] | None = None,
-    on_progress: Callable[[int], None] | None = None,
-    jobs: int = 1,
+    workers: Workers | None = None,
 ) -> BaselineComparison:
     """Read all runs and compare the norms of `trace` with those of `baselines`, by the rule in `outliers`.
 
@@ -97,8 +96,7 @@ def compare_with_baseline(
         baselines: runs that differ from each other in their seeds alone.
         steps: only as far as its last step is compared; a first one is not taken into account.
         is_chosen: which parameters, buffers and modules to compare, by name; None for all.
-        on_progress: called now and then with the number of bytes read so far, over all files.
-        jobs: how many files are read at a time, each in a process of its own if there are several.
+        workers: who reads the files; this process alone if it is None.
 
     Raises:
         TooFewBaselinesError: if there are less than `LEAST_BASELINES`.
@@ -114,13 +112,13 @@ def compare_with_baseline(
     of_ranks = [{file.run.rank: file for file in file_of_each_rank(each)[0]} for each in traces]
     ranks = sorted(set.intersection(*(set(files) for files in of_ranks)))
     files = [of_run[rank] for of_run in of_ranks for rank in ranks]
-    with Workers(jobs, on_progress) as workers:
-        count = min(workers.map(count_steps, files), default=0)
-        if steps is not None and steps.last is not None:
-            count = min(count, steps.last + 1)
-        width = max(1, math.ceil(count / _SPANS))
-        spans = max(1, count // width)
-        courses = list(workers.map(collect, [Task(file, spans, width, is_chosen) for file in files]))
+    reading = workers or Workers()
+    count = min(reading.map(count_steps, files), default=0)
+    if steps is not None and steps.last is not None:
+        count = min(count, steps.last + 1)
+    width = max(1, math.ceil(count / _SPANS))
+    spans = max(1, count // width)
+    courses = list(reading.map(collect, [Task(file, spans, width, is_chosen) for file in files]))
     runs = [_joined(courses[number * len(ranks) : (number + 1) * len(ranks)]) for number in range(len(traces))]
     comparable, left_out = _comparable(runs)
     if not comparable:

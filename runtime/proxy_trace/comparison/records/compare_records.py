@@ -104,8 +104,7 @@ def compare_records(
     second: Trace,
     steps: StepRange | None = None,
     is_chosen: Callable[[str], bool] | None = None,
-    on_progress: Callable[[int], None] | None = None,
-    jobs: int = 1,
+    workers: Workers | None = None,
 ) -> RecordComparison:
     """Read two runs side by side, record for record and rank for rank.
 
@@ -116,8 +115,7 @@ def compare_records(
         second: the one to compare it with.
         steps: compare records of these steps only; None for all, and for what there was before.
         is_chosen: compare records only that name something of which this is true; None for all.
-        on_progress: called now and then with the number of bytes read so far, over all files.
-        jobs: how many ranks are read at a time, each in a process of its own if there are several.
+        workers: who reads the files; this process alone if it is None.
 
     Raises:
         SameRunError: if the two are one.
@@ -130,8 +128,7 @@ def compare_records(
     of_ranks = [{file.run.rank: file for file in files} for files, _ in chosen]
     ranks = sorted(of_ranks[0].keys() & of_ranks[1].keys())
     pairs = [FilePair((of_ranks[0][rank], of_ranks[1][rank]), steps, is_chosen) for rank in ranks]
-    with Workers(jobs, on_progress) as workers:
-        found = list(workers.map(compare_files, pairs))
+    found = list((workers or Workers()).map(compare_files, pairs))
     if not any(each.records or each.partings for each in found):
         raise NothingAlikeError(first.path, second.path)
     return _merged((first, second), ranks, found, [left_out for _, left_out in chosen])

@@ -13,6 +13,7 @@ from proxy_trace.comparison.baseline.compare_with_baseline import BaselineCompar
 from proxy_trace.errors import NothingInBaselineError, SameBaselinesError, SameRunError, TooFewBaselinesError
 from proxy_trace.reading.selection import StepRange
 from proxy_trace.reading.trace import Trace
+from proxy_trace.reading.workers import Workers
 from proxy_trace.terminal.colour import Palette
 from proxy_wrapper import events
 from proxy_wrapper.events import Number, Statistics
@@ -143,7 +144,9 @@ def test_ranks_are_compared_with_their_like(write: Callable[..., Trace]) -> None
     new = of_two_ranks("new", 9, gradient=20.0)
     found = compare_with_baseline(new, baselines)
     assert [(each.rank, each.kind) for each in found.outliers] == [(1, "gradient")]
-    assert msgspec.to_builtins(compare_with_baseline(new, baselines, jobs=2)) == msgspec.to_builtins(found)
+    with Workers(2) as workers:
+        again = compare_with_baseline(new, baselines, workers=workers)
+    assert msgspec.to_builtins(again) == msgspec.to_builtins(found)
 
 
 def test_what_nothing_can_be_told_from_is_refused(write: Callable[..., Trace], baselines: list[Trace]) -> None:

@@ -13,6 +13,7 @@ from proxy_trace.comparison.records.records_text import record_lines
 from proxy_trace.errors import NothingAlikeError, SameRunError
 from proxy_trace.reading.selection import StepRange
 from proxy_trace.reading.trace import Trace
+from proxy_trace.reading.workers import Workers
 from proxy_trace.terminal.colour import Palette
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
@@ -283,9 +284,9 @@ def test_ranks_are_compared_with_their_like(write: Callable[..., Path]) -> None:
         (1, "value", "model.b.weight", 1)
     ]
     assert found.limits == ["rank 2: only the second run has it"]
-    assert msgspec.to_builtins(compare_records(Trace.open(first), Trace.open(second), jobs=2)) == msgspec.to_builtins(
-        found
-    )
+    with Workers(2) as workers:
+        again = compare_records(Trace.open(first), Trace.open(second), workers=workers)
+    assert msgspec.to_builtins(again) == msgspec.to_builtins(found)
 
 
 def test_a_thread_of_its_own_is_compared_with_its_like(compare: Compare) -> None:
