@@ -52,13 +52,18 @@ class OpenTrace(Trace):
         """
         return follow(self, what)
 
-    def summary(self) -> Summary:
+    def summary(self, against: Trace | None = None) -> Summary:
         """What was called and updated, and what looks wrong: reads the whole run once.
 
+        Args:
+            against: a good run of the same script; the summary then also tells what that had and this one has not.
+
         Raises:
+            SameRunError: if the good run is this one.
+            NothingAlikeError: if the good run has nothing in common with this one.
             UnreadableFileError: if the file system refuses.
         """
-        return summarize(self)
+        return summarize(self, good=against)
 
     def execution_order(self, step: int | None = None, leaf_rule: LeafRule = "fsdp") -> ExecutionOrder:
         """In which order the first call of the model ran its modules, and first used its parameters.

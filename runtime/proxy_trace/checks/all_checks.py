@@ -12,6 +12,7 @@ from proxy_trace.checks import (
     clipping,
     end,
     files,
+    good_run,
     gradients,
     inputs,
     layers,
@@ -50,6 +51,7 @@ CHECKS: Final[tuple[Check, ...]] = tuple(
     module.CHECK
     for module in (
         end,
+        good_run,
         outputs,
         losses,
         gradients,

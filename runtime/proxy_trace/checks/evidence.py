@@ -10,6 +10,7 @@ from proxy_trace.process.module_tree import ModuleTree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from proxy_trace.comparison.against.compare_with_good_run import GoodRunComparison
     from proxy_trace.comparison.ranks import Comparison
     from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence, ProcessSummary, TensorSummary
     from proxy_trace.reading.trace import DamagedFile
@@ -37,6 +38,7 @@ class Evidence:
         world_size: how many ranks the run says that it has.
         comparison: how the ranks compare; None if that is not known.
         not_compared: why it is not.
+        against: how the run deviates from a good one; None if it was compared with none.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class Evidence:
         world_size: int = 1,
         comparison: Comparison | None = None,
         not_compared: str = "",
+        against: GoodRunComparison | None = None,
     ) -> None:
         self.of_processes = of_processes
         self.damaged = damaged
         self.world_size = world_size
         self.comparison = comparison
         self.not_compared = not_compared
+        self.against = against
 
     @cached_property
     def processes(self) -> list[ProcessSummary]:

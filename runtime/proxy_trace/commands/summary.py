@@ -40,6 +40,7 @@ table of modules (calls and times) and one of parameters (updates, and how their
   [cyan]proxy-trace summary[/cyan]
   [cyan]proxy-trace summary proxy_trace --rank 3[/cyan]
   [cyan]proxy-trace summary --step 1000- --stage train[/cyan]
+  [cyan]proxy-trace summary --against proxy_trace/GOOD_RUN_ID[/cyan]
   [cyan]proxy-trace summary --format json | jq '.findings[]'[/cyan]
 
 [bold]In continuous integration[/bold]
@@ -74,6 +75,15 @@ def summary(
     run: RunArgument = None,
     step: StepOption = None,
     stage: StageOption = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="GOOD_RUN",
+            help="Tell what this good run of the same script had, values aside, and RUN has not.",
+            show_default=False,
+        ),
+    ] = None,
     select: Annotated[
         list[str] | None,
         typer.Option(
@@ -142,9 +152,12 @@ def summary(
     if write_baseline is not None:
         choice = choice.with_known()  # Else what is known already would be missing in the new file.
     trace = open_run(run, rank)
+    good = open_run(against, rank) if against is not None else None
     size = sum(file.size_bytes() for file in trace.files)
+    if good is not None:  # Both are read once for that, and then this one.
+        size += size + sum(file.size_bytes() for file in good.files)
     with progress_bar(size, "reading") as on_progress, Workers(count_jobs(jobs, size), on_progress) as workers:
-        result = summarize(trace, workers, period, checks, choice)
+        result = summarize(trace, workers, period, checks, choice, good)
     if write_baseline is not None:
         _write_baseline(write_baseline, result)
     _print(result, rules, output, tables_of_all=rank is not None)

@@ -12,6 +12,7 @@ from proxy_trace.checks.check import CheckResult  # noqa: TC001  msgspec looks t
 from proxy_trace.checks.choice import EVERYTHING
 from proxy_trace.checks.evidence import Evidence
 from proxy_trace.checks.finding import Finding  # noqa: TC001
+from proxy_trace.comparison.against.compare_with_good_run import GoodRunComparison, compare_with_good_run
 from proxy_trace.comparison.ranks import compare_ranks
 from proxy_trace.errors import NothingToCompareError
 from proxy_trace.process.process_summary import ProcessCollector, ProcessSummary
@@ -36,7 +37,8 @@ REPORT_INTERVAL: Final = 1 << 14
 class Summary(msgspec.Struct):
     """What a run's trace says: what looks wrong in it (`findings`), what was looked for (`checks`), and the sums.
 
-    `python`, `torch` and `version` are those of the processes, with commas between if they differ.
+    `python`, `torch` and `version` are those of the processes, with commas between if they differ. `against` says
+    in what it deviates from a good run, if it was compared with one.
     """
 
     path: str
@@ -56,6 +58,7 @@ class Summary(msgspec.Struct):
     checks: list[CheckResult]
     findings: list[Finding]
     processes: list[ProcessSummary]
+    against: GoodRunComparison | None = None
 
 
 def summarize(
@@ -64,6 +67,7 @@ def summarize(
     period: Period | None = None,
     checks: Sequence[Check] | None = None,
     choice: Choice = EVERYTHING,
+    good: Trace | None = None,
 ) -> Summary:
     """Read `trace` and sum it up, in memory that grows with the model and not with the run.
 
@@ -73,9 +77,10 @@ def summarize(
         period: sum up only what happened in it.
         checks: what to look for; everything that there is a check for by default.
         choice: which findings are told.
+        good: a good run of the same script, which had what this one may lack; None for none.
 
     Raises:
-        TraceError: if the file system refuses.
+        TraceError: if the file system refuses, or the good run is this one, or of something else.
     """
     workers = workers or Workers()
     has_ranks = len(trace.ranks()) > 1
@@ -85,7 +90,8 @@ def summarize(
     digests = {each.evidence.process.file: each.digest for each in summed}
     comparison, not_compared = _compare(trace, workers, period, digests) if has_ranks else (None, "")
     run = trace.files[0].run
-    evidence = Evidence(of_processes, trace.damaged, run.world_size, comparison, not_compared)
+    against = compare_with_good_run(trace, good, workers, period) if good is not None else None
+    evidence = Evidence(of_processes, trace.damaged, run.world_size, comparison, not_compared, against)
     findings, results = run_checks(evidence, all_checks() if checks is None else checks, choice)
     return Summary(
         path=str(trace.path),
@@ -105,6 +111,7 @@ def summarize(
         checks=results,
         findings=findings,
         processes=processes,
+        against=against,
     )
 
 

@@ -112,6 +112,9 @@ def header_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield from _recording_rows(summary)
     if summary.period:
         yield "period", f"{summary.period}: all below is about it alone"
+    if summary.against is not None:
+        differs = format_count(len(summary.against.deviations), "difference")
+        yield "good run", f"{summary.against.run}: {differs}, values aside"
     size = sum(process.size_bytes for process in summary.processes)
     yield "trace", f"{format_count(summary.events, 'event')}, {format_size(size)}"
 

@@ -1,0 +1,69 @@
+"""The run has what a good run of the same script had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import NOTE
+from proxy_trace.checks.rule import Rule
+from proxy_trace.comparison.against import facts
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.comparison.against.compare_with_good_run import OfRank
+
+_DIFFERS: Final = Rule(
+    "differs-from-good-run",
+    NOTE,
+    "Differences from the good run",
+    "The run was compared with a good one (`--against`), and something is otherwise than there: a call, a setting, a "
+    "shape, a mode, a number of steps. Values are not compared. Records are aligned by what is called, in which module "
+    "and stage, so that lines may have moved. What tells most comes first: that something is missing, or was made with "
+    "other settings, before what may follow from it. Whether a difference is on purpose is not known.",
+    "Look at the first ones. What was changed on purpose since the good run is no mistake.",
+)
+
+_WORDS: Final = {
+    facts.CALL: "its calls",
+    facts.MODULE: "the module",
+    facts.PARAMETER: "the parameter",
+    facts.BUFFER: "the buffer",
+    facts.LOAD: "loading weights",
+    facts.INPUT: "its values",
+    facts.CONFIGURATION: "setting of torch",
+}
+"""What of a name a difference is about."""
+
+_NAMED: Final = {
+    facts.OPTIMIZER: "optimizer {}",
+    facts.STEP: "steps of the optimizer {}",
+    facts.CHANGED_SETTING: "changes of {}",
+    facts.BACKWARD: "backward passes",
+    facts.SCHEDULER: "{}",
+    facts.CLIP: "clipping of gradients",
+    facts.NON_FINITE: "non-finite {}",
+    facts.RUN: "the run",
+}
+"""What is called by more than its name."""
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    against = evidence.against
+    if against is None:
+        return None
+    return Sight([_finding(each) for each in against.deviations], against.limits)
+
+
+def _finding(of_rank: OfRank) -> Finding:
+    told, rank = of_rank
+    name = _NAMED.get(told.kind, "{}").format(told.name)
+    what = ", ".join(part for part in (_WORDS.get(told.kind, ""), told.aspect) if part)
+    at = f" at {told.place_there}" if told.place_there and not told.place else ""
+    reason = f"{f'{what}: ' if what else ''}{told.here}; in the good run {told.there}{at}"
+    further = [f"likewise or in consequence: {told.further:,} more"] if told.further else []
+    return _DIFFERS.finding(name, reason, [rank], told.names, step=told.step, place=told.place, evidence=further)
+
+
+CHECK: Final = Check("good run", "nothing is missing that the good run had", _look, (_DIFFERS,))

@@ -1,0 +1,377 @@
+"""In what a run deviates from a good one: what that has and this has not, and the other way round, ranked.
+
+Nothing is inferred: two runs say different things of one subject, or only one of them has it. How far up a deviation
+stands goes by what it is about (that a call is missing comes before a shape, and a shape before how often something
+happens), by how much of the run it concerns, and then by which comes first in the run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from proxy_trace.checks.finding import fold_names
+from proxy_trace.comparison.against import facts
+from proxy_trace.comparison.compare_calls import ENDS_IN_ORDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from proxy_trace.comparison.against.facts import Facts, Sighting, Subject, SubjectKey
+
+_SHOWN_VALUES: Final = 3
+
+_PRESENCE: Final = {
+    facts.CLIP: 1.0,
+    facts.SCHEDULER: 1.0,
+    facts.LOAD: 1.0,
+    facts.OPTIMIZER: 1.0,
+    facts.STEP: 1.0,
+    facts.BACKWARD: 1.0,
+    facts.MODULE: 1.0,
+    facts.CALL: 0.95,
+    facts.CHANGED_SETTING: 0.85,
+    facts.TORCH_CALL: 0.8,
+    facts.PARAMETER: 0.75,
+    facts.BUFFER: 0.7,
+    facts.ATTRIBUTE: 0.6,
+    facts.FLOW: 0.6,
+    facts.READ: 0.5,
+    facts.NON_FINITE: 0.4,
+}
+"""How much it says that only one of the runs has a subject of a kind; what is not here is not compared so."""
+
+_ASPECTS: Final = {
+    (facts.CALL, "mode"): 0.95,
+    (facts.CALL, "autograd"): 0.9,
+    (facts.CALL, "inputs"): 0.8,
+    (facts.CALL, "outputs"): 0.75,
+    (facts.TORCH_CALL, "inputs"): 0.6,
+    (facts.TORCH_CALL, "outputs"): 0.55,
+    (facts.BACKWARD, "loss computed by"): 0.9,
+    (facts.BACKWARD, "shapes in the loss"): 0.8,
+    (facts.BACKWARD, facts.PER_STEP): 0.75,
+    (facts.CHANGED_SETTING, facts.PER_STEP): 0.9,
+    (facts.STEP, "gradients of the step before"): 0.95,
+    (facts.STEP, "backward passes before it"): 0.7,
+    (facts.STEP, "tensors"): 0.6,
+    (facts.PARAMETER, "requires_grad"): 0.95,
+    (facts.PARAMETER, "optimizer"): 0.95,
+    (facts.PARAMETER, "type"): 0.9,
+    (facts.PARAMETER, "tied to"): 0.95,
+    (facts.PARAMETER, "at the start"): 0.9,
+    (facts.PARAMETER, "gradient"): 0.65,
+    (facts.PARAMETER, "gradient without an optimizer"): 0.7,
+    (facts.PARAMETER, "change"): 0.5,
+    (facts.BUFFER, "change"): 0.6,
+    (facts.INPUT, "from call to call"): 0.9,
+    (facts.INPUT, "values"): 0.7,
+    (facts.CONFIGURATION, "value"): 0.85,
+    (facts.RUN, "arguments"): 0.85,
+    (facts.RUN, "Python"): 0.2,
+    (facts.RUN, "torch"): 0.3,
+    (facts.RUN, "end"): 0.3,
+}
+"""How much it says that an aspect is another one."""
+
+_OF_ASPECT: Final = {facts.PER_STEP: 0.6, facts.AFTER: 0.35}
+_OTHER_ASPECTS: Final = 0.9
+"""Settings mostly: of modules, optimizers, loads."""
+
+_SPREADING: Final = frozenset(
+    {"inputs", "outputs", "gradient", "gradient without an optimizer", "change", facts.PER_STEP, facts.AFTER}
+)
+"""Where these differ in one place, they mostly do in what follows from it: the first is told, with their number."""
+
+_PROPORTIONED: Final = frozenset({"mode", "autograd", "gradients of the step before", facts.PER_STEP})
+_LEAST_SHIFT: Final = 0.1
+"""Runs of unlike length have the same values in about the same proportions. Of these aspects more than that is told."""
+
+_VALUE_BOUND: Final = frozenset({"gradient", "change"})
+_LEAST_SHARE: Final = 0.5
+"""A gradient that is 0, or a parameter that a step leaves as it is, comes of values now and then. Here it must be so of
+most."""
+
+
+class Deviation(msgspec.Struct, frozen=True):
+    """One thing that is otherwise than in a good run.
+
+    Attributes:
+        kind: of what it is told, one of the kinds in `facts`.
+        name: of which; "prefix.*" for all below a module.
+        aspect: what of it differs; "" if only one of the runs has it at all.
+        here: what this run has, in words.
+        there: what the good run has.
+        names: how many names `name` stands for.
+        further: of how many further ones the same aspect differs, which may follow from this.
+        step: the optimizer steps that had ended when it was first so; None if it is so from the start.
+        place: the line of this run's script, as "file:line"; "" if that is not known.
+        place_there: the line of the good run's script.
+        weight: from 0 to 1, the more the further up.
+    """
+
+    kind: str
+    name: str
+    aspect: str
+    here: str
+    there: str
+    names: int = 1
+    further: int = 0
+    step: int | None = None
+    place: str = ""
+    place_there: str = ""
+    weight: float = 0.0
+
+
+class _Found(NamedTuple):
+    """A deviation of one subject; `order` is the number of the record, in either run, that shows it first."""
+
+    key: SubjectKey
+    told: Deviation
+    order: int
+
+
+def find_deviations(here: Facts, there: Facts, *, has_gaps: bool = False) -> list[Deviation]:
+    """What differs between a run and a good one, the most telling first.
+
+    Args:
+        here: the run.
+        there: the good run.
+        has_gaps: whether steps are recorded in one that are not in the other: then numbers are not compared.
+    """
+    comparer = _Comparer(here, there, has_gaps=has_gaps)
+    found = list(_topmost(comparer.found()))
+    folded = _without_followers(_folded(found, here, there))
+    return [each.told for each in sorted(folded, key=lambda each: (-each.told.weight, each.order))]
+
+
+class _Comparer:
+    def __init__(self, here: Facts, there: Facts, *, has_gaps: bool) -> None:
+        self._here = here
+        self._there = there
+        self._has_gaps = has_gaps
+        # What comes after the end of a run that was killed, or still goes on, is not missing in it.
+        self._until = {
+            id(facts_): None if facts_.end in ENDS_IN_ORDER else facts_.last_step + 1 for facts_ in (here, there)
+        }
+
+    def found(self) -> Iterator[_Found]:
+        """The deviations of each subject."""
+        here, there = self._here.subjects, self._there.subjects
+        for key, subject in there.items():
+            if key in here:
+                yield from self._compare(key, here[key], subject)
+            elif key[0] in _PRESENCE and self._is_in_time(subject.first, self._here):
+                yield self._only(key, subject, self._there)
+        for key, subject in here.items():
+            if key not in there and key[0] in _PRESENCE and self._is_in_time(subject.first, self._there):
+                yield self._only(key, subject, self._here)
+
+    def _is_in_time(self, sighting: Sighting, other: Facts) -> bool:
+        until = self._until[id(other)]
+        return other.is_whole and (until is None or sighting.step < until)
+
+    def _only(self, key: SubjectKey, subject: Subject, owner: Facts) -> _Found:
+        """A subject that one of the runs has."""
+        kind, _ = key
+        count = "there" if kind in _DEFINITIONS else _times(subject.first.count)
+        is_here = owner is self._here
+        place = owner.places.get(subject.first.location, "")
+        lack = "missing" if kind in _DEFINITIONS else "never"
+        told = Deviation(
+            kind,
+            owner.names[key],
+            "",
+            count if is_here else lack,
+            lack if is_here else count,
+            step=_since(subject.first),
+            place=place if is_here else "",
+            place_there="" if is_here else place,
+            weight=_PRESENCE[kind] * (1.0 if not is_here else 0.97),
+        )
+        return _Found(key, told, subject.first.order)
+
+    def _compare(self, key: SubjectKey, here: Subject, there: Subject) -> Iterator[_Found]:
+        """The aspects of a subject that both have."""
+        for aspect in dict.fromkeys((*there.aspects, *here.aspects)):
+            if aspect in here.overflowing or aspect in there.overflowing:
+                continue
+            if aspect in (facts.PER_STEP, facts.AFTER) and self._has_gaps:
+                continue
+            values = here.aspects.get(aspect, {}), there.aspects.get(aspect, {})
+            new = [each for value, each in values[0].items() if value not in values[1]]
+            lacking = [each for value, each in values[1].items() if value not in values[0]]
+            new = [each for each in new if self._is_in_time(each, self._there)]
+            lacking = [each for each in lacking if self._is_in_time(each, self._here)]
+            share = max(_share(new, values[0]), _share(lacking, values[1]))
+            if not new and not lacking:
+                share = _shift(*values) if aspect in _PROPORTIONED and not self._has_gaps else 0.0
+                if share < _LEAST_SHIFT:
+                    continue
+            if aspect in _VALUE_BOUND and share < _LEAST_SHARE and all(values):
+                continue
+            yield self._differs(key, aspect, values, (new, lacking), share, (here, there))
+
+    def _differs(
+        self,
+        key: SubjectKey,
+        aspect: str,
+        values: tuple[Mapping[str, Sighting], Mapping[str, Sighting]],
+        only: tuple[Sequence[Sighting], Sequence[Sighting]],
+        share: float,
+        subjects: tuple[Subject, Subject],
+    ) -> _Found:
+        new, lacking = only
+        weight = _ASPECTS.get((key[0], aspect), _OF_ASPECT.get(aspect, _OTHER_ASPECTS))
+        first = min((*new, *lacking) or values[0].values(), key=lambda each: each.order)
+        there = self._there.places.get(_first(lacking or values[1].values()), "")
+        told = Deviation(
+            key[0],
+            self._here.names[key],
+            aspect,
+            _values_words(values[0], self._is_counted(key, aspect)),
+            _values_words(values[1], self._is_counted(key, aspect)),
+            step=_since(first),
+            place=self._place_here(new, lacking, values[0], subjects[0]),
+            place_there=there,
+            weight=weight * (0.6 + 0.4 * share),
+        )
+        return _Found(key, told, first.order)
+
+    def _is_counted(self, key: SubjectKey, aspect: str) -> bool:
+        return key[0] not in (facts.MODULE, facts.RUN, facts.CONFIGURATION) and aspect != "type"
+
+    def _place_here(
+        self, new: Sequence[Sighting], lacking: Sequence[Sighting], values: Mapping[str, Sighting], subject: Subject
+    ) -> str:
+        """Where this run has what the good one has not, or else where it does in the same function something else."""
+        if new:
+            location = _first(new)
+        else:
+            function = self._there.functions.get(_first(lacking), "")
+            location = subject.places.get(function, 0) or _first(values.values()) or subject.first.location
+        return self._here.places.get(location, "")
+
+
+_DEFINITIONS: Final = frozenset({facts.MODULE, facts.PARAMETER, facts.BUFFER, facts.OPTIMIZER})
+_OF_MODULES: Final = frozenset({facts.MODULE, facts.PARAMETER, facts.BUFFER, facts.CALL, facts.LOAD, facts.INPUT})
+
+
+def _share(some: Iterable[Sighting], values: Mapping[str, Sighting]) -> float:
+    total = sum(each.count for each in values.values())
+    return sum(each.count for each in some) / total if total else 0.0
+
+
+def _shift(here: Mapping[str, Sighting], there: Mapping[str, Sighting]) -> float:
+    """How far proportions differ: the share that would have to have another value, from 0 to 1."""
+    totals = [sum(each.count for each in values.values()) or 1 for values in (here, there)]
+    return sum(abs(here[value].count / totals[0] - there[value].count / totals[1]) for value in here) / 2
+
+
+def _first(sightings: Iterable[Sighting]) -> int:
+    """The place of the first of some sightings."""
+    return min(sightings, key=lambda each: each.order).location if sightings else 0
+
+
+def _since(sighting: Sighting) -> int | None:
+    return sighting.step if sighting.step > 0 else None
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def _values_words(values: Mapping[str, Sighting], is_counted: bool) -> str:
+    """The values of an aspect, the most frequent first."""
+    if not values:
+        return "nothing"
+    ordered = sorted(values.items(), key=lambda each: (-each[1].count, each[1].order))
+    words = [
+        f"{value} ({_times(each.count)})" if is_counted and len(ordered) > 1 else value
+        for value, each in ordered[:_SHOWN_VALUES]
+    ]
+    if len(ordered) > _SHOWN_VALUES:
+        words.append(f"{len(ordered) - _SHOWN_VALUES:,} more")
+    return ", ".join(words)
+
+
+def _topmost(found: Iterable[_Found]) -> Iterator[_Found]:
+    """Leave out what goes without saying where a module or its call is missing, or another: its parts, its tensors."""
+    found = list(found)
+    modules = [each.told for each in found if each.told.kind == facts.MODULE]
+    others = {told.name for told in modules if told.aspect in ("", "class")}
+    remade = {told.name for told in modules} - others
+    uncalled = {each.told.name for each in found if each.told.kind == facts.CALL and not each.told.aspect}
+    for each in found:
+        told = each.told
+        if told.kind not in _OF_MODULES:
+            yield each
+        elif told.kind == facts.MODULE:
+            if not _is_below(told.name, others, or_itself=told.aspect not in ("", "class")):
+                yield each
+        elif not (
+            _is_below(told.name.partition(",")[0], others, or_itself=True)
+            or (told.kind == facts.CALL and not told.aspect and _is_below(told.name, uncalled, or_itself=False))
+            or (told.aspect == "type" and told.name.rpartition(".")[0] in remade)
+        ):
+            yield each
+
+
+def _is_below(name: str, names: set[str], *, or_itself: bool) -> bool:
+    if not names:
+        return False
+    above = name if or_itself else name.rpartition(".")[0]
+    while above:
+        if above in names:
+            return True
+        above = above.rpartition(".")[0]
+    return False
+
+
+def _folded(found: Iterable[_Found], here: Facts, there: Facts) -> list[_Found]:
+    """Deviations of the same words as one for all names below a module."""
+    alike: dict[tuple[str, str, str, str], list[_Found]] = defaultdict(list)
+    for each in found:
+        alike[each.told.kind, each.told.aspect, each.told.here, each.told.there].append(each)
+    all_names: dict[str, list[str]] = defaultdict(list)
+    for of_run in (here, there):
+        for key, name in of_run.names.items():
+            all_names[key[0]].append(name)
+    folded = []
+    for (kind, *_), group in alike.items():
+        if len(group) == 1 or (kind == facts.CALL and group[0].told.aspect in _SPREADING):
+            folded += group
+            continue
+        folded.append(_fold_group(group, dict.fromkeys(all_names[kind])))
+    return folded
+
+
+def _fold_group(group: Sequence[_Found], all_names: Iterable[str]) -> _Found:
+    """The first of some deviations of the same words, under a name for all below a module, with how many others."""
+    by_name = {each.told.name: each for each in group}
+    first = min(group, key=lambda each: each.order)
+    for name, count in fold_names(by_name, all_names):
+        if first.told.name == name or (count > 1 and first.told.name.startswith(name.removesuffix("*"))):
+            told = msgspec.structs.replace(first.told, name=name, names=count, further=len(by_name) - count)
+            return first._replace(told=told)
+    return first
+
+
+def _without_followers(found: Iterable[_Found]) -> list[_Found]:
+    """Of what spreads through a model, the first, with the number of the others."""
+    kept: list[_Found] = []
+    groups: dict[tuple[str, str], list[_Found]] = defaultdict(list)
+    for each in found:
+        if each.told.aspect in _SPREADING:
+            # What goes into a call and what comes out of it are one chain.
+            chain = "inputs" if each.told.aspect == "outputs" else each.told.aspect
+            groups["" if chain == facts.AFTER else each.told.kind, chain].append(each)
+        else:
+            kept.append(each)
+    for group in groups.values():
+        first = max(group, key=lambda each: (each.told.weight > 0.5, -each.order))
+        further = sum(each.told.names for each in group if each is not first)
+        kept.append(first._replace(told=msgspec.structs.replace(first.told, further=further)))
+    return kept
