@@ -30,6 +30,7 @@ from proxy_trace.commands.options import (
 from proxy_trace.commands.order import ORDER_HELP, order
 from proxy_trace.commands.ranks import RANKS_HELP, ranks
 from proxy_trace.commands.report import REPORT_HELP, report
+from proxy_trace.commands.runs import RUNS_HELP, runs
 from proxy_trace.commands.summary import SUMMARY_HELP, summary
 from proxy_trace.commands.watch import WATCH_HELP, watch
 from proxy_wrapper import __version__
@@ -52,6 +53,10 @@ Read the trace that an instrumented script has left.
   Does anything look wrong in the newest run? In another one?
     [cyan]$ proxy-trace summary[/cyan]
     [cyan]$ proxy-trace summary other_dir/RUN_ID[/cyan]
+  Which runs are there, and what was found in each?
+    [cyan]$ proxy-trace runs[/cyan]
+  What has a good run that the newest one has not?
+    [cyan]$ proxy-trace summary --against proxy_trace/GOOD_RUN_ID[/cyan]
   What does a finding mean, and what is to be done?
     [cyan]$ proxy-trace explain never-updated[/cyan]
   Where was the first NaN, and in which line?
@@ -168,6 +173,7 @@ def proxy_trace(
 
 
 app.command(help=SUMMARY_HELP)(summary)
+app.command(help=RUNS_HELP)(runs)
 app.command(help=EXPLAIN_HELP)(explain)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,9 +15,6 @@ NOTE: Final = "note"
 """How bad a finding is: this is wrong; this looks wrong; this is worth knowing."""
 
 _SEVERITIES: Final = (ERROR, WARNING, NOTE)
-
-_LONGEST_PREFIXES: Final = 1 << 28
-"""How long the names above all names are together, as much as is worked with; a million parameters have less."""
 
 
 class Finding(msgspec.Struct):
@@ -70,38 +66,6 @@ def in_order(findings: Iterable[Finding], codes: Sequence[str], single: Collecti
     found = [*timed, *_merged(finding for finding in findings if finding.code not in single)]
     ranked = {code: place for place, code in enumerate(codes)}
     return sorted(found, key=lambda each: (_SEVERITIES.index(each.severity), ranked.get(each.code, len(codes))))
-
-
-def fold_names(names: Iterable[str], all_names: Iterable[str]) -> list[tuple[str, int]]:
-    """Put "prefix.*" for names that are all there is below a prefix.
-
-    Args:
-        names: dotted names, each among `all_names`.
-        all_names: everything there is.
-
-    Returns:
-        The names in order with how many each stands for; a prefix stands for at least two.
-    """
-    names, all_names = list(names), list(all_names)
-    if sum(len(name) * name.count(".") for name in all_names) > _LONGEST_PREFIXES:
-        return [(name, 1) for name in names]
-    there_are = Counter(prefix for name in all_names for prefix in _prefixes(name))
-    given = Counter(prefix for name in names for prefix in _prefixes(name))
-    folded: dict[str, int] = {}
-    for name in names:
-        for prefix in _prefixes(name):
-            if given[prefix] == there_are[prefix] > 1:
-                folded[f"{prefix}.*"] = given[prefix]
-                break
-        else:
-            folded[name] = 1
-    return list(folded.items())
-
-
-def _prefixes(name: str) -> list[str]:
-    """The dotted prefixes of a name, shortest first, itself left out."""
-    parts = name.split(".")
-    return [".".join(parts[:length]) for length in range(1, len(parts))]
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:

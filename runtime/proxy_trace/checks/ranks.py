@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import of
-from proxy_trace.checks.finding import ERROR, NOTE, fold_names
+from proxy_trace.checks.finding import ERROR, NOTE
 from proxy_trace.checks.rule import Rule
+from proxy_trace.reading.folded_names import fold_names
 from proxy_trace.terminal.units import format_ranks
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of
-from proxy_trace.checks.finding import ERROR, NOTE, fold_names
+from proxy_trace.checks.finding import ERROR, NOTE
 from proxy_trace.checks.rule import Rule
+from proxy_trace.reading.folded_names import fold_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

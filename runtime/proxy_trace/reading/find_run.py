@@ -37,17 +37,28 @@ def find_run_files(path: Path) -> list[Path]:
         raise UnreadableFileError(path, error) from error
 
 
+def find_runs(logdir: Path) -> list[Path]:
+    """The folders of runs in a logdir, the newest first; the folder itself if it is that of a run.
+
+    Newer is what comes later by name, and a folder whose name is no run id is older than any whose name is one.
+
+    Raises:
+        OSError: if the file system refuses.
+    """
+    if _files_in(logdir):
+        return [logdir]
+    runs = [folder for folder in logdir.iterdir() if folder.is_dir() and _files_in(folder)]
+    return sorted(runs, key=lambda run: (_RUN_ID.match(run.name) is not None, run.name), reverse=True)
+
+
 def _files_in(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("*.jsonl") if file.is_file())
 
 
 def _files_of_newest_run(logdir: Path) -> list[Path]:
     """The files of the last run by name; a folder whose name is no run id counts only where there is no other."""
-    runs = [folder for folder in logdir.iterdir() if folder.is_dir()]
-    for run in sorted(runs, key=lambda run: (_RUN_ID.match(run.name) is not None, run.name), reverse=True):
-        files = _files_in(run)
-        if files:
-            return files
+    for run in find_runs(logdir):
+        return _files_in(run)
     logs = [file for file in logdir.glob("*.log") if file.is_file()]
     if logs:
         raise TextLogError(max(logs, key=lambda file: file.stat().st_mtime))

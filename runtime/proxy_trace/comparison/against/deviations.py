@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from proxy_trace.checks.finding import fold_names
 from proxy_trace.comparison.against import facts
 from proxy_trace.comparison.compare_calls import ENDS_IN_ORDER
+from proxy_trace.reading.folded_names import fold_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from proxy_trace.comparison.against.compare_with_good_run import compare_with_good_run
 from proxy_trace.cli import run_command
+from proxy_trace.comparison.against.compare_with_good_run import compare_with_good_run
 from proxy_trace.errors import NothingAlikeError, SameRunError
 from proxy_trace.reading.selection import Period, StepRange
 from proxy_trace.reading.trace import Trace
