@@ -32,10 +32,11 @@ from proxy_trace.checks import (
     training,
     updates,
 )
-from proxy_trace.checks.check import NOT_CHECKED, Check, CheckResult, run_check
+from proxy_trace.checks.check import Check, CheckResult, Sight, result_of
 from proxy_trace.checks.choice import EVERYTHING
 from proxy_trace.checks.finding import in_order
 from proxy_trace.checks.folding import fold
+from proxy_trace.checks.non_finite_folding import fold_non_finite
 from proxy_trace.checks.non_finite_values import NON_FINITE
 from proxy_trace.errors import BadCheckError
 
@@ -117,18 +118,30 @@ def run_checks(
     evidence: Evidence, checks: Sequence[Check], choice: Choice = EVERYTHING
 ) -> tuple[list[Finding], list[CheckResult]]:
     """What checks find in a run, and what each of them says; those that have nothing to do with it are left out."""
-    found: list[Finding] = []
-    results = []
+    sights: list[tuple[Check, Sight]] = []
     for check in checks:
         try:
-            findings, result = run_check(check, evidence, choice)
+            sight = check.look(evidence)
         except Exception as error:
             if check in CHECKS:
                 raise
-            words = f"it raised {type(error).__name__}"
-            findings, result = [], CheckResult(check.name, NOT_CHECKED, check.meaning, [words])
-        found += findings
-        if result is not None:
-            results.append(result)
+            sight = Sight(unseen=[f"it raised {type(error).__name__}"], has_looked=False)
+        if sight is not None:
+            sights.append((check, sight))
     rules = all_rules(checks)
-    return in_order(fold(found, rules), list(rules), {NON_FINITE.code}), results
+    chosen = choice.with_known()
+    found = [finding for _, sight in sights for finding in sight.findings if chosen.has(finding)]
+    values = fold_non_finite(found)
+    folded = fold(values.remaining, rules)
+    # What is known already is left out with all that follows from it, of which the known findings do not tell.
+    told = in_order(folded.remaining, list(rules), {NON_FINITE.code})
+    told = [finding for finding in told if choice.has(finding)]
+    is_told = {(finding.code, finding.name) for finding in told}
+    results = []
+    for check, sight in sights:
+        causes = [
+            (finding, folded.cause_of(values.cause_of(finding))) for finding in sight.findings if chosen.has(finding)
+        ]
+        of_check = [finding for finding, cause in causes if (cause.code, cause.name) in is_told]
+        results.append(result_of(check, sight, of_check))
+    return told, results

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from proxy_trace.checks.choice import EVERYTHING
 from proxy_trace.checks.finding import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy_trace.checks.choice import Choice
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.checks.rule import Rule
@@ -79,18 +77,8 @@ class CheckResult(msgspec.Struct):
     left_out: int = 0
 
 
-def run_check(
-    check: Check, evidence: Evidence, choice: Choice = EVERYTHING
-) -> tuple[list[Finding], CheckResult | None]:
-    """Look at a run.
-
-    Returns:
-        What was found and is to be told, and what the check says; None where it has nothing to do with the run.
-    """
-    sight = check.look(evidence)
-    if sight is None:
-        return [], None
-    told = [finding for finding in sight.findings if choice.has(finding)]
+def result_of(check: Check, sight: Sight, told: Sequence[Finding]) -> CheckResult:
+    """What a check says, if some of its findings are told: by themselves, or as evidence of others."""
     if any(finding.severity != NOTE for finding in told):
         state = FINDING
     elif any(finding.severity != NOTE for finding in sight.findings):
@@ -99,5 +87,4 @@ def run_check(
         state = PASSED if sight.has_looked else NOT_CHECKED
     unseen = list(dict.fromkeys(sight.unseen))
     left_out = len(sight.findings) - len(told)
-    result = CheckResult(check.name, state, check.meaning, unseen, check.is_of_model, sight.is_doubtful, left_out)
-    return told, result
+    return CheckResult(check.name, state, check.meaning, unseen, check.is_of_model, sight.is_doubtful, left_out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from proxy_trace.checks.rule import SEVERITIES
 
@@ -13,7 +13,23 @@ if TYPE_CHECKING:
     from proxy_trace.checks.rule import Rule
 
 
-def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+class Folded(NamedTuple):
+    """Findings by their causes.
+
+    Attributes:
+        remaining: those that nothing explains, in their order.
+        causes: by the `id` of one that is explained, the remaining one that is its cause.
+    """
+
+    remaining: list[Finding]
+    causes: dict[int, Finding]
+
+    def cause_of(self, finding: Finding) -> Finding:
+        """The finding under which one is told: its cause, or itself."""
+        return self.causes.get(id(finding), finding)
+
+
+def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> Folded:
     """Leave out what another finding explains.
 
     A finding explains another one if its rule says so (`Rule.explains`), it was found in the same ranks, and it
@@ -24,7 +40,7 @@ def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding
         rules: by code.
 
     Returns:
-        What remains, in the same order.
+        What remains, in the same order, and the causes of the others.
     """
     causes = sorted(findings, key=lambda each: -_reach(each.code, rules))
     explained: dict[int, Finding] = {}
@@ -34,6 +50,7 @@ def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding
                 explained[id(finding)] = cause
                 break
     remaining = [finding for finding in findings if id(finding) not in explained]
+    roots: dict[int, Finding] = {}
     for finding in findings:
         first = explained.get(id(finding))
         if first is None:
@@ -46,11 +63,12 @@ def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding
         if id(cause) in explained:  # Both explain each other, which rules are not to say.
             remaining.append(finding)
             continue
+        roots[id(finding)] = cause
         cause.severity = min(cause.severity, finding.severity, key=SEVERITIES.index)
         words = f"so {finding.code}: {finding.name}"
         if words not in cause.evidence:
             cause.evidence.append(words)
-    return remaining
+    return Folded(remaining, roots)
 
 
 def _reach(code: str, rules: Mapping[str, Rule]) -> int:

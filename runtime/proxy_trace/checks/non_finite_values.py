@@ -15,15 +15,19 @@ if TYPE_CHECKING:
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.process_summary import ProcessEvidence
 
+LOSS: Final = "what a backward pass began with"
+
 NON_FINITE: Final = Rule(
     "non-finite",
     ERROR,
     "Non-finite values",
     "An output, a loss, a gradient, a parameter or a buffer has a NaN or an infinity, or a norm that is infinite "
-    "though each element is finite. The first is where to look; the others mostly follow from it. A buffer that was "
-    "made with infinities, as a mask is, is left out.",
+    "though each element is finite. The first is where to look: what follows from it, in the loss, the gradients, the "
+    "weights and the outputs, is told as its evidence; in another model, if it came in the same step or the next. A "
+    "buffer that was made with infinities, as a mask is, is left out.",
     "Look at what the first one was made from: a logarithm or a division near 0, an overflow in half precision, a "
-    "learning rate that is too high. At level DEBUG the trace names the call that made it.",
+    "learning rate that is too high. At level DEBUG the trace names the calls that made it, with their "
+    "lines.",
     "show {run} --kind non_finite",
     sources=("Wardat et al., DeepLocalize: Fault Localization for Deep Neural Networks, ICSE 2021",),
 )
@@ -54,7 +58,7 @@ def _subject(event: events.NonFinite, of_process: ProcessEvidence) -> tuple[str,
         module = of_process.names.modules.get(event.module)
         return of_process.names.module_name(event.module), f"output{f' ({module.type})' if module else ''}"
     if event.where == "loss":
-        return of_process.names.module_name(event.module) or "loss", "what a backward pass began with"
+        return of_process.names.module_name(event.module) or "loss", LOSS
     return of_process.names.tensor_name(event.tensor), event.where
 
 

@@ -41,7 +41,8 @@ _DEEPEST: Final = 256
 
 _OUTPUTS: Final = 64
 _TRAIL: Final = 5
-"""How many calls back the making of a non-finite output is told."""
+_TRAIL_OF_LOSS: Final = 12
+"""How many calls back the making of a non-finite output is told, and that of a loss: no module names its parts."""
 
 
 class ModuleSummary(msgspec.Struct):
@@ -247,7 +248,8 @@ class ProcessEvidence(NamedTuple):
         trained_stages: the stages that have optimizer steps.
         stages_with_gradients: those in which a parameter had a gradient.
         non_finite: the non-finite values, in order.
-        trails: for each of those, what made the output, from what and so on, back to what other modules put out.
+        trails: for each of those, what made the output or the loss, from what and so on, back to what other modules put
+            out.
         overflows: the first records in which a norm was infinite though all elements were finite, one for each
             parameter, buffer and gradient, in order.
         problems: the distinct problems, in order; there is a limit to how many are kept.
@@ -294,6 +296,7 @@ class ProcessCollector:
         self._stages_with_gradients: set[str] = set()
         self._non_finite_values: list[events.NonFinite] = []
         self._trails: list[list[str]] = []
+        self._has_trailless_loss = False
         self._overflows: dict[tuple[type, int], events.Gradient | events.Update] = {}
         self._problems: dict[str, ProblemSummary] = {}
         self._names = reading.names
@@ -572,8 +575,13 @@ class ProcessCollector:
             for number in returned.output_ids[:_OUTPUTS]:
                 trail += [name for name in self._origins.trail(number, _TRAIL) if name not in trail]
         self._trails.append(trail[:_TRAIL])
+        self._has_trailless_loss = event.where == "loss"
 
     def _backward(self, event: events.Backward) -> None:
+        if self._has_trailless_loss:  # What the pass begins with is told of first; its number comes with the pass.
+            self._has_trailless_loss = False
+            for number in event.input_ids[:1]:
+                self._trails[-1] = self._origins.trail(number, _TRAIL_OF_LOSS)
         self._training.backward(event)
         self._has_begun = True
         self._process.backward_passes += 1

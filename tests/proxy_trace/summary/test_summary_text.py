@@ -327,9 +327,9 @@ def test_the_first_non_finite_value_comes_first(tmp_path: Path, write_trace: Wri
         events.NonFinite(30, 3, module=1, location=1, where="parameter", tensor=1, count=1, type="float32[1]"),
     )
     assert """
-error[non-finite] Non-finite values (2)
-  first  model    output (Net): 2 non-finite elements of float32[4], at step 3, train.py:9
-  then   model.w  parameter: 1 non-finite element of float32[1], at step 3, train.py:9
+error[non-finite] Non-finite values (1)
+  first  model  output (Net): 2 non-finite elements of float32[4], at step 3, train.py:9
+    then parameter of model.w, at step 3, train.py:9
 """ in report(path)
 
 
