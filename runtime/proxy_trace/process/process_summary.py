@@ -296,7 +296,7 @@ class ProcessCollector:
         self._stages_with_gradients: set[str] = set()
         self._non_finite_values: list[events.NonFinite] = []
         self._trails: list[list[str]] = []
-        self._has_trailless_loss = False
+        self._begun: events.Backward | None = None
         self._overflows: dict[tuple[type, int], events.Gradient | events.Update] = {}
         self._problems: dict[str, ProblemSummary] = {}
         self._names = reading.names
@@ -570,18 +570,19 @@ class ProcessCollector:
             return
         self._non_finite_values.append(event)
         returned = self._returned.get(event.thread)
+        begun = self._begun
         trail: list[str] = []
+        if event.where == "loss" and begun is not None and begun.thread == event.thread:
+            for number in begun.input_ids[:1]:
+                self._trails.append(self._origins.trail(number, _TRAIL_OF_LOSS))
+                return
         if event.where == "output" and returned is not None and returned.module == event.module:
             for number in returned.output_ids[:_OUTPUTS]:
                 trail += [name for name in self._origins.trail(number, _TRAIL) if name not in trail]
         self._trails.append(trail[:_TRAIL])
-        self._has_trailless_loss = event.where == "loss"
 
     def _backward(self, event: events.Backward) -> None:
-        if self._has_trailless_loss:  # What the pass begins with is told of first; its number comes with the pass.
-            self._has_trailless_loss = False
-            for number in event.input_ids[:1]:
-                self._trails[-1] = self._origins.trail(number, _TRAIL_OF_LOSS)
+        self._begun = event
         self._training.backward(event)
         self._has_begun = True
         self._process.backward_passes += 1

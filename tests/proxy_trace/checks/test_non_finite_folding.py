@@ -79,8 +79,9 @@ def test_at_debug_a_loss_is_told_with_the_calls_that_made_it(tmp_path: Path, wri
         events.CallMethod(
             11, location=2, target="sum", inputs=["float32[4]"], input_ids=[2], outputs=["float32[]"], output_ids=[3]
         ),
-        events.NonFinite(20, location=3, where="loss", count=1, type="float32[]"),
         events.Backward(20, location=3, inputs=["float32[]"], input_ids=[3], loss_value="inf"),
+        events.NonFinite(20, location=3, where="loss", count=1, type="float32[]"),
+        events.BackwardEnd(21, location=3),
     ]
     places = [events.Location(id_, "train.py", 10 + id_, "main") for id_ in (1, 2, 3)]
     path = write_trace(tmp_path / "a.jsonl", model(1, "model"), *places, *CALLS, *made)
@@ -98,9 +99,9 @@ def test_what_follows_from_a_known_finding_is_not_new(
     known = tmp_path / "known.json"
     assert run_command(["summary", str(path), "--write-baseline", str(known)]) == 0
     assert {each["name"] for each in json.loads(known.read_text()) if each["code"] == "non-finite"} == {"model.fc"}
-    assert (
-        run_command(["summary", str(path), "--baseline", str(known), "--fail-on", "warning", "--format", "json"]) == 0
-    )
+    capsys.readouterr()
+    arguments = ["--baseline", str(known), "--fail-on", "warning", "--format", "json"]
+    assert run_command(["summary", str(path), *arguments]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["findings"] == []
     assert next(each["state"] for each in told["checks"] if each["name"] == "outputs") == "left out"
