@@ -29,7 +29,8 @@ _FEW: Final = 16
 """The backward passes of a program that trains nothing, as far as is known, whose gradients are kept."""
 
 _SETTLED_AFTER: Final = 2
-"""The iterations after which it is asked whether there is an optimizer that could take a gradient."""
+"""The steps of a thread after which it is asked whether there is an optimizer that could take a gradient it has left.
+Those of other threads say nothing: the optimizer may not have been made yet."""
 
 _MOST_KEPT: Final = 256
 """The gradients of one parameter that are kept for an optimizer which does not step."""
@@ -39,8 +40,13 @@ GradientMarks: TypeAlias = "dict[int, tuple[int, int, int] | None]"
 
 
 class Waiting(NamedTuple):
-    """Gradients of one parameter of which it is not known yet whether an optimizer takes them."""
+    """Gradients of one parameter of which it is not known yet whether an optimizer takes them.
 
+    `training` is that of the thread that left the last of them, `since` how many steps the thread had made when it left
+    its first.
+    """
+
+    training: Training
     since: int
     gradients: list[Gradient]
 
@@ -244,14 +250,18 @@ class HandTraining:
     def _take(self, gradients: Iterable[Gradient]) -> None:
         """Send the gradients of parameters of which it is known that no optimizer takes them, and keep the others."""
         known = []
-        is_by_hand = self.is_by_hand
+        thread = self._tracer.thread
+        training = thread.training
         for gradient in gradients:
             number = gradient.tensor
             self._gradients[number] += 1
-            if is_by_hand or number in self._settled:
+            if training.is_by_hand or number in self._settled:
                 known.append(gradient)
                 continue
-            waiting = self._waiting.setdefault(number, Waiting(self._tracer.iteration, []))
+            waiting = self._waiting.get(number)
+            if waiting is None or waiting.training is not training:
+                kept = waiting.gradients if waiting is not None else []
+                waiting = self._waiting[number] = Waiting(training, thread.steps, kept)
             if len(waiting.gradients) < _MOST_KEPT:
                 waiting.gradients.append(gradient)
         self._records.send_gradients(known)
@@ -264,8 +274,8 @@ class HandTraining:
             self._settled.difference_update(settled[identity] for identity in taken)
 
     def _settle_what_waits(self, reached: StateTensors) -> None:
-        """Record what has waited for some iterations, of parameters that no optimizer has which could still step."""
-        now = self._tracer.iteration
+        """Record what has waited for some steps, of parameters that no optimizer has which could still step."""
+        now = self._tracer.thread.steps
         due = {
             id(tensor): state.id
             for state, tensor in reached

@@ -162,3 +162,36 @@ def test_changes_after_the_steps_of_another_thread_s_optimizer_are_no_steps(logd
     in_a_thread(clip_and_go_on)
     Proxy.flush()
     assert Proxy._installed.get().step == 1
+
+
+def test_gradients_wait_for_an_optimizer_that_their_thread_makes_after_another_one_s_steps(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    models = [proxied("begins_late", logdir), proxied("steps", logdir)]
+    has_gradients, has_stepped = threading.Event(), threading.Event()
+
+    def begin_late() -> None:
+        warm_up = torch.nn.Linear(2, 2)
+        optimizer_of_another = torch.optim.SGD(Proxy.Proxy(warm_up, name="warm_up", logdir=logdir).parameters(), lr=0.1)
+        warm_up(torch.ones(1, 2)).sum().backward()
+        optimizer_of_another.step()
+        backward(models[0])
+        has_gradients.set()
+        has_stepped.wait()
+        models[0].zero_grad()
+        backward(models[0])
+        torch.optim.SGD(models[0].parameters(), lr=0.1).step()
+
+    def step() -> None:
+        has_gradients.wait()
+        optimizer = torch.optim.SGD(models[1].parameters(), lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            backward(models[1])
+            optimizer.step()
+        has_stepped.set()
+
+    run_in_threads([begin_late, step])
+    Proxy.flush()
+    assert gradients_of(seen, "begins_late") == [True]
+    assert gradients_of(seen, "steps") == [True] * 4
