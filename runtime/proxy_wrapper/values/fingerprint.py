@@ -99,7 +99,7 @@ def fingerprint(parts: Sequence[torch.Tensor]) -> str:
 
     To be called, as all here, where neither modes nor autograd see it.
     """
-    return _from_terms([_terms(part) for part in parts], parts)
+    return as_text(_combined([_weighted_sum(part) for part in parts]), size_in_bytes(parts))
 
 
 def fingerprints_of_rows(rows: torch.Tensor) -> list[str]:
@@ -132,12 +132,6 @@ def size_in_bytes(parts: Sequence[torch.Tensor]) -> int:
     return size
 
 
-def _from_terms(terms: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> str:
-    """The fingerprint of what lies in `parts`, of each of which these are the numbers that are weighted."""
-    sums = [item(dot(each, narrow(_WEIGHTS, 0, 0, numel(each)))) for each in terms]
-    return as_text(_combined(sums), size_in_bytes(parts))
-
-
 def _combined(numbers: Sequence[Any]) -> Any:
     """One number for several, in which their order counts."""
     number = numbers[0]
@@ -163,16 +157,30 @@ def _halves(tensor: torch.Tensor) -> torch.Tensor:
     return view(flat, torch.int32)
 
 
+def _weighted_sum(tensor: torch.Tensor) -> int:
+    """The weighted sum of a tensor on the CPU."""
+    halves = _halves(tensor)
+    if numel(halves) > _SHORT // _HALF_BYTES:
+        return _read_in_pieces(halves, PIECE_BYTES).weighted_sum()
+    return int(item(dot(convert(halves, torch.int64), narrow(_WEIGHTS, 0, 0, numel(halves)))))
+
+
 def _terms(tensor: torch.Tensor) -> torch.Tensor:
     """The numbers, int64, that are weighted for `tensor`: its halves themselves, or what they are summed up to."""
     halves = _halves(tensor)
     if numel(halves) <= _SHORT // _HALF_BYTES:
         return convert(halves, torch.int64)
+    sums = _read_in_pieces(halves, _DEVICE_PIECE_BYTES)
+    return concatenate([sums.of_words(), convert(sums.last, torch.int64)])
+
+
+def _read_in_pieces(halves: torch.Tensor, piece_bytes: int) -> _LargeSums:
+    """The sums of a large tensor, all but its last piece read, so that either sequence finds a piece in the cache."""
     sums = _LargeSums(halves)
-    piece = (PIECE_BYTES if halves.is_cpu else _DEVICE_PIECE_BYTES) // _HALF_BYTES
+    piece = piece_bytes // _HALF_BYTES
     for end in range(piece, numel(halves), piece):
         sums.read_to(end)
-    return sums.terms()
+    return sums
 
 
 class RunningFingerprint:
@@ -180,7 +188,7 @@ class RunningFingerprint:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         """Begin with a contiguous tensor on the CPU, of more than `_SHORT` bytes."""
-        self._tensor = tensor
+        self._size_bytes = size_in_bytes((tensor,))
         self._sums = _LargeSums(_halves(tensor))
 
     def read_to(self, end_bytes: int) -> None:
@@ -189,26 +197,32 @@ class RunningFingerprint:
 
     def finish(self) -> str:
         """Read the rest; what `fingerprint` gives."""
-        return _from_terms([self._sums.terms()], (self._tensor,))
+        return as_text(self._sums.weighted_sum(), self._size_bytes)
 
 
 class _LargeSums:
     """What a large tensor is summed up to, read from its first byte to its last."""
 
     def __init__(self, halves: torch.Tensor) -> None:
-        self._halves = halves
         self._sequences = [_ColumnSums(halves, skipped, columns) for skipped, columns in enumerate(_COLUMNS)]
+        self.last = narrow(halves, 0, numel(halves) - 1, 1)
+        """The last half, which is weighted, too: no word of one sequence has it."""
 
     def read_to(self, end: int) -> None:
         """Add up all blocks that end before this half and have not been."""
         for each in self._sequences:
             each.read_to(end)
 
-    def terms(self) -> torch.Tensor:
-        """Add up the rest; the numbers that are weighted, int64."""
-        terms = [part for each in self._sequences for part in each.terms()]
-        last = narrow(self._halves, 0, numel(self._halves) - 1, 1)  # No word of one sequence has it.
-        return concatenate([*terms, convert(last, torch.int64)])
+    def of_words(self) -> torch.Tensor:
+        """Add up the rest; what is weighted of both sequences, int64."""
+        return concatenate([part for each in self._sequences for part in each.finish()])
+
+    def weighted_sum(self) -> int:
+        """Add up the rest; the weighted sum, of a tensor on the CPU."""
+        of_words = self.of_words()
+        count = numel(of_words)
+        of_last = int(item(self.last)) * int(item(narrow(_WEIGHTS, 0, count, 1)))  # To convert it would take longer.
+        return int(item(dot(of_words, narrow(_WEIGHTS, 0, 0, count)))) + of_last
 
 
 class _ColumnSums:
@@ -217,43 +231,52 @@ class _ColumnSums:
     def __init__(self, halves: torch.Tensor, skipped: int, columns: int) -> None:
         """Begin a sequence that leaves out so many halves, and has so many words in a row."""
         self._halves = halves
+        self._skipped = skipped
         self._columns = columns
-        self._next = skipped  # The half at which the next row begins.
+        self._rows, self._rest = divmod((numel(halves) - skipped) // 2, columns)
+        self._next = 0  # The row that is to be read next.
         self._sums: torch.Tensor | None = None
+        self._words = _words(halves, skipped, self._rows * columns + self._rest) if halves.is_cpu else None
 
     def read_to(self, end: int) -> None:
         """Add up the blocks that end before this half and have not been."""
-        row = 2 * self._columns
-        blocks = (min(end, numel(self._halves)) - self._next) // (_BLOCK * row)
+        rows = min((end - self._skipped) // (2 * self._columns), self._rows)
+        blocks = (rows - self._next) // _BLOCK
         if blocks > 1:
-            words = view(_words(self._halves, self._next, blocks * _BLOCK * row), (blocks, _BLOCK, self._columns))
+            words = view(self._part(self._next * self._columns, blocks * _BLOCK * self._columns), (blocks, _BLOCK, -1))
             self._add(total(total(words, 1), 0))
-            self._next += blocks * _BLOCK * row
+            self._next += blocks * _BLOCK
 
-    def terms(self) -> list[torch.Tensor]:
-        """The sums of the columns, if there is a row, and the words that do not fill one."""
-        row = 2 * self._columns
-        self.read_to(numel(self._halves))
-        rows, rest = divmod(numel(self._halves) - self._next, row)
+    def finish(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sums of the columns, and the words that do not fill a row."""
+        if self._rows - self._next > 2 * _BLOCK:  # Else one call more would take longer than it saves.
+            self.read_to(numel(self._halves))
+        rows = self._rows - self._next
         if rows:
-            words = _words(self._halves, self._next, rows * row)
-            self._add(total(view(words, (rows, self._columns)), 0))
+            words = self._part(self._next * self._columns, rows * self._columns)
+            self._add(total(view(words, (rows, -1)), 0))
         assert self._sums is not None, "what is called large has a row"
-        return [self._sums, _words(self._halves, self._next + rows * row, rest - rest % 2)]
+        return self._sums, self._part(self._rows * self._columns, self._rest)
+
+    def _part(self, first: int, count: int) -> torch.Tensor:
+        """So many words, from the first on."""
+        if self._words is None:
+            return _words(self._halves, self._skipped + 2 * first, count)
+        return narrow(self._words, 0, first, count)
 
     def _add(self, sums: torch.Tensor) -> None:
         self._sums = sums if self._sums is None else add_(self._sums, sums)
 
 
 def _words(halves: torch.Tensor, first: int, count: int) -> torch.Tensor:
-    """An even number of halves, from the first on, as 64-bit words.
+    """So many 64-bit words, from a half on.
 
-    On the CPU it shares their memory, which has to outlive it. No view: torch has none that begins between two words.
+    On the CPU they share its memory, which has to outlive them. No view: torch has none that begins between two words.
     """
     if halves.is_cpu and count:
         memory = _Memory.from_address(data_ptr(halves) + first * _HALF_BYTES)
-        return frombuffer(memory, dtype=torch.int64, count=count // 2)
-    part = narrow(halves, 0, first, count)
+        return frombuffer(memory, dtype=torch.int64, count=count)
+    part = narrow(halves, 0, first, 2 * count)
     return view(part if part.storage_offset() % 2 == 0 else part.clone(), torch.int64)
 
 
