@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, ref
 
@@ -47,6 +48,9 @@ class Checkpoints:
 
 
 def _name_of(hook: Any) -> str:
+    """Where a hook that is a function was defined. Checkpoints' are; ours is a method, and is asked most often."""
+    if type(hook) is MethodType:
+        return ""
     return str(getattr(getattr(hook, "__wrapped__", hook), "__qualname__", ""))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -53,7 +54,12 @@ if TYPE_CHECKING:
 def formula_of(operation: Any) -> Formula:
     """What counts the FLOPs of a call of `operation`, from its arguments, those by keyword, and its result."""
     packet = getattr(operation, "_overloadpacket", operation)
-    registered = flop_counter.flop_registry.get(packet)
+    return _made(operation, packet, flop_counter.flop_registry.get(packet))
+
+
+@lru_cache(maxsize=1 << 12)
+def _made(operation: Any, packet: Any, registered: Callable[..., int] | None) -> Formula:
+    """The formula of an operation for which torch's registry has `registered`."""
     if packet is _aten.convolution_backward and registered is not None:
         return _of_convolution_backward(registered)
     if registered is not None:
@@ -83,7 +89,10 @@ def _count(formula: Callable[..., int], args: Any, kwargs: Any, out: Any) -> int
 def _shape(value: Any) -> Any:
     if isinstance(value, _TENSOR):
         return value.shape
-    return tree_map(flop_counter.get_shape, value) if type(value) in (list, tuple, dict) else value
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind(map(_shape, value))
+    return tree_map(flop_counter.get_shape, value) if kind is dict else value
 
 
 def _of_registered(formula: Callable[..., int]) -> Formula:

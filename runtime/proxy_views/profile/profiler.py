@@ -248,10 +248,11 @@ class Profiler:
         if model is None:
             return
         self._names.clear()
-        for name, module in model.named_modules():
+        modules = list(model.named_modules())
+        for name, module in modules:
             self._names[id(module)] = name
             self._type_names[name] = type(module).__name__
-        self._sizes.note(model, self._storages)
+        self._sizes.note(modules, self._storages)
 
     # Calls.
 

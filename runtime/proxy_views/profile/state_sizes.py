@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import nn
 
-    from proxy_views.profile.storages import Storages
+    from proxy_views.profile.storages import Data, Storages
 
 
 class StateSizes:
@@ -21,34 +23,35 @@ class StateSizes:
     def __init__(self) -> None:
         self.parameters: set[int] = set()
         self.buffers: set[int] = set()
-        self._of_parameters: dict[str, dict[tuple[int, int], int]] = {}
-        self._of_buffers: dict[str, dict[tuple[int, int], int]] = {}
+        self._of_parameters: dict[str, tuple[Data, ...]] = {}
+        self._of_buffers: dict[str, tuple[Data, ...]] = {}
 
-    def note(self, model: nn.Module, storages: Storages) -> None:
-        """Note what `model` has now."""
+    def note(self, modules: Iterable[tuple[str, nn.Module]], storages: Storages) -> None:
+        """Note what the modules of a model, each with its qualified name, have now."""
         self._of_parameters.clear()
         self._of_buffers.clear()
-        for name, module in model.named_modules():
-            prefixes = _prefixes(name)
+        for name, module in modules:
             for tensors, noted, by_module in (
-                (module.parameters(recurse=False), self.parameters, self._of_parameters),
-                (module.buffers(recurse=False), self.buffers, self._of_buffers),
+                (module._parameters, self.parameters, self._of_parameters),
+                (module._buffers, self.buffers, self._of_buffers),
             ):
-                data = storages.of_all(tensors)
-                noted.update(each.storage for each in data)
-                for prefix in prefixes:
-                    by_module.setdefault(prefix, {}).update({each.address: each.size for each in data})
+                if tensors:
+                    data = by_module[name] = storages.of_all(tensors.values())
+                    noted.update(each.storage for each in data)
 
     def of_parameters(self, name: str) -> int:
         """The bytes of the parameters of the module of that name, and of those inside it; tied ones once."""
-        return sum(self._of_parameters.get(name, {}).values())
+        return _size_inside(name, self._of_parameters)
 
     def of_buffers(self, name: str) -> int:
         """The same of its buffers."""
-        return sum(self._of_buffers.get(name, {}).values())
+        return _size_inside(name, self._of_buffers)
 
 
-def _prefixes(name: str) -> list[str]:
-    """The names of a module and of those that it is in: "a.b" is in "a" and in "", the model."""
-    parts = name.split(".")
-    return ["", *(".".join(parts[:count]) for count in range(1, len(parts) + 1) if name)]
+def _size_inside(name: str, by_module: dict[str, tuple[Data, ...]]) -> int:
+    within = f"{name}." if name else ""
+    sizes: dict[tuple[int, int], int] = {}
+    for module, data in by_module.items():
+        if module == name or module.startswith(within):
+            sizes.update({each.address: each.size for each in data})
+    return sum(sizes.values())
