@@ -65,7 +65,7 @@ class Block:
         self._take_down_if_idle = take_down_if_idle
         self._recording = Recording(model, call, is_blacklisted, live_sizes=live_sizes)
         self._flow = RecordedFlow(self._recording) if flow else None
-        self._profiler = _profiler_of(model) if profile else None
+        self._profiler = _profiler_of(self._recording) if profile else None
         self._trace = LiveTrace(self._recording, call, self._flow, self._profiler)
         self._leaf_functions = LeafFunctions(leaf_functions)
         self._tracer: Tracer | None = None
@@ -114,7 +114,7 @@ class Block:
         return thread.live if thread.inside is None and not thread.torch_calls else None
 
 
-def _profiler_of(model: nn.Module) -> Profiler:
+def _profiler_of(recording: Recording) -> Profiler:
     from proxy_views.profile.profiler import Profiler  # Only those who ask for a profile wait for its import.
 
-    return Profiler(model)
+    return Profiler(recording.model, recording.serial_now)

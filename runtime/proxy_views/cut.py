@@ -26,7 +26,7 @@ def cut(graph: fx.Graph, start: Sequence[fx.Node], stop: Sequence[fx.Node]) -> N
             continue
         with graph.inserting_before(first):
             given[node] = graph.placeholder(f"{node.name}_given")
-        given[node].meta = dict(node.meta)
+        given[node].meta = {key: value for key, value in node.meta.items() if key != "profile"}
     for node, placeholder in given.items():
         node.replace_all_uses_with(placeholder)
     kept = _needed([output, *given.values()], graph.nodes, set(given))

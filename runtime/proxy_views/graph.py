@@ -82,6 +82,7 @@ class Built(NamedTuple):
         versions: of these, how often torch had counted a change in place.
         outputs: the node that gave what a call of a module put out, by the module's qualified name, for each call.
         constants: the tensors that are part of the graph.
+        made_by: the calls that each node stands for, by the node's name: their serial numbers.
     """
 
     module: fx.GraphModule
@@ -89,6 +90,7 @@ class Built(NamedTuple):
     versions: dict[str, int]
     outputs: dict[str, list[fx.Node]]
     constants: list[Constant]
+    made_by: dict[str, tuple[int, ...]]
 
 
 class _Pending(NamedTuple):
@@ -124,6 +126,7 @@ class GraphBuilder:
         self._versions: dict[str, int] = {}
         self._outputs: dict[str, list[fx.Node]] = {}
         self._found: list[Constant] = []
+        self._made_by: dict[str, tuple[int, ...]] = {}
         self._placeholders: list[fx.Node] = []
         self._traces: dict[int, str] = {}
         self._stacks: dict[int, dict[str, tuple[str, type]]] = {}
@@ -148,7 +151,7 @@ class GraphBuilder:
         for argument in arguments:
             self._placeholder(argument)
         if root.is_opaque:
-            self._call_module(root)
+            self._call_module(root, 0)
         for number, step, is_end in plan:
             self._begin_node(step, number)
             if isinstance(step, TorchCall):
@@ -156,12 +159,12 @@ class GraphBuilder:
             elif is_end:
                 self._note_output(step)
             else:
-                self._call_module(step)
+                self._call_module(step, number)
         self._begin_node(root, len(recording.steps))
         self._graph.output(self._argument(root.output))
         module = fx.GraphModule(self._constants.root(), self._graph, type(root.module).__name__)
         self._constants.finish(module)
-        return Built(module, self._values, self._versions, self._outputs, self._found)
+        return Built(module, self._values, self._versions, self._outputs, self._found, self._made_by)
 
     def _plan(self) -> Iterator[_Planned]:
         """The steps that become nodes, and the ends of calls: what happens in a leaf is none of them."""
@@ -329,7 +332,9 @@ class GraphBuilder:
                 node.meta["val"] = call.result
                 self._sizes[number] = node
             return
-        self._bind_all(call.result, self._emit(call), call.version)
+        node = self._emit(call)
+        self._made_by[node.name] = (call.serial,)
+        self._bind_all(call.result, node, call.version)
 
     def _emit(self, call: TorchCall) -> fx.Node:
         args, kwargs = self._argument(call.args), self._keywords(call)
@@ -339,7 +344,7 @@ class GraphBuilder:
             kind, target = "call_function", CallUnder(function, call.state, self._root.state)
         return self._finish(self._graph.create_node(kind, target, node_arguments(call, args), kwargs))
 
-    def _call_module(self, call: ModuleCall) -> None:
+    def _call_module(self, call: ModuleCall, number: int) -> None:
         target = self._constants.module(self._name_of(call), call.module)
         args, kwargs = self._argument(call.args), self._keywords(call)
         if call.state == self._root.state:
@@ -347,6 +352,8 @@ class GraphBuilder:
         else:
             inside = self._constants.module_under(target, call, self._root.state)
             node = self._graph.call_module(inside, args, kwargs)
+        within = self._recording.steps[number : max(call.end, number + 1)]
+        self._made_by[node.name] = tuple(each.serial for each in within)
         self._bind_all(call.output, self._finish(node))
         self._note_output(call)
 

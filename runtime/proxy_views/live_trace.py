@@ -119,6 +119,7 @@ class LiveTrace:
             ClosedError: if the trace was closed.
         """
         built = self._fresh(Leaves.parse(leaf_modules))
+        self._note_profile(built)
         if start is not None or stop is not None:
             cut(built.module.graph, self._resolve(built, start), self._resolve(built, stop))
             built.module.recompile()
@@ -301,6 +302,21 @@ class LiveTrace:
     def _fresh(self, leaves: Leaves) -> Built:
         """A graph that nobody else has, and may be changed."""
         return GraphBuilder(self._recorded(), leaves).build()
+
+    def _note_profile(self, built: Built) -> None:
+        """Give the nodes `meta["profile"]`, if that was measured and is known: behind the block."""
+        rows = self._profiler.node_rows() if self._profiler is not None else None
+        if rows is None:
+            return
+        for node in built.module.graph.nodes:
+            if node.name in built.made_by:
+                stack = [name for name, _ in node.meta["nn_module_stack"].values()]
+                target = str(getattr(node.target, "__name__", node.target))
+                row = rows.row(node.name, target, stack[-1] if stack else None, built.made_by[node.name])
+                if row is not None:
+                    # The backward pass of a reentrant checkpoint is that of the calls it makes again.
+                    is_again = any(node.meta.get("checkpoint_reentrant", ()))
+                    node.meta["profile"] = row._replace(backward_flops=None) if is_again else row
 
     def _standard(self, leaves: Leaves | None = None) -> Built:
         """The graph with these leaves, made once."""

@@ -74,6 +74,7 @@ class ModuleCall:
         is_opaque: whether what it calls is not seen.
         end: the number of the first step behind it.
         region: the checkpoints that it is called in.
+        serial: its number among all calls that have begun.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class ModuleCall:
         "output",
         "parent",
         "region",
+        "serial",
         "state",
     )
 
@@ -105,7 +107,7 @@ class ModuleCall:
         self.module, self.parent, self.args, self.kwargs = module, parent, args, kwargs
         self.frames, self.region, self.state, self.is_opaque = frames, region, state, is_opaque
         self.output: Any = None
-        self.end = 0
+        self.end = self.serial = 0
         self.hook = 0  # The key of the hook of ours that waits for the call to end.
 
 
@@ -130,6 +132,7 @@ class TorchCall:
         state: which of torch's switches were on.
         kind: `SIZE`, `VALUE`, or 0 for what is computed.
         region: the checkpoints that it is made in, the outermost first.
+        serial: its number among all calls that have begun.
     """
 
     __slots__ = (
@@ -141,6 +144,7 @@ class TorchCall:
         "module_call",
         "region",
         "result",
+        "serial",
         "state",
         "version",
     )
@@ -160,6 +164,7 @@ class TorchCall:
         self.frames, self.state, self.region, self.kind = frames, state, region, kind
         self.result: Any = None
         self.version = -1
+        self.serial = 0
 
 
 class Frozen(NamedTuple):
@@ -254,6 +259,14 @@ class Recording:
         self._last_state = CallState(grad=True, inference=False, autocast=())
         self._ledger: _Ledger | None = None
         self._opaque_types: dict[type, bool] = {}
+        self._begun = 0
+
+    def serial_now(self) -> int:
+        """The number of the call that is running and becomes a step; 0 if none does."""
+        if not self.is_open:
+            return 0
+        call: Step = self._inside if self._inside is not None else self._stack[-1]
+        return call.serial
 
     # Modules.
 
@@ -329,6 +342,7 @@ class Recording:
             is_opaque=is_opaque or getattr(module, "_compiled_call_impl", None) is not None,
         )  # fmt: skip
         is_opaque = call.is_opaque
+        call.serial = self._begun = self._begun + 1
         self.steps.append(call)
         self._stack.append(call)
         if is_opaque:
@@ -412,6 +426,7 @@ class Recording:
             function, _arguments_as_given(args), _keywords_as_given(kwargs), self._stack[-1],
             frames_inside_module(3), self._state(), self._region, kind,
         )  # fmt: skip
+        call.serial = self._begun = self._begun + 1
         self._inside = call
         return call
 

@@ -221,14 +221,15 @@ def _is_number(value: Any, number: int) -> bool:
 
 
 def _like(node: fx.Node, made: fx.Node) -> fx.Node:
-    """`made`, which gives a tensor of the shape that `node` gives, with all that is said of it."""
-    made.meta.update(node.meta)
+    """`made`, which gives a tensor of the shape that `node` gives, with all that is said of it, but for its cost."""
+    made.meta.update({key: value for key, value in node.meta.items() if key != "profile"})
     return made
 
 
 def _place_like(node: fx.Node, made: fx.Node) -> fx.Node:
-    """`made`, with all that is said of `node` but for what it gives."""
-    made.meta.update({key: value for key, value in node.meta.items() if key not in ("tensor_meta", "val")})
+    """`made`, with all that is said of `node` but for what it gives and costs."""
+    left_out = ("tensor_meta", "val", "profile")
+    made.meta.update({key: value for key, value in node.meta.items() if key not in left_out})
     return made
 
 

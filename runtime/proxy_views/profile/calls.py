@@ -60,6 +60,7 @@ class Call:
         communicated: the bytes that collectives were given.
         is_recomputed: whether an activation checkpoint made it again.
         stated: what was registered for a plain function: the FLOPs of both passes.
+        places: where the caller of the profiler says that it was made; of a plain function, where all inside it was.
     """
 
     __slots__ = (
@@ -73,6 +74,7 @@ class Call:
         "number",
         "operation",
         "outputs",
+        "places",
         "saved",
         "scope",
         "stated",
@@ -88,3 +90,4 @@ class Call:
         self.backward: list[BackwardCall] = []
         self.inner: list[BackwardCall] = []
         self.stated: tuple[int, int] | None = None
+        self.places: tuple[int, ...] = ()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from proxy_views.profile.device import Device
     from proxy_views.profile.flops import Convention, Formula
+    from proxy_views.profile.node_rows import NodeRows
     from proxy_views.profile.report import Profile
     from proxy_views.profile.storages import Data
 
@@ -46,13 +47,15 @@ class Profiler:
     The run is a real one: running statistics and the random state move as they would.
     """
 
-    def __init__(self, model: nn.Module | None) -> None:
+    def __init__(self, model: nn.Module | None, place_now: Callable[[], int] | None = None) -> None:
         """Measure nothing yet.
 
         Args:
             model: whose modules have rows; None if only the sums are wanted.
+            place_now: gives a number for where the program is, which `node_rows` can be asked by; 0 for nowhere.
         """
         self._model = model
+        self._place_now = place_now
         self._type_names: dict[str, str] = {}
         self._names: dict[int, str] = {}
         self._sizes = StateSizes()
@@ -128,6 +131,14 @@ class Profiler:
         if self._failure is not None:
             raise self._failure
         return Profile.of(self._calls, self._scopes, self._type_names, self._sizes, flops, device)
+
+    def node_rows(self) -> NodeRows | None:
+        """The rows of what was called in places; None if it has not ended, or there is no profile."""
+        from proxy_views.profile.node_rows import NodeRows
+
+        if not self._has_ended or self._failure is not None:
+            return None
+        return NodeRows(self._calls, self._sizes)
 
     # Modules.
 
@@ -294,13 +305,21 @@ class Profiler:
             self._checkpoints.note(scope)
         if self._function is not None:
             self._function.inner.append(seen)
+            self._note_place(self._function)
             return self._function
         call = self._new_call(seen.operation, scope, is_recomputed=is_recomputed)
         call.flops, call.duration_ns, call.communicated = seen.flops, seen.duration_ns, seen.communicated
         of_all = self._storages.of_all
         call.inputs = of_all(args) + of_all(kwargs.values()) if kwargs else of_all(args)
         call.outputs = of_all((out,))
+        if not is_recomputed:
+            self._note_place(call)
         return call
+
+    def _note_place(self, call: Call) -> None:
+        place = self._place_now() if self._place_now is not None else 0
+        if place and call.places[-1:] != (place,):
+            call.places += (place,)
 
     def _new_call(self, operation: Any, scope: Scope, *, is_recomputed: bool) -> Call:
         call = Call(operation, scope, len(self._calls), is_recomputed=is_recomputed)

@@ -1,10 +1,10 @@
-"""The rows of a profile: one for each module, and one for each call of an operation or of a registered function."""
+"""The rows of a profile: for modules, for calls of operations and of registered functions, and for nodes of graphs."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-Kind: TypeAlias = Literal["module", "operation", "function"]
+Kind: TypeAlias = Literal["module", "operation", "function", "node"]
 
 
 class ProfileRow(NamedTuple):
@@ -14,10 +14,11 @@ class ProfileRow(NamedTuple):
     counts once, by its address; parameters and buffers are left out of all bytes but their own.
 
     Attributes:
-        kind: "module", "operation" or "function".
+        kind: "module", "operation" or "function"; "node" for one of a graph, which has the sums of its operations.
         name: of a module its qualified name, "" for the model; of a call the module that it is made in, what is called,
-            and from the second one on its number there ("conv1.convolution", "relu_1").
-        type: the class of the module ("Conv2d"), the operation ("aten.convolution"), the name of the function.
+            and from the second one on its number there ("conv1.convolution", "relu_1"); of a node its own.
+        type: the class of the module ("Conv2d"), the operation ("aten.convolution"), the name of the function, the
+            target of the node.
         module: the module that it is, or is made in; None outside of the model.
         calls: how often a module was called; 1 for a call.
         recomputed_calls: how many of these an activation checkpoint has made again. They count as forward.
