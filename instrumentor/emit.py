@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
 
+    import libcst as cst
+
     from instrumentor.settings import Settings
 
 RUNTIME_MODULE = "proxy_wrapper.proxy"
@@ -28,7 +30,6 @@ SOURCE_COMMENT = re.compile(
 )
 
 _HOLE = "_instrument_hole"
-_NAME_HOLE = "_instrument_name_hole"
 
 
 @dataclass(frozen=True)
@@ -98,20 +99,42 @@ def render_search_path(folder: str, *, can_encode: Callable[[str], bool]) -> str
 def render_wrapping(
     alias: str, name: str, settings: Settings, *, can_encode: Callable[[str], bool], is_each: bool = False
 ) -> Wrapping:
-    """The proxy call around an expression, rendered by libcst from a template.
+    """The text around an expression that puts what it gives under a proxy; arguments are those of `make_proxy`."""
+    import libcst as cst
+
+    made = make_proxy(cst.Name(_HOLE), alias, name, settings, can_encode=can_encode, is_each=is_each)
+    before, _, after = cst.Module([]).code_for_node(made).partition(_HOLE)
+    return Wrapping(before, after)
+
+
+def make_proxy(
+    value: cst.BaseExpression,
+    alias: str,
+    name: str,
+    settings: Settings,
+    *,
+    can_encode: Callable[[str], bool],
+    is_each: bool = False,
+) -> cst.Call | cst.GeneratorExp:
+    """The expression that gives what another one gives, under a proxy.
 
     Args:
+        value: the other one.
         alias: the name the runtime module goes by in the script.
         name: the name the object goes by in the trace.
         settings: gives the other arguments.
         can_encode: whether the script's encoding has the characters of a text; others are written as escapes.
         is_each: whether the expression is an iterator, each of whose elements gets a proxy when it is asked for.
     """
+    import libcst as cst
+
     logdir = quote(settings.logdir, can_encode=can_encode)
-    call = _render_call(alias, settings.recurse, logdir, settings.log_level, _stated(settings))
-    before, _, after = call.partition(_HOLE)
-    after = after.replace(_NAME_HOLE, quote(name, can_encode=can_encode), 1)
-    return Wrapping(f"({before}each{after} for each in ", ")") if is_each else Wrapping(before, after)
+    template = _call_template(alias, settings.recurse, logdir, settings.log_level, _stated(settings)).deep_clone()
+    held, recurse, named, *rest = template.args
+    held = held.with_changes(value=cst.Name("each") if is_each else value)
+    named = named.with_changes(value=cst.SimpleString(quote(name, can_encode=can_encode)))
+    call = template.with_changes(args=[held, recurse, named, *rest])
+    return cst.GeneratorExp(call, cst.CompFor(cst.Name("each"), value)) if is_each else call
 
 
 def _stated(settings: Settings) -> tuple[tuple[str, str], ...]:
@@ -132,7 +155,7 @@ def _stated(settings: Settings) -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=256)
-def _render_call(alias: str, recurse: bool, logdir: str, level: str, stated: tuple[tuple[str, str], ...]) -> str:
+def _call_template(alias: str, recurse: bool, logdir: str, level: str, stated: tuple[tuple[str, str], ...]) -> cst.Call:
     """The call with holes for the value and its name: it differs only in these from one model to the next."""
     # libcst takes 0.15 s to import, which a script without any model need not pay.
     import libcst as cst
@@ -145,11 +168,12 @@ def _render_call(alias: str, recurse: bool, logdir: str, level: str, stated: tup
         proxy=cst.Name(PROXY),
         value=cst.Name(_HOLE),
         recurse=cst.Name(str(recurse)),
-        name=cst.Name(_NAME_HOLE),
+        name=cst.Name(_HOLE),
         logdir=cst.SimpleString(logdir),
         level=cst.Name(level),
     )
-    return cst.Module([]).code_for_node(call)
+    assert isinstance(call, cst.Call)
+    return call
 
 
 def quote(text: str, *, can_encode: Callable[[str], bool]) -> str:

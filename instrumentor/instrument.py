@@ -13,7 +13,7 @@ from instrumentor.decide.program import decide_program, files_with_models
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
-from instrumentor.rewrite import check_rewritten, rewrite
+from instrumentor.rewrite import check_rewritten, plan_changes, rewrite
 from instrumentor.screening.screen import may_wrap
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.suppressions import read_suppressions
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.facts import Facts
     from instrumentor.analysis.values import SiteKey
+    from instrumentor.changes import Changes
     from instrumentor.decide.given_classes import GivenClass
     from instrumentor.decision import Decision
     from instrumentor.resolve.classes import Hierarchy
@@ -43,6 +44,7 @@ class Result:
         already_instrumented: the script carried a valid source comment and was left as it is.
         elsewhere: the project's other files that make models which the script does not get hold of, as far as that was
             asked for; relative to the script's directory, with `/`.
+        changes: what was changed, in the original's coordinates; None where nothing was.
     """
 
     original: bytes
@@ -50,6 +52,7 @@ class Result:
     decisions: tuple[Decision, ...]
     already_instrumented: bool
     elsewhere: tuple[str, ...] = ()
+    changes: Changes | None = None
 
     @property
     def changed(self) -> bool:
@@ -131,8 +134,11 @@ def _instrument(
         ) from None
     finally:
         script.take_apart()
-    instrumented = rewrite(source, text, tree, plan, settings, source_name=source_name)
-    return Result(source, instrumented, plan.decisions, already_instrumented=False, elsewhere=elsewhere)
+    changes = plan_changes(text, tree, plan)
+    instrumented = rewrite(source, text, tree, changes, settings, source_name=source_name)
+    return Result(
+        source, instrumented, plan.decisions, already_instrumented=False, elsewhere=elsewhere, changes=changes
+    )
 
 
 def _models_elsewhere(

@@ -13,7 +13,7 @@ from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSy
 from instrumentor.instrument import Result
 from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.units import MAX_PROGRAM_UNITS, SCRIPT, Project, index_unit
-from instrumentor.rewrite import check_rewritten, rewrite
+from instrumentor.rewrite import check_rewritten, plan_changes, rewrite
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.undo import undo
 
@@ -116,7 +116,8 @@ def _result(unit: Unit, plan: Plan, settings: Settings, read: _Originals, record
     if original != current:
         return Result(current, current, plan.decisions, already_instrumented=True)
     text = decode(original, source_name=recorded)
-    instrumented = rewrite(original, text, unit.tree, plan, settings, source_name=recorded, search_folders=folders)
+    changes = plan_changes(text, unit.tree, plan)
+    instrumented = rewrite(original, text, unit.tree, changes, settings, source_name=recorded, search_folders=folders)
     check_rewritten(original, instrumented, text, source_name=recorded)
     return Result(original, instrumented, plan.decisions, already_instrumented=False)
 

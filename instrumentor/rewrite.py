@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from instrumentor import emit
-from instrumentor.analysis.placement import Place
+from instrumentor.changes import Changes, How, TreeText, count_leading, find_changes, is_docstring
 from instrumentor.errors import InstrumentError, InternalError
 from instrumentor.source.edits import NewLine, NewText, apply_edits
 from instrumentor.source.nodes import walk
@@ -18,24 +18,23 @@ from instrumentor.source.source_text import line_end, split_lines
 from instrumentor.source.undo import undo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from instrumentor.decide import Plan, Wrap
+    from instrumentor.changes import Position
+    from instrumentor.decide import Plan
     from instrumentor.settings import Settings
     from instrumentor.source.source_text import SourceText
 
-_NOTHING_BUT_A_COMMENT = re.compile(r"\s*(?:#.*)?", re.DOTALL)
-_LEADS_ON = re.compile(r"[\s;]*\\[\r\n]")
 _STAR_IMPORT = re.compile(r"import[\s\\]*\*")
-# At one place in a line: what ends an expression stands before what starts one, and both before a new statement.
-_AFTER, _BEFORE = 0, 1
+# Where a statement starts: first folders to look modules up in, then the import, then what a proxy adds.
+_FIRST, _IN_FRONT = (-2,), (-1,)
 
 
 def rewrite(
     original: bytes,
     source: SourceText,
     tree: ast.Module,
-    plan: Plan,
+    changes: Changes | None,
     settings: Settings,
     *,
     source_name: str,
@@ -47,7 +46,7 @@ def rewrite(
         original: the script's bytes.
         source: the same, decoded.
         tree: the same, parsed.
-        plan: what to wrap.
+        changes: where the planned proxies go; None where none is.
         settings: the arguments of the proxy calls.
         source_name: what the source comment records.
         search_folders: folders, relative to the script's own, in which it is to look modules up.
@@ -55,14 +54,13 @@ def rewrite(
     Returns:
         The new bytes; `original` itself where nothing is planned.
     """
-    if not plan.wraps and not search_folders:
+    if changes is None and not search_folders:
         return original
-    writer = _Writer(source, tree, settings)
-    for wrap in plan.wraps:
-        writer.add(wrap)
     lines = source.lines if source.has_final_newline else (*source.lines[:-1], source.lines[-1] + source.newline)
-    imports = [writer.import_edit(plan.wraps)] if plan.wraps else []
-    edited = apply_edits(lines, [*map(writer.search_edit, reversed(search_folders)), *imports, *writer.edits])
+    edits = [_search_edit(source, tree, folder) for folder in reversed(search_folders)]
+    if changes is not None:
+        edits.extend(_proxy_edits(source, changes, settings))
+    edited = apply_edits(lines, edits)
     comment = emit.render_source_comment(
         source_name,
         hashlib.sha256(original).hexdigest(),
@@ -72,151 +70,58 @@ def rewrite(
     return source.encode((*edited.lines, comment + source.newline))
 
 
-class _Writer:
-    """Turns places in the tree into insertions in the text."""
+def plan_changes(source: SourceText, tree: ast.Module, plan: Plan) -> Changes | None:
+    """Say where in a script's text what is planned goes; None where nothing is."""
+    return find_changes(source, tree, plan.wraps, _unused_name(source.text, tree)) if plan.wraps else None
 
-    def __init__(self, source: SourceText, tree: ast.Module, settings: Settings) -> None:
-        self._source = source
-        self._tree = tree
-        self._settings = settings
-        self._alias = _unused_name(source.text, tree)
-        self.edits: list[NewLine | NewText] = []
 
-    def add(self, wrap: Wrap) -> None:
-        """Add the insertions for one proxy."""
-        placement = wrap.placement
-        target = placement.target
-        if isinstance(placement.statement, ast.For) and target is not None and placement.is_each:
-            self._add_in_loop(wrap, placement.statement.body[0], target)
-            return
-        wrapping = self._wrapping(wrap, is_each=placement.is_each)
-        if placement.place is Place.LINE and target is not None:
-            text = self._storing(target, wrapping, placement.part)
-            if self._has_own_lines(placement.statement):
-                self._add_line_after(placement.statement, text)
-                return
-            if not placement.can_inline:
-                line, column = self._end(placement.statement)
-                self.edits.append(NewText(line, column, f"; {text}", (_AFTER, line, column)))
-                return
-        self._add_around(placement.expression, wrapping)
+def _proxy_edits(source: SourceText, changes: Changes, settings: Settings) -> Iterator[NewLine | NewText]:
+    """The insertions that make some changes."""
+    # libcst takes 0.15 s to import, which a script without any model need not pay.
+    from instrumentor.splicing import edits_within
+    from instrumentor.transformer import ProxyMaker
 
-    def _add_in_loop(self, wrap: Wrap, first: ast.stmt, target: ast.expr) -> None:
-        """Add a line before the first statement of a loop; around what it goes over where that is on the loop's own."""
-        if self._starts_line(first):
-            self._add_line_before(first, self._storing(target, self._wrapping(wrap, is_each=False)))
-        else:
-            self._add_around(wrap.placement.expression, self._wrapping(wrap, is_each=True))
+    maker = ProxyMaker(changes.alias, settings, source.can_encode)
+    yield _import_edit(source, changes)
+    for change in changes.proxies:
+        if change.part is None:
+            yield _new_line(source, change.span.start, change.after_line, maker.line_text(change))
+    yield from edits_within(source, changes.proxies, maker)
 
-    def _wrapping(self, wrap: Wrap, *, is_each: bool) -> emit.Wrapping:
-        return emit.render_wrapping(
-            self._alias, wrap.name, self._settings, can_encode=self._source.can_encode, is_each=is_each
-        )
 
-    def _storing(self, target: ast.expr, wrapping: emit.Wrapping, part: str = "") -> str:
-        spelled = f"{self._text(target)}{part}"
-        return f"{spelled} = {wrapping.before}{spelled}{wrapping.after}"
+def _import_edit(source: SourceText, changes: Changes) -> NewLine | NewText:
+    text = emit.render_import(changes.alias)
+    how, (start, _), after_line = changes.import_place
+    if how is How.IN_FRONT:
+        return NewText(start.line, start.column, f"{text}; ", _IN_FRONT)
+    beside = after_line + 1 if how is How.LINE_BEFORE else after_line
+    return NewLine(after_line, text + _newline_of(source, beside))
 
-    def _add_line_after(self, statement: ast.stmt, text: str) -> None:
-        last = statement.end_lineno or statement.lineno
-        newline = line_end(self._line(last)) or self._source.newline
-        self.edits.append(NewLine(last, f"{self._indentation(statement)}{text}{newline}"))
 
-    def _add_line_before(self, statement: ast.stmt, text: str) -> None:
-        first = self._first_line(statement)
-        newline = line_end(self._line(first)) or self._source.newline
-        self.edits.append(NewLine(first - 1, f"{self._indentation(statement)}{text}{newline}"))
+def _new_line(source: SourceText, start: Position, after_line: int, text: str) -> NewLine:
+    # A form feed sets the indentation back to nothing; what follows it is what counts.
+    indentation = source.lines[start.line - 1][: start.column].rpartition("\f")[2]
+    beside = after_line + 1 if after_line < start.line else after_line
+    return NewLine(after_line, f"{indentation}{text}{_newline_of(source, beside)}")
 
-    def _indentation(self, statement: ast.stmt) -> str:
-        first, column = self._start(statement)
-        # A form feed sets the indentation back to nothing; what follows it is what counts.
-        return self._line(first)[:column].rpartition("\f")[2]
 
-    def _add_around(self, expression: ast.expr, wrapping: emit.Wrapping) -> None:
-        start, end = self._start(expression), self._end(expression)
-        # Of expressions that start at one place the longer is the outer one; of those that end there, the later.
-        self.edits.append(NewText(*start, wrapping.before, (_BEFORE, -end[0], -end[1])))
-        self.edits.append(NewText(*end, wrapping.after, (_AFTER, -start[0], -start[1])))
+def _newline_of(source: SourceText, line: int) -> str:
+    return line_end(source.lines[line - 1]) or source.newline
 
-    def import_edit(self, wraps: Sequence[Wrap]) -> NewLine | NewText:
-        """The insertion of the import: after the imports at the top, and before whatever else runs there."""
-        text = emit.render_import(self._alias)
-        body = self._tree.body
-        count = _count_leading(body, min(wrap.placement.statement.lineno for wrap in wraps))
-        following = body[count] if count < len(body) else None
-        if count == 0:
-            assert following is not None
-            line = self._first_line(following)
-            return NewLine(line - 1, text + (line_end(self._line(line)) or self._source.newline))
-        last = self._last_line(body[count - 1])
-        if following is not None and following.lineno == last:
-            line, column = self._start(following)
-            return NewText(line, column, f"{text}; ", (_BEFORE, -len(self._source.lines) - 1))
-        return NewLine(last, text + (line_end(self._line(last)) or self._source.newline))
 
-    def search_edit(self, folder: str) -> NewLine | NewText:
-        """The insertion that adds a folder to those where modules are looked up: before any import that needs it."""
-        text = emit.render_search_path(folder, can_encode=self._source.can_encode)
-        body = self._tree.body
-        count = 1 if body and _is_docstring(body[0]) else 0
-        while count < len(body) and _is_future_import(body[count]):
-            count += 1
-        if count == len(body):
-            return NewLine(len(self._source.lines) if body else 0, text + self._source.newline)
-        line, column = self._start(body[count])
-        line = self._first_line(body[count])
-        if count and self._last_line(body[count - 1]) >= line:
-            return NewText(line, column, f"{text}; ", (_BEFORE, -len(self._source.lines) - 2))
-        return NewLine(line - 1, text + (line_end(self._line(line)) or self._source.newline))
-
-    def _has_own_lines(self, statement: ast.stmt) -> bool:
-        """Whether nothing but a comment shares the lines of a statement."""
-        last, column = self._end(statement)
-        rest = self._line(last)[column:]
-        return self._starts_line(statement) and _NOTHING_BUT_A_COMMENT.fullmatch(rest) is not None
-
-    def _starts_line(self, statement: ast.stmt) -> bool:
-        """Whether nothing stands before a statement on its first line, nor leads over to that."""
-        first, column = self._start(statement)
-        head = self._first_line(statement)
-        before = self._line(head - 1) if head > 1 else ""
-        return not self._line(first)[:column].strip() and not before.removesuffix(line_end(before)).endswith("\\")
-
-    def _first_line(self, statement: ast.stmt) -> int:
-        """The line that a statement starts on; for one with decorators that of the first `@`."""
-        decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-        if not decorators:
-            return statement.lineno
-        line = decorators[0].lineno
-        while not self._line(line).lstrip().startswith("@"):  # what is in brackets may start on a later line
-            line -= 1
-        return line
-
-    def _last_line(self, statement: ast.stmt) -> int:
-        """The line that a statement ends on, or the one that backslashes behind it lead to."""
-        last, column = self._end(statement)
-        while _LEADS_ON.match(self._line(last), column):
-            last, column = last + 1, 0
-        return last
-
-    def _text(self, node: ast.expr) -> str:
-        """A target as the script spells it, on one line."""
-        (first, start), (last, end) = self._start(node), self._end(node)
-        text = self._line(first)[start:end] if first == last else ast.unparse(node)
-        # Of what stands in an f-string, Python before 3.12 may give another column.
-        is_other = isinstance(node, ast.Name) and unicodedata.normalize("NFKC", text) != node.id
-        return ast.unparse(node) if is_other else text
-
-    def _start(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
-        return node.lineno, self._source.column(node.lineno, node.col_offset)
-
-    def _end(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return node.end_lineno, self._source.column(node.end_lineno, node.end_col_offset)
-
-    def _line(self, number: int) -> str:
-        return self._source.lines[number - 1]
+def _search_edit(source: SourceText, tree: ast.Module, folder: str) -> NewLine | NewText:
+    """The insertion that adds a folder to those where modules are looked up: before any import that needs it."""
+    text = emit.render_search_path(folder, can_encode=source.can_encode)
+    body, places = tree.body, TreeText(source)
+    count = 1 if body and is_docstring(body[0]) else 0
+    while count < len(body) and _is_future_import(body[count]):
+        count += 1
+    if count == len(body):
+        return NewLine(len(source.lines) if body else 0, text + source.newline)
+    line = places.first_line(body[count])
+    if count and places.last_line(body[count - 1]) >= line:
+        return NewText(line, places.position(body[count]).column, f"{text}; ", _FIRST)
+    return NewLine(line - 1, text + _newline_of(source, line))
 
 
 def _unused_name(text: str, tree: ast.Module) -> str:
@@ -244,49 +149,15 @@ def _identifiers(nodes: Iterable[ast.AST]) -> set[str]:
 
 def _has_late_star_import(tree: ast.Module, nodes: Iterable[ast.AST]) -> bool:
     """Whether anything is imported by `*` behind the imports at the top, which could rebind a plain name."""
-    leading = set(map(id, tree.body[: _count_leading(tree.body, len(tree.body) and tree.body[-1].lineno + 1)]))
+    leading = set(map(id, tree.body[: count_leading(tree.body, len(tree.body) and tree.body[-1].lineno + 1)]))
     return any(
         isinstance(node, ast.ImportFrom) and id(node) not in leading and any(each.name == "*" for each in node.names)
         for node in nodes
     )
 
 
-def _count_leading(body: Sequence[ast.stmt], before_line: int) -> int:
-    """How many statements come before the import: docstring, `__future__`, and the first run of imports.
-
-    Where that run does not import torch but a later statement at the top does, the import goes beside that one, as
-    long as no proxy comes before it. So it does where the first imports come later, behind a `try` or an assignment.
-    """
-    count = 1 if body and _is_docstring(body[0]) else 0
-    count = _end_of_imports(body, count)
-    if any(_imports_torch(statement) for statement in body[:count]):
-        return count
-    before = [position for position in range(count, len(body)) if body[position].lineno < before_line]
-    later = [position for position in before if _imports_torch(body[position])]
-    if not later and not any(isinstance(each, (ast.Import, ast.ImportFrom)) for each in body[:count]):
-        later = [position for position in before if isinstance(body[position], (ast.Import, ast.ImportFrom))]
-    return _end_of_imports(body, later[0]) if later else count
-
-
-def _end_of_imports(body: Sequence[ast.stmt], start: int) -> int:
-    while start < len(body) and isinstance(body[start], (ast.Import, ast.ImportFrom)):
-        start += 1
-    return start
-
-
-def _imports_torch(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Import):
-        return any(alias.name.partition(".")[0] == "torch" for alias in statement.names)
-    return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == "torch"
-
-
 def _is_future_import(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__" and not statement.level
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    held = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(held, ast.Constant) and isinstance(held.value, str)
 
 
 def check_rewritten(original: bytes, instrumented: bytes, source: SourceText, *, source_name: str) -> None:
