@@ -33,8 +33,9 @@ OPTIONS_OF_OTHERS = {
     "--bug-step",
     "--nproc-per-node",
     "--no-python",
-    "--no",
-}  # accelerate spells --no_python
+    "--no",  # accelerate spells --no_python.
+    "--no-format",  # LibCST's.
+}
 
 
 def options_of(command: Any) -> list[set[str]]:

@@ -38,9 +38,6 @@ SOURCES = {
 def test_a_proxy_goes_around_the_expression_and_can_be_taken_out(source: str) -> None:
     found = instrument_source(source.encode(), Settings(), source_name="a.py").instrumented
     assert undo(found, source_name="a.py").original == source.encode()
-    calls = [ast.unparse(each.args[0]) for each in ast.walk(ast.parse(found)) if _is_proxy(each)]
-    assert calls == [NET] * source.count(NET)
-
-
-def _is_proxy(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "Proxy.Proxy"
+    calls = [each for each in ast.walk(ast.parse(found)) if isinstance(each, ast.Call)]
+    proxied = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "Proxy.Proxy"]
+    assert proxied == [NET] * source.count(NET)

@@ -38,7 +38,7 @@ def fold_non_finite(findings: Sequence[Finding]) -> Folded:
             groups.append(_Group(finding))
         else:
             group.add(finding)
-    causes = {}
+    causes: dict[int, Finding] = {}
     for group in groups:
         group.first.evidence += _words(group.others)
         causes.update((id(each), group.first) for each in group.others)
