@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from proxy_wrapper.intercept.updates import Updates
     from proxy_wrapper.known.registry import ModuleEntry
@@ -198,7 +199,7 @@ class TrainingActs:
                 raise
             if given:
                 strict = args[0] if args else kwargs.get("strict", True)
-                self._note(self._loads, module, len(state_dict), bool(strict), result, given[0])
+                self._note(self._loads, module, state_dict, bool(strict), result, given[0])
             return result
 
         return load_state_dict
@@ -209,7 +210,7 @@ class TrainingActs:
         if entry is not None and entry.level <= INFO:
             given.append(_are_own(module, state_dict))
 
-    def _loads(self, module: nn.Module, count: int, strict: bool, result: Any, is_own: bool) -> None:
+    def _loads(self, module: nn.Module, state_dict: Mapping[str, Any], strict: bool, result: Any, is_own: bool) -> None:
         tracer = self._tracer
         entry: ModuleEntry | None = tracer.registry.module_entry(module)
         missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
@@ -225,7 +226,7 @@ class TrainingActs:
                 location,
                 thread.number,
                 thread.stage,
-                max(0, count - len(unexpected)),
+                max(0, len(state_dict) - len(unexpected)),
                 tuple(map(str, missing[:_MOST_KEYS])),
                 tuple(map(str, unexpected[:_MOST_KEYS])),
                 len(missing),
@@ -238,9 +239,13 @@ class TrainingActs:
 
 
 def _are_own(module: nn.Module, state_dict: Mapping[str, Any]) -> bool:
-    """Whether every tensor in `state_dict` is the very one that `module` has under its name."""
-    own: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
-    own.update(module.named_buffers(remove_duplicate=False))
+    """Whether every tensor in `state_dict` is the very one that `module` has under its name.
+
+    Other mappings than torch's own may read a file for each tensor that they are asked for: they are not looked at.
+    """
+    if type(state_dict) not in (dict, OrderedDict):
+        return False
+    own = dict(_own_tensors(module))
     is_any = False
     for name, tensor in state_dict.items():
         mine = own.get(name)
@@ -251,3 +256,16 @@ def _are_own(module: nn.Module, state_dict: Mapping[str, Any]) -> bool:
             return False
         is_any = True
     return is_any
+
+
+def _own_tensors(
+    module: nn.Module, prefix: str = "", above: frozenset[int] = frozenset()
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The parameters and buffers of a module by their names; no method of the program's is called for that."""
+    for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+        if tensor is not None:
+            yield f"{prefix}{name}", tensor
+    above |= {id(module)}
+    for name, below in module._modules.items():
+        if below is not None and id(below) not in above:
+            yield from _own_tensors(below, f"{prefix}{name}.", above)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import CallModule, Clip, Input, Load, Location, Loss, Module, Optimizer, SchedulerStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy_wrapper.writing.observers.memory import MemoryObserver
 
@@ -137,6 +138,46 @@ def test_weights_are_told_with_what_was_left_out(logdir: str, seen: MemoryObserv
         (2, True, False),
         (2, True, True),
     ]
+
+
+class Lazy(Mapping[str, torch.Tensor]):
+    """Weights that are read when they are asked for, as those in a file may be."""
+
+    def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
+        self.weights, self.reads = weights, 0
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        self.reads += 1
+        return self.weights[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+class Listed(nn.Linear):
+    """A module that notes who asks for its parameters."""
+
+    asked = 0
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        self.asked += 1
+        return super().named_parameters(*args, **kwargs)
+
+
+@pytest.mark.parametrize("is_proxied", [False, True])
+def test_weights_and_modules_are_asked_for_nothing_more(is_proxied: bool, logdir: str, seen: MemoryObserver) -> None:
+    model = Listed(3, 2)
+    if is_proxied:
+        Proxy.Proxy(model, recurse=True, logdir=logdir)
+    weights = Lazy(nn.Linear(3, 2).state_dict())
+    model.asked = 0
+    model.load_state_dict(weights)
+    assert (weights.reads, model.asked) == (2, 0)
+    assert torch.equal(model.weight, weights.weights["weight"])
+    assert [(event.loaded, event.is_own) for event in of(seen, Load)] == [(2, False)] * is_proxied
 
 
 def test_an_error_of_loading_is_as_without_us(logdir: str) -> None:
