@@ -29,7 +29,6 @@ class StateDigest:
         self._noted: list[Any] = []
         self._encode = msgspec.msgpack.Encoder().encode
         self._tellers: dict[type, Callable[[Any], Any]] = {
-            events.Update: lambda event: (event.tensor, event.step, event.statistics),
             events.Backward: lambda _: "begin",
             events.OptimizerStep: lambda _: "begin",
             events.OptimizerStepEnd: lambda event: event.step,
@@ -37,15 +36,22 @@ class StateDigest:
         }
         for event_class in (events.Parameter, events.Buffer, events.OptimizerState):
             self._tellers[event_class] = _definition
-        self.kinds = frozenset(self._tellers)
+        self.kinds = frozenset((events.Update, *self._tellers))
 
     def note(self, event: AnyEvent) -> None:
         """Take the next event."""
-        tell = self._tellers.get(type(event))
-        if tell is not None:
-            self._noted.append(tell(event))
-            if len(self._noted) >= _TOGETHER:
-                self._add()
+        noted = self._noted
+        if isinstance(event, events.Update):
+            # Most are. No tuple for each, which the garbage collector would count; only here do statistics, or None,
+            # end what is told.
+            noted += (event.tensor, event.step, event.statistics)
+        else:
+            tell = self._tellers.get(type(event))
+            if tell is None:
+                return
+            noted.append(tell(event))
+        if len(noted) >= _TOGETHER:
+            self._add()
 
     def digest(self) -> bytes:
         """The same, of all events so far, for traces that say the same, and for no others."""
