@@ -89,6 +89,21 @@ class InsideTransformError(ViewError, NotImplementedError):
         )
 
 
+class BentInsideError(ViewError, NotImplementedError):
+    """A graph of a call in which something was bent inside of what is one node: it would compute without that."""
+
+    def __init__(self, what: str, node: str, *, is_chosen: bool) -> None:
+        remedy = (
+            "Leave that out of `leaf_modules`, so that there are nodes for what is inside it."
+            if is_chosen
+            else "Nobody can look into it, so remove the bend before the call, or bend what it gives back instead."
+        )
+        where = f"inside {node!r}" if node else "inside the model"
+        super().__init__(
+            f"{what!r} is bent {where}, which is one node of the graph and would compute without the bend. {remedy}"
+        )
+
+
 class NoFlowError(ViewError, RuntimeError):
     """Flow steps of a call that were not recorded."""
 

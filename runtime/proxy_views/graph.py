@@ -73,6 +73,20 @@ class Constant(NamedTuple):
     step: int
 
 
+class Hidden(NamedTuple):
+    """Something that was bent inside of what is one node.
+
+    Attributes:
+        what: was bent.
+        node: the qualified name of the module that is one node, or the name of the function.
+        is_chosen: whether it is one node because of `leaf_modules`.
+    """
+
+    what: str
+    node: str
+    is_chosen: bool
+
+
 class Built(NamedTuple):
     """A graph, and what is known of it.
 
@@ -82,6 +96,7 @@ class Built(NamedTuple):
         versions: of these, how often torch had counted a change in place.
         outputs: the node that gave what a call of a module put out, by the module's qualified name, for each call.
         constants: the tensors that are part of the graph.
+        hidden: what was bent inside a node, where the graph does not have it.
         made_by: the calls that each node stands for, by the node's name: their serial numbers.
     """
 
@@ -91,6 +106,7 @@ class Built(NamedTuple):
     outputs: dict[str, list[fx.Node]]
     constants: list[Constant]
     made_by: dict[str, tuple[int, ...]]
+    hidden: list[Hidden]
 
 
 class _Pending(NamedTuple):
@@ -164,7 +180,23 @@ class GraphBuilder:
         self._graph.output(self._argument(root.output))
         module = fx.GraphModule(self._constants.root(), self._graph, type(root.module).__name__)
         self._constants.finish(module)
-        return Built(module, self._values, self._versions, self._outputs, self._found, self._made_by)
+        return Built(module, self._values, self._versions, self._outputs, self._found, self._made_by, self._hidden())
+
+    def _hidden(self) -> list[Hidden]:
+        """What was bent where there are no nodes."""
+        found = []
+        for what, inside in self._recording.changes:
+            if isinstance(inside, TorchCall):
+                found.append(Hidden(what, getattr(inside.function, "__qualname__", "a function"), is_chosen=False))
+                continue
+            call: ModuleCall | None = inside
+            while call is not None:
+                is_chosen = call is not self._root and self._leaves.has(call.module, self._name_of(call))
+                if call.is_opaque or is_chosen:
+                    found.append(Hidden(what, self._name_of(call), is_chosen=is_chosen and not call.is_opaque))
+                    break
+                call = call.parent
+        return found
 
     def _plan(self) -> Iterator[_Planned]:
         """The steps that become nodes, and the ends of calls: what happens in a leaf is none of them."""

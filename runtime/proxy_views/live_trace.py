@@ -10,6 +10,7 @@ from proxy_trace.order.execution_order import execution_order
 from proxy_views.activations import Activations, Table, Weights
 from proxy_views.cut import cut
 from proxy_views.errors import (
+    BentInsideError,
     CallRaisedError,
     ClosedError,
     InsideTransformError,
@@ -115,10 +116,13 @@ class LiveTrace:
             NotCalledError: if the model was not called in the block.
             CallRaisedError: if the call ended in an exception.
             InsideTransformError: if the model uses a transform of `torch.func`.
+            BentInsideError: if something is bent inside of what is one node.
             UnknownNameError: if `start` or `stop` names nothing.
             ClosedError: if the trace was closed.
         """
         built = self._fresh(Leaves.parse(leaf_modules))
+        for what, name, is_chosen in built.hidden:
+            raise BentInsideError(what, name, is_chosen=is_chosen)
         self._note_profile(built)
         if start is not None or stop is not None:
             cut(built.module.graph, self._resolve(built, start), self._resolve(built, stop))

@@ -180,6 +180,13 @@ class Frozen(NamedTuple):
 Step: TypeAlias = "ModuleCall | TorchCall"
 
 
+class Change(NamedTuple):
+    """A value that the program goes on with in the place of another, and the innermost call that it was changed in."""
+
+    what: str
+    inside: Step
+
+
 class _Checkpoint:
     """A checkpoint that has not ended, as `before_call` gives it: how often gradients were switched inside it."""
 
@@ -225,6 +232,7 @@ class Recording:
         parameter_names: which of the names are parameters'.
         non_persistent: the names of buffers that are no part of `state_dict`.
         froze: what was read from sizes.
+        changes: what was bent, and where.
         failure: why there is no recording, if there is none.
         is_open: whether the call is being recorded now.
     """
@@ -242,6 +250,7 @@ class Recording:
         self.parameter_names: set[str] = set()
         self.non_persistent: set[str] = set()
         self.froze: list[Frozen] = []
+        self.changes: list[Change] = []
         self.failure: Exception | None = None
         self.raised = False
         self.calls_seen = 0
@@ -472,6 +481,11 @@ class Recording:
             self._leave_region(call)
         elif self._inside is call:
             self._inside = None
+
+    def changed(self, what: str) -> None:
+        """Note a change: a graph in which that call is part of one node would not have it."""
+        if self.is_open:
+            self.changes.append(Change(what, self._inside if self._inside is not None else self._stack[-1]))
 
     def _live(self, result: Any) -> Any:
         step, ledger = len(self.steps), self._ledger

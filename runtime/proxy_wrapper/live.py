@@ -47,6 +47,9 @@ class LiveObserver(Protocol):
     def after_raising(self, call: Any) -> None:
         """The call has raised an exception."""
 
+    def changed(self, what: str) -> None:
+        """A `ChangingObserver` has put another value in the place of `what`, inside the calls that are running."""
+
 
 class LiveFlow(Protocol):
     """Is told of the tests and loops of one thread, as they come out and end."""
@@ -125,6 +128,11 @@ class LiveObservers:
         """Tell each that a function has raised an exception."""
         for observer, each in call:
             observer.after_raising(each)
+
+    def changed(self, what: str) -> None:
+        """Tell each that a value was changed."""
+        for observer in self.observers:
+            observer.changed(what)
 
 
 def joined(

@@ -41,6 +41,11 @@ class LiveChange:
         """Whether anybody else sees the calls of torch: another live observer, or a trace at level DEBUG."""
         return self._thread.live is not self._observer or self._tracer.is_debugging
 
+    def tell(self, what: str) -> None:
+        """Tell the thread's live observers that the program goes on with another value in the place of `what`."""
+        if self._thread.live is not None:
+            self._thread.live.changed(what)
+
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
         """Let others see the calls of torch in this block, although it is inside one."""

@@ -57,6 +57,20 @@ def test_with_statistics_of_everything_the_bits_are_the_same(
     assert "proxy_wrapper" not in capfd.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_in_a_profiled_block_the_bits_are_the_same(program: Program, capfd: pytest.CaptureFixture[str]) -> None:
+    plain = plain_outcome(program)
+    torch.manual_seed(0)
+    model = program.build()
+    torch.manual_seed(1)
+    with Proxy.trace(model, profile=True) as trace:
+        profiled = frozen([program.run(model), torch.get_rng_state()])
+    assert difference(plain, profiled) is None
+    assert trace.profile().total_flops >= 0
+    assert "proxy_wrapper" not in capfd.readouterr().err
+
+
 def test_the_model_stays_the_object_it_was(level: str, logdir: str) -> None:
     model = Plain()
     before = (id(model), type(model), dict(vars(model)), set(vars(model.first)), id(model.first.weight))

@@ -6,16 +6,19 @@ import contextlib
 import threading
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.utils.checkpoint import _StopRecomputationError, checkpoint
+from torch.utils.checkpoint import checkpoint
 
+from proxy_views.bending.applying import apply
+from proxy_views.bending.bends import Bend, Bent
 from proxy_views.bending.bent_parameters import BentParameters
 from proxy_views.bending.callback import Place
-from proxy_views.bending.errors import BendingError, CallbackError, ChangedWeightError, NoTargetError, ResultError
-from proxy_views.bending.methods import watch_methods
+from proxy_views.bending.errors import ChangedWeightError, NoTargetError
+from proxy_views.bending.naming_scope import NamedCall, NamingScope
 from proxy_views.bending.node_names import NodeNames
+from proxy_views.bending.recomputation import Snapshot, recomputing
 from proxy_views.bending.targets import nearest
 from proxy_views.bending.values import with_tensors
 from proxy_wrapper.proxy import change_live
@@ -26,93 +29,11 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from proxy_views.bending.callback import Callback
-    from proxy_views.bending.parameter import BendingParameter
     from proxy_views.bending.targets import Target
     from proxy_wrapper.live_change import LiveChange
 
 _REGION: Final = object()
 """What `before_call` gives for a checkpoint."""
-
-
-class Bend:
-    """One callback, and what it is put on.
-
-    Attributes:
-        model: whose targets they are.
-        targets: what is bent.
-        callback: what is done to it.
-        known: the names of all nodes that there are, where a trace has told them.
-        count: how often the callback was called.
-        met: the targets among activations that a call of the model has had.
-    """
-
-    def __init__(self, model: nn.Module, targets: Sequence[Target], callback: Callback, *, is_known: bool) -> None:
-        self.model = model
-        self.targets = tuple(targets)
-        self.callback = callback
-        self.row = callback.row()
-        self.is_known = is_known
-        self.count = 0
-        self.met: set[Target | str] = set()
-
-
-class Bent(NamedTuple):
-    """A bend, the one of its targets that is meant, and what that is called."""
-
-    bend: Bend
-    target: Target
-    name: str
-
-
-class Scope:
-    """A call of a model, or of one of its methods, in which nodes have names.
-
-    Attributes:
-        model: what is called.
-        method: of it; "" if it is the model itself.
-        names: of the nodes.
-        seen: all names that there were, for messages.
-    """
-
-    def __init__(self, model: nn.Module, method: str, names: NodeNames, wanted: list[Bent]) -> None:
-        self.model, self.method, self.names, self.wanted = model, method, names, wanted
-        self.seen: list[str] = []
-        self.qualified = {id(each): name for name, each in model.named_modules()}
-
-    def matches(self, names: Sequence[str]) -> list[Bent]:
-        """The bends of a node that has these names."""
-        self.seen += names
-        found = []
-        for bend, target, _ in self.wanted:
-            assert target.pattern is not None
-            matching = [name for name in names if target.pattern.fullmatch(name)]
-            if matching:
-                bend.met.add(target.text)
-                found.append(Bent(bend, target, matching[0]))
-        return found
-
-    def copied(self) -> Scope:
-        """The same, which goes on on its own."""
-        return Scope(self.model, self.method, self.names.copied(), self.wanted)
-
-
-class _Call(NamedTuple):
-    """A call of torch's whose result has names."""
-
-    scopes: tuple[Scope, ...]
-    found: list[Bent]
-    written: dict[int, int]  # The arguments that it may write into, with torch's count of changes.
-
-
-class _Snapshot(NamedTuple):
-    """All that a checkpoint needs to compute again what it has computed, whatever is bent by then."""
-
-    bends: tuple[Bend, ...]
-    stack: tuple[nn.Module, ...]
-    methods: tuple[tuple[nn.Module, str], ...]
-    scopes: tuple[Scope, ...]
-    values: tuple[tuple[BendingParameter, float], ...]
 
 
 class BentCalls:
@@ -125,14 +46,14 @@ class BentCalls:
         self._change: LiveChange | None = None
         self._thread = threading.current_thread()
         self._is_busy = False  # Whether a callback runs: what that calls is not bent.
-        self._inside: _Call | None = None  # The call whose inner calls have no names.
+        self._inside: NamedCall | None = None  # The call whose inner calls have no names.
         self._stack: list[nn.Module] = []  # Calls of modules of bent models.
         self._methods: list[tuple[nn.Module, str]] = []
-        self._scopes: list[Scope] = []
+        self._scopes: list[NamingScope] = []
         self._members: dict[int, nn.Module] = {}
         self._modules: dict[int, list[Bent]] = {}
         self._nodes: list[Bent] = []
-        self._parameters = BentParameters(self._stand_in_for, self._is_in)
+        self._parameters = BentParameters(self._stand_in_for, self._is_in, self._tell_of)
         self.bend_with(bends)
 
     def begin(self) -> None:
@@ -178,6 +99,9 @@ class BentCalls:
         self._members, self._modules, self._nodes = members, modules, nodes
         self._parameters.bend(slots)
 
+    def changed(self, what: str) -> None:
+        """Whoever bends needs not be told."""
+
     # Calls of modules.
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -199,7 +123,7 @@ class BentCalls:
         wanted = [each for each in self._nodes if each.bend.model is model and each.target.method == method]
         if wanted:
             names = NodeNames(model, getattr(model, method or "forward"), args, kwargs)
-            self._scopes.append(Scope(model, method, names, wanted))
+            self._scopes.append(NamingScope(model, method, names, wanted))
 
     def before_leave(self, module: nn.Module, output: Any) -> Any:
         """What the outermost module gives, bent: a graph of its call has that in it."""
@@ -247,7 +171,7 @@ class BentCalls:
             self._scopes = [scope for scope in self._scopes if scope not in ended]
             self._complain_of(ended)
 
-    def _complain_of(self, ended: Sequence[Scope]) -> None:
+    def _complain_of(self, ended: Sequence[NamingScope]) -> None:
         for scope in ended:
             for bend, target, _ in scope.wanted:
                 if target.text not in bend.met and not bend.is_known and not self._is_recomputing:
@@ -324,7 +248,7 @@ class BentCalls:
         if found:
             given = (*args, *kwargs.values())
             written = {id(each): version_of(each) for each in given if isinstance(each, torch.Tensor)}
-        call = _Call(scopes, found, written)
+        call = NamedCall(scopes, found, written)
         if isinstance(function, MethodType):
             self._inside = call
         return call
@@ -370,8 +294,15 @@ class BentCalls:
             found = sorted(found, key=lambda each: self.bends.index(each.bend))
         for bend, _, name in found:
             with self._bending():
-                value = with_tensors(value, name, partial(self._call, bend))
+                value = with_tensors(value, name, partial(self._apply, bend))
         return value
+
+    def _apply(self, bend: Bend, value: torch.Tensor, name: str, *, must_keep_shape: bool = False) -> torch.Tensor:
+        version = version_of(value)
+        bent = apply(bend, value, Place(name, self._is_recomputing), must_keep_shape=must_keep_shape)
+        if self._change is not None and (bent is not value or version_of(bent) != version):
+            self._change.tell(name)
+        return bent
 
     def _bend_in_place(self, found: Sequence[Bent], value: torch.Tensor) -> torch.Tensor:
         """`value`, which the program goes on with itself, with what is bent written into it."""
@@ -393,38 +324,17 @@ class BentCalls:
                 given = value
                 if given is parameter and any(each.works_in_copies for each in bend.row):
                     given = parameter.clone()
-                value = self._call(bend, given, name, must_keep_shape=True)
+                value = self._apply(bend, given, name, must_keep_shape=True)
         return value
+
+    def _tell_of(self, name: str) -> None:
+        """The program computes with what stands for the parameter of that name."""
+        if self._change is not None:
+            self._change.tell(name)
 
     def bent_parameter(self, parameter: torch.Tensor) -> torch.Tensor:
         """What the model computes with in the place of a parameter; `parameter` itself if it is not bent."""
         return self._parameters.stand_in(parameter)
-
-    def _call(self, bend: Bend, value: torch.Tensor, name: str, *, must_keep_shape: bool = False) -> torch.Tensor:
-        place = Place(name, self._is_recomputing)
-        for callback in bend.row:
-            shape, dtype = value.shape, value.dtype
-            try:
-                result = callback.bend(value, place)
-            except (BendingError, _StopRecomputationError):
-                raise
-            except Exception as error:
-                raise CallbackError(repr(callback), name, error) from error
-            if not isinstance(result, torch.Tensor):
-                raise ResultError(repr(callback), name, f"gave a {type(result).__name__}, which is no tensor.")
-            if result.dtype != dtype:
-                words = f"{dtype} and gave {result.dtype}".replace("torch.", "")
-                raise ResultError(repr(callback), name, f"was given a tensor of {words}; it must keep the dtype.")
-            if result.shape != shape and (must_keep_shape or callback.keeps_shape):
-                raise ResultError(
-                    repr(callback), name,
-                    f"was given the shape {tuple(shape)} and gave {tuple(result.shape)}; it must keep the shape"
-                    + ("." if must_keep_shape else ", unless `keeps_shape` is False."),
-                )  # fmt: skip
-            value = result
-        if not self._is_recomputing:
-            bend.count += 1
-        return value
 
     @contextlib.contextmanager
     def _bending(self) -> Iterator[None]:
@@ -444,7 +354,7 @@ class BentCalls:
     def checkpointed(self, function: Callable[..., Any], *, is_reentrant: bool) -> Callable[..., Any]:
         """A function that computes what `function` does now, with the bends of now, when it is called again."""
         values = {each: each.value for bend in self.bends for each in bend.callback.parameters()}
-        snapshot = _Snapshot(
+        snapshot = Snapshot(
             self.bends,
             tuple(self._stack),
             tuple(self._methods),
@@ -457,12 +367,12 @@ class BentCalls:
             if calls_to_pass:
                 calls_to_pass.pop()
                 return function(*args, **kwargs)
-            with _recomputing(snapshot):
+            with recomputing(snapshot, BentCalls(snapshot.bends, is_recomputing=True)):
                 return function(*args, **kwargs)
 
         return compute
 
-    def resume(self, snapshot: _Snapshot) -> None:
+    def resume(self, snapshot: Snapshot) -> None:
         """Go on in the middle of the calls that a snapshot was taken in."""
         self._stack += snapshot.stack
         self._methods += snapshot.methods
@@ -475,24 +385,3 @@ class BentCalls:
         assert self._change is not None
         with self._change.seen():
             yield
-
-
-@contextlib.contextmanager
-def _recomputing(snapshot: _Snapshot) -> Iterator[None]:
-    """Bend in this block as it was done when `snapshot` was taken, on whichever thread."""
-    calls = BentCalls(snapshot.bends, is_recomputing=True)
-    calls.resume(snapshot)
-    now = [(parameter, parameter.value) for parameter, _ in snapshot.values]
-    calls.begin()
-    watches = [each for bend in snapshot.bends for each in watch_methods(bend, calls)]
-    try:
-        for parameter, value in snapshot.values:
-            parameter.value = value
-        with calls.seen():
-            yield
-    finally:
-        for parameter, value in now:
-            parameter.value = value
-        for each in watches:
-            each.end()
-        calls.end()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
-    from proxy_views.bending.bent_calls import Bend, Bent
+    from proxy_views.bending.bends import Bend, Bent
     from proxy_views.bending.targets import Target
 
 _NO_STATE: Final = CallState(grad=True, inference=False, autocast=())
@@ -72,15 +72,18 @@ class BentParameters:
         self,
         stand_in_for: Callable[[torch.Tensor, Sequence[Bent]], torch.Tensor],
         is_in: Callable[[Bend, Target], bool],
+        used: Callable[[str], None],
     ) -> None:
         """Bend none yet.
 
         Args:
             stand_in_for: bends a parameter.
             is_in: whether the method that a target is in runs now.
+            used: told of the name of each parameter in whose place another tensor is about to be used.
         """
         self._stand_in_for = stand_in_for
         self._is_in = is_in
+        self._used = used
         self.is_blacklisted: Callable[[nn.Module], bool] = lambda _: False
         self._slots: tuple[tuple[Slot, Bent], ...] = ()
         self._by_identity: dict[int, _Parameter] = {}
@@ -170,11 +173,11 @@ class BentParameters:
             return entry.tensor
         key = (id(entry.tensor), now(_NO_STATE))
         made, version = self._made[-1].get(key), version_of(entry.tensor)
-        if made is not None and made.version == version and made.found == found:
-            return made.tensor
-        tensor = self._stand_in_for(entry.tensor, found)
-        self._made[-1][key] = _StandIn(version, found, tensor)
-        return tensor
+        if made is None or made.version != version or made.found != found:
+            made = self._made[-1][key] = _StandIn(version, found, self._stand_in_for(entry.tensor, found))
+        if made.tensor is not entry.tensor:
+            self._used(found[0].name)
+        return made.tensor
 
     def _is_in_method(self) -> bool:
         """Whether a method of a module of a bent model, which no hook tells of, runs now."""

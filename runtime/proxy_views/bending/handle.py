@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from proxy_views.bending.bent_calls import Bend, BentCalls
+from proxy_views.bending.bends import Bend
+from proxy_views.bending.bent_calls import BentCalls
 from proxy_views.bending.callback import Callback
 from proxy_views.bending.errors import NotBendableError
 from proxy_views.bending.known_names import known_names

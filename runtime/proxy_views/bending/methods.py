@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from proxy_views.bending.bent_calls import Bend, BentCalls
+    from proxy_views.bending.bends import Bend
+    from proxy_views.bending.bent_calls import BentCalls
 
 
 class _Watched:

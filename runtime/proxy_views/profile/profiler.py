@@ -193,6 +193,9 @@ class Profiler:
         if call:
             self._saved_tensors.push()
 
+    def changed(self, what: str) -> None:
+        """What is computed for a change is measured as all else is."""
+
     def _note_saved_by(self, result: Any) -> None:
         """Note what the `torch.autograd.Function` keeps that gave `result`."""
         try:

@@ -45,10 +45,8 @@ def test_what_the_nodes_take_is_what_the_model_takes(
     graph, model = trace.graph(leaf_modules=leaf_modules), trace.profile()[""]
     rows = rows_of(graph)
     assert rows.keys() == {node.name for node in graph.graph.nodes if node.op.startswith("call")}
-    assert model.forward_flops
-    assert model.backward_flops
-    assert sum(row.forward_flops or 0 for row in rows.values()) == model.forward_flops
-    assert sum(row.backward_flops or 0 for row in rows.values()) == model.backward_flops
+    assert sum(row.forward_flops or 0 for row in rows.values()) == (model.forward_flops or 0) > 0
+    assert sum(row.backward_flops or 0 for row in rows.values()) == (model.backward_flops or 0) > 0
     assert sum(row.saved_bytes for row in rows.values()) == model.saved_bytes
 
 

@@ -1,0 +1,52 @@
+"""Applies the callbacks of a bend to a tensor, and checks what they give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.utils.checkpoint import _StopRecomputationError
+
+from proxy_views.bending.errors import BendingError, CallbackError, ResultError
+
+if TYPE_CHECKING:
+    from proxy_views.bending.bends import Bend
+    from proxy_views.bending.callback import Place
+
+
+def apply(bend: Bend, value: torch.Tensor, place: Place, *, must_keep_shape: bool) -> torch.Tensor:
+    """What the callbacks of `bend` make of `value`.
+
+    Args:
+        bend: whose callbacks are applied. It is counted, unless a checkpoint computes again.
+        value: what they are given.
+        place: what that is called.
+        must_keep_shape: whether another shape is an error for every callback.
+
+    Raises:
+        BendingError: if a callback raises, or gives what cannot stand there.
+    """
+    name = place.name
+    for callback in bend.row:
+        shape, dtype = value.shape, value.dtype
+        try:
+            result = callback.bend(value, place)
+        except (BendingError, _StopRecomputationError):
+            raise
+        except Exception as error:
+            raise CallbackError(repr(callback), name, error) from error
+        if not isinstance(result, torch.Tensor):
+            raise ResultError(repr(callback), name, f"gave a {type(result).__name__}, which is no tensor.")
+        if result.dtype != dtype:
+            words = f"{dtype} and gave {result.dtype}".replace("torch.", "")
+            raise ResultError(repr(callback), name, f"was given a tensor of {words}; it must keep the dtype.")
+        if result.shape != shape and (must_keep_shape or callback.keeps_shape):
+            raise ResultError(
+                repr(callback), name,
+                f"was given the shape {tuple(shape)} and gave {tuple(result.shape)}; it must keep the shape"
+                + ("." if must_keep_shape else ", unless `keeps_shape` is False."),
+            )  # fmt: skip
+        value = result
+    if not place.is_recomputed:
+        bend.count += 1
+    return value
