@@ -10,6 +10,7 @@ import typer
 
 from instrumentor import __version__
 from instrumentor.options import (
+    EXCLUDED,
     FILES,
     MESSAGES,
     OUTPUT,
@@ -78,7 +79,7 @@ _EPILOG = """
 
 [bold]In pyproject.toml[/bold]
 
-  [cyan]\\[tool.instrumentor][/cyan]     settings; the nearest file that has the table counts, options win over it
+  [cyan]\\[tool.instrumentor][/cyan]     settings, from the nearest file; options win
 
 [bold]Exit codes[/bold]
 
@@ -146,13 +147,13 @@ def instrument(
     ] = None,
     force_exclude: Annotated[
         bool | None,
-        option("--force-exclude", FILES, "Leave out excluded files even where they are named."),
+        option("--force-exclude", EXCLUDED, "Leave out excluded files even where they are named."),
     ] = None,
     respect_gitignore: Annotated[
         bool | None,
         option(
             "--respect-gitignore/--no-respect-gitignore",
-            FILES,
+            EXCLUDED,
             "Leave out what git ignores. [dim]\\[default: yes][/dim]",
         ),
     ] = None,

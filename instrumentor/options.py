@@ -9,6 +9,7 @@ import typer
 from instrumentor.settings import RANKS_PATTERN, SIZE_PATTERN
 
 FILES = "Files"
+EXCLUDED = "Excluded files"
 OUTPUT = "Output"
 REVIEW = "Preview (writes no script)"
 REPORTS = "Reports"
@@ -106,8 +107,9 @@ MinConfidenceOption = Annotated[
     option(
         "--min-confidence",
         TRACE,
-        "Wrap only what is a model with at least this certainty. [dim]\\[default: likely][/dim]",
-        metavar="certain|likely|possible",
+        "Wrap only what is a model with at least this certainty: certain, likely or possible. [dim]\\[default:"
+        " likely][/dim]",
+        metavar="LEVEL",
     ),
 ]
 RecurseOption = Annotated[
@@ -129,8 +131,9 @@ LogLevelOption = Annotated[
     option(
         "--log-level",
         TRACE,
-        "How much to trace: first NaNs only, every call and update, or every operation. [dim]\\[default: INFO][/dim]",
-        metavar="WARNING|INFO|DEBUG",
+        "How much to trace: only first NaNs (WARNING), every call and update (INFO), or every operation (DEBUG)."
+        " [dim]\\[default: INFO][/dim]",
+        metavar="LEVEL",
         case_sensitive=False,
     ),
 ]
@@ -139,9 +142,9 @@ StatisticsOfOption = Annotated[
     option(
         "--statistics-of",
         TRACE,
-        "Which tensors to record minimum, maximum, norm and fingerprint of: parameters, buffers and gradients; also"
-        " what modules put out; or everything. [dim]\\[default: state][/dim]",
-        metavar="state|outputs|all",
+        "Which tensors to record minimum, maximum, norm and fingerprint of: parameters, buffers and gradients"
+        " (state), also what modules put out (outputs), or everything (all). [dim]\\[default: state][/dim]",
+        metavar="WHICH",
         case_sensitive=False,
     ),
 ]

@@ -95,7 +95,10 @@ def _flags() -> list[str]:
 
 
 def _open_in_memory(code: bytes) -> int:
-    """The number of an open file that has no name, which the next program inherits."""
+    """The number of an open file that has no name, which the next program inherits.
+
+    The runtime, with which this half shares no code, hands its own on in the same way (`memory_file.py`).
+    """
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("instrument")
     else:
@@ -103,9 +106,8 @@ def _open_in_memory(code: bytes) -> int:
 
         with TemporaryFile() as file:
             number = os.dup(file.fileno())
-    rest = memoryview(code)
-    while rest:
-        rest = rest[os.write(number, rest) :]
+    with open(number, "wb", closefd=False) as memory:
+        memory.write(code)
     os.lseek(number, 0, os.SEEK_SET)
     os.set_inheritable(number, True)
     return number

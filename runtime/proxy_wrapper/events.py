@@ -54,6 +54,11 @@ Id: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)]
 Ranks: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
 """A rank, or how many there are."""
 
+RankSpans: TypeAlias = Annotated[
+    str, msgspec.Meta(pattern=r"\A(([0-9]{1,7}(-[0-9]{1,7})?)(,[0-9]{1,7}(-[0-9]{1,7})?)*)?\Z")
+]
+"""Ranks and spans of ranks, such as "0,8-15"; "" for all."""
+
 RunName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_+=.-]{0,99}\Z")]
 """The name of a run, which becomes that of folders and files; see `launch.new_run_name`."""
 
@@ -113,7 +118,10 @@ class Event(
 
 
 class Run(Event, frozen=True, gc=False):
-    """The first record of every file: what ran. `started` is UTC, ISO 8601; times in events count from it."""
+    """The first record of every file: what ran. `started` is UTC, ISO 8601; times in events count from it.
+
+    `ranks` are those that were to write a trace (`--ranks`), as far as that was known when the file was begun.
+    """
 
     format: Whole
     run: RunName
@@ -127,6 +135,7 @@ class Run(Event, frozen=True, gc=False):
     rank: Ranks = 0
     world_size: Ranks = 1
     parent_pid: Count = 0
+    ranks: RankSpans = ""
 
 
 class Location(Event, frozen=True, gc=False):

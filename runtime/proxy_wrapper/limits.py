@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _SPAN: Final = re.compile(r"\s*([0-9]{1,7})(?:-([0-9]{1,7}))?\s*")
+_MOST_RANKS: Final = 2**20
 _SIZE: Final = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,3})?)\s*([KMGT]?)B?\s*", re.IGNORECASE)
 _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _WANTED_RANKS: Final = 'numbers and spans of numbers, such as "0,8-15"'
@@ -22,8 +23,14 @@ class Ranks:
     """Some of the ranks of a distributed run."""
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Take spans of ranks, each with its last one."""
-        self._spans = tuple(spans)
+        """Take spans of ranks, each with its last one, in any order."""
+        merged: list[tuple[int, int]] = []
+        for first, last in sorted((max(first, 0), min(last, _MOST_RANKS)) for first, last in spans):
+            if first <= last and merged and first <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+            elif first <= last:
+                merged.append((first, last))
+        self._spans = merged
 
     @classmethod
     def parse(cls, ranks: str | int | Iterable[int]) -> Self:
@@ -46,6 +53,10 @@ class Ranks:
 
     def __contains__(self, rank: object) -> bool:
         return isinstance(rank, int) and any(first <= rank <= last for first, last in self._spans)
+
+    def below(self, world_size: int) -> set[int]:
+        """Those of a run with so many ranks."""
+        return {rank for first, last in self._spans for rank in range(first, min(last + 1, world_size))}
 
     def __str__(self) -> str:
         return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in self._spans)

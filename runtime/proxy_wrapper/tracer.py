@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.known.thread_state import ThreadFound, ThreadState
     from proxy_wrapper.known.watch import Watch
-    from proxy_wrapper.limits import Ranks
+    from proxy_wrapper.limits import Limits, Ranks
     from proxy_wrapper.live import ChangingObserver, LiveFlow, LiveObserver
     from proxy_wrapper.writing.channel import Observer
     from proxy_wrapper.writing.sinks.sink import Sink
@@ -163,7 +163,7 @@ class Tracer:
             channel = Channel(logdir, self._locations, self.report, self.lock)
             path = str(Path(logdir).absolute())  # Now: the program may change its folder before the first write.
             writer = TraceWriter(
-                lambda: self._open_sink(path),
+                lambda: self._open_sink(path, channel.limits),
                 lambda message: self._report_loss(logdir, message),
                 self._may_begin,
                 self._name_tensor,
@@ -593,8 +593,9 @@ class Tracer:
     def _define_location(self, location: Location) -> None:
         self._locations[location.id] = location
 
-    def _open_sink(self, logdir: str) -> Sink:
-        return open_sink(logdir, Launch.of_this_process().announce(), self._started, self._parent_pid, self.ranks)
+    def _open_sink(self, logdir: str, limits: Limits) -> Sink:
+        launch = Launch.of_this_process().announce()
+        return open_sink(logdir, launch, self._started, self._parent_pid, self.ranks, limits)
 
     def _note_hidden_change(self, tensor: int) -> None:
         """Have a parameter or buffer compared at every look."""

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
+from proxy_trace.comparison.ranks import compare_ranks
 from proxy_trace.reading.trace import Trace
 from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper.errors import SettingsValueError
@@ -37,6 +38,12 @@ def test_ranks_are_numbers_and_spans(ranks: Any, inside: list[int], outside: lis
     assert [rank in found for rank in inside] == [True] * len(inside)
     assert [rank in found for rank in outside] == [False] * len(outside)
     assert str(Ranks.parse(str(found))) == str(found)
+
+
+def test_ranks_that_follow_each_other_are_one_span() -> None:
+    assert str(Ranks.parse([3, 0, 1, 2, 9, 1, -4])) == "0-3,9"
+    assert str(Ranks.parse("8-4,6,5-7")) == "5-7"
+    assert Ranks.parse("0,3-1000").below(5) == {0, 3, 4}
 
 
 @pytest.mark.parametrize("ranks", ["", "a", "1-", "-1", "1,,2", 1.5, [True], ["1"]])
@@ -144,6 +151,8 @@ def test_only_the_chosen_ranks_of_a_launch_write(tmp_path: Path, monkeypatch: py
         """
     run_ranks(tmp_path, program)
     assert sorted(file.name[:5] for file in (tmp_path / "trace").glob("*/*.jsonl")) == ["rank0", "rank2"]
+    (comparison,) = [compare_ranks(Trace.open(run)) for run in (tmp_path / "trace").iterdir() if run.name[0] != "."]
+    assert (comparison.not_asked, comparison.absent) == ([1], [])
 
 
 def test_a_rank_that_is_known_late_takes_back_what_it_has_written(tmp_path: Path) -> None:

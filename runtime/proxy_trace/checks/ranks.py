@@ -107,6 +107,8 @@ def _unseen(evidence: Evidence, compared: Comparison) -> list[str]:
         unseen.append(f"{own} sharded, or in one rank only")
     if compared.by_statistics:
         unseen.append(f"{of(compared.by_statistics, total, 'parameter')} compared by extremes and norm only")
+    if compared.not_asked:
+        unseen.append(f"{format_ranks(compared.not_asked)} left out")
     if compared.absent:
         unseen.append(f"no trace of {format_ranks(compared.absent)}")
     return unseen

@@ -12,6 +12,7 @@ from proxy_trace.states.differences import GroupedDifference  # noqa: TC001  msg
 from proxy_trace.states.side_by_side import SideBySide
 from proxy_trace.states.state_reader import NO_STEP
 from proxy_trace.tensors.same_values import are_same_values
+from proxy_wrapper.limits import Ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,8 @@ class Comparison(msgspec.Struct):
         never_agreed: parameters that differed at each comparison, and are not known to have agreed at the start.
         gradients: gradients that differed where the parameters agreed.
         buffers: buffers that differed, as those of batch norm may.
-        absent: ranks that left no file.
+        not_asked: ranks that were to leave no file (`--ranks`), and left none.
+        absent: further ranks that left no file.
         left_out: files of further processes of a rank, of which the one with the longest trace is compared.
     """
 
@@ -61,6 +63,7 @@ class Comparison(msgspec.Struct):
     never_agreed: list[GroupedDifference]
     gradients: list[GroupedDifference]
     buffers: list[GroupedDifference]
+    not_asked: list[int]
     absent: list[int]
     left_out: list[str]
 
@@ -112,6 +115,7 @@ def compare_ranks(
     if not (read.found.has_compared_any or own_parts):
         raise NothingToCompareError(trace.path)
     world_size = max(file.run.world_size for file in files)
+    missing, asked = set(range(world_size)) - set(ranks), _asked_ranks(files, world_size)
     parameters, gradients = _gradients_told_with_parameters(read.found)
     for difference in parameters:
         difference.same_start = _had_same_start(difference, ranks, read)
@@ -133,9 +137,16 @@ def compare_ranks(
         never_agreed=[difference for difference in parameters if not (difference.agreed or difference.same_start)],
         gradients=gradients,
         buffers=read.found.differences("buffer"),
-        absent=sorted(set(range(world_size)) - set(ranks)),
+        not_asked=sorted(missing - asked),
+        absent=sorted(missing & asked),
         left_out=[str(file.path) for file in left_out],
     )
+
+
+def _asked_ranks(files: Sequence[TraceFile], world_size: int) -> set[int]:
+    """The ranks that were to leave a trace, by what any of those says that left one."""
+    chosen = [Ranks.parse(file.run.ranks).below(world_size) for file in files if file.run.ranks]
+    return set().union(*chosen) if chosen else set(range(world_size))
 
 
 def _had_same_start(difference: GroupedDifference, ranks: Sequence[int], read: SideBySide) -> bool | None:

@@ -95,6 +95,8 @@ def _rank_lines(found: Comparison, palette: Palette) -> Iterator[str]:
             lines.append(f"rank {each.rank}  {came}, others after step {furthest}{how}")
         if each.missing_steps:
             lines.append(f"rank {each.rank}  lacks {format_count(each.missing_steps, 'step')} that others have")
+    if found.not_asked:
+        lines.append(f"{format_ranks(found.not_asked)} left out, as `--ranks` says")
     if found.absent:
         lines.append(f"{format_ranks(found.absent)} left no trace")
     lines += [f"not compared: {path}, a further process of its rank" for path in found.left_out]

@@ -18,9 +18,8 @@ def open_memory_file(content: bytes) -> int:
 
         with TemporaryFile() as file:
             number = os.dup(file.fileno())
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(number, rest) :]
+    with open(number, "wb", closefd=False) as memory:
+        memory.write(content)
     os.lseek(number, 0, os.SEEK_SET)
     return number
 

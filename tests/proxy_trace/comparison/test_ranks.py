@@ -17,6 +17,7 @@ from proxy_trace.reading.trace import Trace
 from proxy_trace.terminal.colour import Palette
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
+from tests.proxy_trace.checks.judged import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -302,6 +303,15 @@ def test_ranks_without_a_file_and_further_processes_are_told(write_rank: Callabl
     assert "  ranks 2-4 left no trace" in text_of(path)
 
 
+def test_ranks_that_were_to_leave_no_trace_are_told_apart(write_rank: Callable[..., Path]) -> None:
+    for rank in range(2):
+        path = write_rank(rank, WEIGHT, *steps_of(rank, range(3), {1: same}, {}), world_size=6, ranks="0-2,5-9")
+    found = compare(path)
+    assert (found.not_asked, found.absent) == ([3, 4], [2, 5])
+    assert "  ranks 3-4 left out, as `--ranks` says\n  ranks 2, 5 left no trace" in text_of(path)
+    assert said(path, "ranks")[1][-2:] == ["ranks 3-4 left out", "no trace of ranks 2, 5"]
+
+
 def test_a_run_without_steps_is_compared_at_its_end(write_rank: Callable[..., Path]) -> None:
     for rank in range(2):
         path = write_rank(rank, msgspec.structs.replace(WEIGHT, statistics=statistics(float(rank))))
@@ -375,9 +385,9 @@ def test_the_command_says_by_its_exit_code_whether_ranks_agree(
     assert run_command(["ranks", str(path)]) == 1
     assert "Parameters that drifted apart (1)" in capsys.readouterr().out
     assert run_command(["ranks", str(path), "--step", "-2"]) == 0
-    for nothing, said in ((["--name", "other.*"], "is called 'other.*'"), (["--step", "100-"], "nothing to compare")):
+    for nothing, words in ((["--name", "other.*"], "is called 'other.*'"), (["--step", "100-"], "nothing to compare")):
         assert run_command(["ranks", str(path), *nothing]) == 2
-        assert said in capsys.readouterr().err
+        assert words in capsys.readouterr().err
     capsys.readouterr()
     assert run_command(["ranks", str(path), "--format", "json"]) == 1
     found = msgspec.json.decode(capsys.readouterr().out)

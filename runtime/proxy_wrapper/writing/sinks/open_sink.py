@@ -16,11 +16,12 @@ from proxy_wrapper.events import FORMAT, Run
 from proxy_wrapper.writing.sinks.json_lines import JsonLinesSink
 
 if TYPE_CHECKING:
+    from proxy_wrapper.limits import Limits
     from proxy_wrapper.process.launch import Launch, RankFinder
     from proxy_wrapper.writing.sinks.sink import Sink
 
 
-def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks: RankFinder) -> Sink:
+def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks: RankFinder, limits: Limits) -> Sink:
     """A new trace, with its header written.
 
     Args:
@@ -29,6 +30,7 @@ def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks
         started: what the times of events count from: UTC, ISO 8601.
         forked_from: the process that this one was forked from with its tracing under way; 0 if none was.
         ranks: asked for the rank, now and before each write.
+        limits: which ranks write a trace.
 
     Raises:
         OSError: if the file system refuses.
@@ -49,6 +51,7 @@ def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks
         rank=rank,
         world_size=world_size,
         parent_pid=forked_from or (parent.pid if parent is not None and parent.pid is not None else 0),
+        ranks="" if limits.ranks is None else str(limits.ranks),
     )
     if is_text:
         from proxy_wrapper.writing.sinks.text_log import TextLogSink  # Few runs need the text form.
