@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from instrumentor.decision import Decision
     from instrumentor.engine.batch import Done
+    from instrumentor.engine.calls_between import CallsBetween
     from instrumentor.output.mirror import Mirror
     from instrumentor.report.journal import Journal
     from instrumentor.request import Request
@@ -56,6 +57,7 @@ class _Run:
     cache: ResultsCache | None = None
     search: SearchPaths = field(default_factory=SearchPaths)
     modules_cache: str | None = None
+    calls: CallsBetween | None = None
     tally: Tally = field(default_factory=Tally)
     # Each with its script, and where that one's cells start if it is a notebook.
     explained: list[tuple[str, Decision, tuple[tuple[int, int], ...]]] = field(default_factory=list)
@@ -80,8 +82,9 @@ class _Run:
                 settings = self.configurations.of_directory(directory).settings
                 packages = self.search.packages(directory)
                 absolute = os.path.abspath(directory or ".")  # noqa: PTH100
+            path = "" if is_stdin else os.path.join(absolute, os.path.basename(shown))  # noqa: PTH118, PTH119
             yield Task(
-                path="" if is_stdin else os.path.join(absolute, os.path.basename(shown)),  # noqa: PTH118, PTH119
+                path=path,
                 shown=shown,
                 name=files.recorded_name(shown),
                 settings=settings,
@@ -89,6 +92,7 @@ class _Run:
                 root=each.root,
                 packages=packages,
                 modules_cache=self.modules_cache,
+                called=self.calls.of(os.path.realpath(path)) if self.calls is not None else (),
             )
 
     def find(self, task: Task) -> Outcome | None:
@@ -347,6 +351,7 @@ def _execute(request: Request) -> int:
             run.tally.restore(record)
         run.search = SearchPaths(request.python_path)
         _open_cache(run, stack)
+        run.calls = _find_calls(run)
         found = _select(request, configurations, run.note_failure)
         total = partial(_count, request, configurations)
         progress = stack.enter_context(Progress(total, enabled=not request.quiet and request.format == "text"))
@@ -387,6 +392,23 @@ def _open_cache(run: _Run, stack: contextlib.ExitStack) -> None:
         if request.cache_dir and not run.cache.is_open:
             run.tell(f"{directory}: nothing can be kept there, so that every file is looked at anew")
         run.modules_cache = str(directory)
+
+
+def _find_calls(run: _Run) -> CallsBetween | None:
+    """Look at all files for the functions that one of them calls of another; None where that makes no difference."""
+    request = run.request
+    is_alone = len(request.arguments) == 1 and not run.has_directories
+    if request.revert or request.entry or is_alone or request.overrides.factories in ("always", "never"):
+        return None
+    from instrumentor.engine.calls_between import CallsBetween
+
+    # Those of other shards, too: what becomes of a file does not depend on how many there are.
+    found = select_files(
+        request.arguments, lambda each: run.configurations.of_directory(each).rules, report=lambda _: None
+    )
+    scripts = (each.shown for each in found if each.shown != STANDARD_STREAM and not is_notebook(each.shown))
+    paths = dict.fromkeys(map(os.path.realpath, scripts))
+    return CallsBetween(paths, run.search, Path(run.modules_cache) if run.modules_cache is not None else None)
 
 
 def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:

@@ -15,7 +15,15 @@ from msgspec import UNSET, Meta, UnsetType
 
 from instrumentor.errors import ConfigError
 from instrumentor.paths.selection import DEFAULT_EXCLUDE, DEFAULT_INCLUDE, Patterns, SelectionRules
-from instrumentor.settings import RANKS_PATTERN, SIZE_PATTERN, Confidence, LogLevel, Settings, StatisticsOf
+from instrumentor.settings import (
+    RANKS_PATTERN,
+    SIZE_PATTERN,
+    Confidence,
+    FactoryRule,
+    LogLevel,
+    Settings,
+    StatisticsOf,
+)
 
 FILE_NAME = "pyproject.toml"
 TABLE = "tool.instrumentor"
@@ -26,7 +34,8 @@ _EXAMPLES = {"ranks": "0,8-15", "max-size": "2G"}
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
     """What one place says, `[tool.instrumentor]` or the command line; what it leaves open is unset.
 
-    The fields are those of `Settings` and `SelectionRules`, which say what they mean.
+    The fields are those of `Settings` and `SelectionRules`, which say what they mean. `factories` is
+    `wrap_factories` where it is a word, so that the key is called as the option is.
     """
 
     logdir: str | UnsetType = UNSET
@@ -41,7 +50,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_
     min_confidence: Confidence | UnsetType = UNSET
     select: tuple[str, ...] | UnsetType = UNSET
     skip: tuple[str, ...] | UnsetType = UNSET
-    factories: tuple[str, ...] | UnsetType = UNSET
+    factories: FactoryRule | tuple[str, ...] | UnsetType = UNSET
     wrappers: tuple[str, ...] | UnsetType = UNSET
     identity_methods: tuple[str, ...] | UnsetType = UNSET
     module_classes: tuple[str, ...] | UnsetType = UNSET
@@ -141,6 +150,8 @@ def _combine(file: str | None, section: Section, overrides: Section) -> Configur
 
 def _stated(section: Section) -> dict[str, Any]:
     values = {name: getattr(section, name) for name in section.__struct_fields__}
+    if isinstance(section.factories, str):
+        values["wrap_factories"] = values.pop("factories")
     return {name: value for name, value in values.items() if value is not UNSET}
 
 
@@ -194,7 +205,8 @@ def _describe_values(key: str) -> str:
     kinds = get_type_hints(Section)[key.replace("-", "_")].__args__
     choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
     if choices:
-        return f"choose {', '.join(map(_quote, choices[:-1]))} or {_quote(choices[-1])}"
+        listed = ', or write a list of strings, ["..."]' if any(get_origin(kind) is tuple for kind in kinds) else ""
+        return f"choose {', '.join(map(_quote, choices[:-1]))} or {_quote(choices[-1])}{listed}"
     if bool in kinds:
         return "write true or false"
     if int in kinds:

@@ -24,9 +24,9 @@ class Decision(msgspec.Struct, frozen=True):
             `nets["gen"]`, `ensemble[*]`, `return`.
         object: the class or factory as resolved (`torch.nn.Linear`), or as written where it cannot be resolved.
         reason: why, in plain words.
-        reason_code: why, as a word: `constructed`, `copied`, `used-as-module` or `declared` for wraps; `merged`; for
-            the rest one of `submodule`, `no-params`, `not-module`, `temporary`, `derived`, `absorbed`, `returned`,
-            `proxied`, `out-of-sight`, `deselected`, `unsure`, `suppressed`.
+        reason_code: why, as a word: `constructed`, `factory`, `copied`, `used-as-module` or `declared` for wraps;
+            `merged`; for the rest one of `submodule`, `no-params`, `not-module`, `temporary`, `derived`, `absorbed`,
+            `returned`, `proxied`, `out-of-sight`, `deselected`, `unsure`, `suppressed`.
         wrapped_at: for `merged`, the line of the site whose proxy covers this object.
         alternatives: for `merged`, further lines, where the script's branches decide whose proxy covers it.
         relation: for `merged`, how this object relates to the proxied one.

@@ -121,7 +121,15 @@ def _instrument(
             facts, hierarchy = analyse(project)
             given = find_given_classes(facts, hierarchy)
             index = SiteIndex(facts, hierarchy, script)
-            plan = decide(index, settings, text, suppressions, given=given.get(SCRIPT, ()), is_alone=looks_elsewhere)
+            plan = decide(
+                index,
+                settings,
+                text,
+                suppressions,
+                given=given.get(SCRIPT, ()),
+                is_alone=looks_elsewhere,
+                called=None if sources is None else sources.called,
+            )
             elsewhere = (
                 _models_elsewhere(project, sources, facts, hierarchy, given, settings, text, plan.wrapped)
                 if looks_elsewhere

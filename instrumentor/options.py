@@ -34,6 +34,14 @@ class StatisticsName(str, Enum):
     ALL = "all"
 
 
+class FactoryRuleName(str, Enum):
+    """The values of `--factories`."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class ConfidenceName(str, Enum):
     """The values of `--min-confidence`."""
 
@@ -110,6 +118,17 @@ MinConfidenceOption = Annotated[
         "Wrap only what is a model with at least this certainty: certain, likely or possible. [dim]\\[default:"
         " likely][/dim]",
         metavar="LEVEL",
+    ),
+]
+FactoriesOption = Annotated[
+    FactoryRuleName | None,
+    option(
+        "--factories",
+        TRACE,
+        "Where a public function that only returns its model has it wrapped: by its callers, or in the function where"
+        " none of the files given calls it ([bold]auto[/bold]); always in the function; or never there."
+        " [dim]\\[default: auto][/dim]",
+        metavar="auto|always|never",
     ),
 ]
 RecurseOption = Annotated[

@@ -8,6 +8,7 @@ from typing import Literal
 LogLevel = Literal["WARNING", "INFO", "DEBUG"]
 StatisticsOf = Literal["state", "outputs", "all"]
 Confidence = Literal["certain", "likely", "possible"]
+FactoryRule = Literal["auto", "always", "never"]
 RANKS_PATTERN = r"[0-9]{1,7}(-[0-9]{1,7})?(,[0-9]{1,7}(-[0-9]{1,7})?)*"
 """How ranks are written: `0,8-15`."""
 
@@ -34,6 +35,8 @@ class Settings:
         select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
         skip: name globs of the bindings to leave alone, or dotted-name globs of what makes them; wins over `select`.
         min_confidence: how sure it must be that an object is a module for it to be put under a proxy.
+        wrap_factories: whether a public function that only returns what it makes puts it under a proxy itself: "auto"
+            where none of the files given calls it, so that callers do elsewhere; "always", or "never".
         factories: dotted-name globs of functions that make a module, such as `mylib.models.build_*`.
         wrappers: dotted-name globs of callables whose result holds the module passed to them.
         identity_methods: names of methods that return the module they are called on.
@@ -52,6 +55,7 @@ class Settings:
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     min_confidence: Confidence = "likely"
+    wrap_factories: FactoryRule = "auto"
     factories: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
     identity_methods: tuple[str, ...] = ()

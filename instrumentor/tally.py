@@ -25,29 +25,32 @@ class Tally:
     Attributes:
         files: how many, by what became of them.
         models: how many are wrapped.
+        in_factories: how many of these in public functions that return them.
         failures: a line for each thing that went wrong.
     """
 
     files: Counter[Status] = field(default_factory=Counter)
     models: int = 0
+    in_factories: int = 0
     failures: list[str] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count one file; its failure is noted on its own."""
-        self._add(outcome.status, sum(decision.verdict == "wrap" for decision in outcome.decisions))
+        self._add(outcome.status, [each.reason_code for each in outcome.decisions if each.verdict == "wrap"])
 
     def restore(self, record: FileRecord) -> None:
         """Count one file that an interrupted run was done with."""
-        self._add(record.status, sum(site.decision == "wrap" for site in record.sites))
+        self._add(record.status, [each.code for each in record.sites if each.decision == "wrap"])
         if (error := record.error) is not None:
             self.failures.append(
                 str(InstrumentError(error.message, path=record.path, line=error.line, column=error.column))
             )
 
-    def _add(self, status: Status, models: int) -> None:
+    def _add(self, status: Status, wrapped: list[str]) -> None:
         self.files[status] += 1
         if status == "changed":
-            self.models += models
+            self.models += len(wrapped)
+            self.in_factories += wrapped.count("factory")
 
     def exit_code(self, *, check: bool) -> int:
         """The code to end with: with `check` a file that would change makes it another one."""
@@ -62,7 +65,10 @@ class Tally:
             parts = [f"{changed:,} {'reverted' if writes else 'to be reverted'}"]
         else:
             word = "instrumented" if writes else "to be instrumented"
-            parts = [f"{changed:,} {word} ({count(self.models, 'model')})"]
+            models = count(self.models, "model")
+            if self.in_factories:
+                models += f", {self.in_factories:,} of them in the functions that return them"
+            parts = [f"{changed:,} {word} ({models})"]
             if already := self.files["already instrumented"]:
                 parts.append(f"{already:,} already instrumented")
         if self.failures:

@@ -37,6 +37,7 @@ _TRACED = (
     "flow",
     "recurse",
     "min_confidence",
+    "factories",
     "select",
     "skip",
 )

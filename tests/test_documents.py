@@ -27,6 +27,7 @@ USERS_GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("instrument", "run", "
 # Of the scripts and programs that the examples run.
 SELF_EXPLAINING = {"--help", "--version", "--show-completion"}
 OPTIONS_OF_OTHERS = {
+    "--no-format",
     "--array",
     "--epochs",
     "--lr",

@@ -31,6 +31,7 @@ def decide(
     given: Sequence[GivenClass] = (),
     *,
     is_alone: bool = False,
+    called: frozenset[str] | None = None,
 ) -> Plan:
     """Judge every site of a script.
 
@@ -42,8 +43,9 @@ def decide(
         elsewhere: the sites whose objects get their proxy in another file of the program, with the place where.
         given: the script's classes that code which cannot be seen gets.
         is_alone: the script's other files stay as they are: what they make gets no proxy.
+        called: the functions at the top of the script that other files given with it call; None where that is unknown.
     """
-    judge = Judge(index, settings, suppressions, elsewhere or {}, given, is_alone=is_alone)
+    judge = Judge(index, settings, suppressions, elsewhere or {}, given, is_alone=is_alone, called=called)
     report = Report(index, judge, source)
     report.add_given_classes()
     report.add_held_models(find_held_models(index.script, index.facts, index.hierarchy))

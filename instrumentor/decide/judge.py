@@ -22,7 +22,7 @@ from instrumentor.analysis.values import (
 from instrumentor.decide.given_classes import proxies_itself
 from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.only_returned import function_returning
+from instrumentor.resolve.only_returned import function_returning, is_public
 from instrumentor.settings import CONFIDENCES
 
 if TYPE_CHECKING:
@@ -73,11 +73,14 @@ class Judge:
         given: Sequence[GivenClass],
         *,
         is_alone: bool,
+        called: frozenset[str] | None = None,
     ) -> None:
         self.index = index
         self._elsewhere = elsewhere
         self._is_alone = is_alone
         self._settings = settings
+        self._called = called
+        self._factories: set[SiteKey] = set()
         self._suppressions = suppressions
         self._verdicts: dict[SiteKey, Verdict] = {}
         self.given = [(each, self._judge_given(each)) for each in given]
@@ -113,6 +116,8 @@ class Judge:
                 return _not_wrapped("out-of-sight", "made within a text, where no proxy can stand", placement)
             return _not_wrapped("temporary", "used once in its expression and dropped, never trained", placement)
         refused = self._deselected(site, placement) or self._unsure(site, placement)
+        if site.key in self._factories and site.function is not None and placement.target is None:
+            placement = replace(placement, name=site.function.name)
         return refused or Verdict(Fate.WRAP, *self._why(site), placement)
 
     def _judge_given(self, given: GivenClass) -> Verdict:
@@ -230,6 +235,9 @@ class Judge:
             return True
         function = site.function
         facts = self.index.facts
+        if self._settings.wrap_factories == "never" and function is not None and is_public(site.unit, function.node):
+            # Its callers wrap what it gives, also those that get it from a registry.
+            return function_returning(site.unit, site.node, None) is function.node
         if function is None or site.key.path or function.key in facts.escaped or facts.is_dropped(site):
             return False
         # Nobody but its own class knows of what is returned as it was made, whatever that tells others of it.
@@ -307,6 +315,8 @@ class Judge:
         )
 
     def _why(self, site: Site) -> tuple[str, str]:
+        if site.key in self._factories:
+            return "factory", "a new module, wrapped where the function returns it"
         if site.is_copy:
             return "copied", "a copy with parameters of its own"
         if site.nature is Nature.UNKNOWN and self.index.is_only_declared(site):
@@ -332,10 +342,36 @@ class Judge:
                 for site in self.index.own_sites
                 if site.key not in inside and (site.key in self._kept_elsewhere or self._is_for_hidden_caller(site))
             }
+            more |= self._find_factories() - inside
             more |= {site.key for site in self.index.own_sites if self._hands_on(site, inside)} - inside
             if not more:
                 return inside
             inside |= more
+
+    def _find_factories(self) -> set[SiteKey]:
+        """The objects that public functions of this file only return, and put under a proxy themselves."""
+        if not self._factories and self._wraps_factories:
+            self._factories.update(each.key for each in self.index.own_sites if self._is_of_factory(each))
+        return self._factories
+
+    @property
+    def _wraps_factories(self) -> bool:
+        rule = self._settings.wrap_factories
+        return rule == "always" or (rule == "auto" and self._called is not None)
+
+    def _is_of_factory(self, site: Site) -> bool:
+        """Whether an object gets its proxy where a public function returns it: none of the files given calls that."""
+        function = site.function
+        if function is None or not is_public(site.unit, function.node):
+            return False
+        if not self._is_handed_out(site):
+            # A decorator may hand the function on, so that who calls it cannot be seen.
+            is_registered = function.key in self.index.facts.escaped and bool(function.node.decorator_list)
+            return is_registered and function_returning(site.unit, site.node, None) is function.node
+        if self._settings.wrap_factories == "always":
+            return True
+        is_called = self._called is not None and function.name in self._called
+        return not is_called and not self.index.callers(site)
 
     def _find_kept_elsewhere(self) -> set[SiteKey]:
         """The objects that functions of this file give to calls in files that stay as they are, and that keep them."""

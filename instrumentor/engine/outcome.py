@@ -32,6 +32,7 @@ class Task(msgspec.Struct, frozen=True):
         root: the directory it was found in; None where it was given by name.
         packages: where the packages that it imports are installed.
         modules_cache: the folder in which what is read of them is kept; None to keep nothing.
+        called: the functions at its top that other files given with it call.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Task(msgspec.Struct, frozen=True):
     root: str | None = None
     packages: Packages = Packages()
     modules_cache: str | None = None
+    called: tuple[str, ...] = ()
 
     @property
     def was_found(self) -> bool:

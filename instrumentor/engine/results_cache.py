@@ -275,9 +275,17 @@ class ResultsCache:
                 and task.packages is last.packages
                 and task.goal == last.goal
                 and task.was_found == last.was_found
+                and task.called == last.called
             ):
                 return run
-        parts = (repr(task.settings), task.goal, str(task.was_found), *task.packages.folders, place)
+        parts = (
+            repr(task.settings),
+            task.goal,
+            str(task.was_found),
+            " ".join(task.called),
+            *task.packages.folders,
+            place,
+        )
         stated = "\0".join(parts).encode("utf-8", "surrogateescape")
         run = digest_of(self._environment + stated)
         self._last_run = (task, place, run)

@@ -84,7 +84,7 @@ def process_script(
             return common
         recorder.installed = libraries.at(task.packages.folders, task.modules_cache)
         roots = libraries.search.roots(directory)
-        sources = Sources(recorder.read, roots, recorder, libraries.units)
+        sources = Sources(recorder.read, roots, recorder, libraries.units, called=frozenset(task.called))
         outlines = libraries.outlines(task.modules_cache) if task.is_brief else None
         outcome = _instrument(content, task, common, sources, outlines)
         return replace(outcome, dependencies=recorder.dependencies(), lookups=recorder.lookups())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # What each code says, in the plural.
 MEANINGS = {
+    "factory": "models wrapped in the function that returns them",
     "constructed": "models made by a class or function that is known to make them",
     "copied": "copies of models, with parameters of their own",
     "used-as-module": "objects that are used as only models are",

@@ -29,7 +29,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _HASH_BYTES = 16
 _VERSION_CHARACTERS = 12
-_KINDS = ("modules", "outlines")
+_KINDS = ("modules", "outlines", "calls")
 
 
 class FactsCache(Generic[T]):
@@ -37,7 +37,7 @@ class FactsCache(Generic[T]):
 
     Args:
         folder: the folder of caches.
-        kind: "modules" or "outlines".
+        kind: "modules", "outlines" or "calls".
         version: of what is read from a module's bytes, as `version_of` gives it.
         facts: the class that they are kept as.
     """

@@ -19,7 +19,16 @@ _REPEATED = (
 )  # fmt: skip
 
 
-def function_returning(unit: Unit, node: ast.AST, resolve: Callable[[ast.expr], object]) -> ast.FunctionDef | None:
+def is_public(unit: Unit, function: ast.AST) -> bool:
+    """Whether a function stands at the top of a file under a name that other files may use."""
+    if not isinstance(function, ast.FunctionDef) or unit.parents[function] is not unit.tree:
+        return False
+    return not function.name.startswith("_")
+
+
+def function_returning(
+    unit: Unit, node: ast.AST, resolve: Callable[[ast.expr], object] | None
+) -> ast.FunctionDef | None:
     """The function of a file's top which returns what `node` gives, once, and does nothing else with it.
 
     Nobody but who calls that function gets hold of it, or its own class, whose methods have it as `self`. It may have a
@@ -29,7 +38,7 @@ def function_returning(unit: Unit, node: ast.AST, resolve: Callable[[ast.expr], 
         unit: the file.
         node: an expression in it.
         resolve: says what a decorator is. One of the project passes on what its function gives, or registers it; one of
-            a library may keep what the function gave.
+            a library may keep what the function gave. None where decorators do not matter.
     """
     function = function_around(unit, node)
     if not isinstance(function, ast.FunctionDef) or unit.parents[function] is not unit.tree:
@@ -43,7 +52,7 @@ def function_returning(unit: Unit, node: ast.AST, resolve: Callable[[ast.expr], 
         return None
     statement = unit.parents[node]
     is_returned = isinstance(statement, ast.Return) or _is_named_and_returned(unit, statement, function)
-    is_kept = any(not isinstance(resolve(each), Function) for each in function.decorator_list)
+    is_kept = resolve is not None and any(not isinstance(resolve(each), Function) for each in function.decorator_list)
     return function if is_returned and not is_kept else None
 
 

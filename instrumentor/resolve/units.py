@@ -282,6 +282,8 @@ class Sources:
         parsed: keeps what was read for other scripts; without it all is parsed for this one.
         is_script: whether a path leads to the script itself, which another file may import: Python runs it once more
             then, as a module of its own, but what is written for it has to do for both.
+        called: the functions at the top of the script that other files given with it call; None where it is not known
+            which files use the script.
     """
 
     read: Callable[[str], bytes | None] | None = None
@@ -289,6 +291,7 @@ class Sources:
     installed: ModuleFinder | None = None
     parsed: UnitFinder | None = None
     is_script: Callable[[str], bool] = lambda _path: False
+    called: frozenset[str] | None = None
 
 
 class Project:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.resolve.only_returned import function_returning
+from instrumentor.resolve.only_returned import function_returning, is_public
 from instrumentor.resolve.units import Function
 
 if TYPE_CHECKING:
@@ -22,9 +22,11 @@ class HandedOut:
         unit: the script.
         names: what the script's names stand for.
         calls: all calls outside module classes.
+        wraps_factories: whether public functions may put what they return under a proxy.
     """
 
-    def __init__(self, unit: Unit, names: Names, calls: Iterable[ast.Call]) -> None:
+    def __init__(self, unit: Unit, names: Names, calls: Iterable[ast.Call], *, wraps_factories: bool) -> None:
+        self._wraps_factories = wraps_factories
         self._unit = unit
         self._names = names
         self._calls = list(calls)
@@ -35,7 +37,7 @@ class HandedOut:
         while pending:
             node = pending.pop()
             function = function_returning(self._unit, node, self._names.meaning)
-            if function is None:
+            if function is None or (self._wraps_factories and is_public(self._unit, function)):
                 return False
             if function not in seen:
                 seen.add(function)

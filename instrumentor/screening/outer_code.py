@@ -45,9 +45,13 @@ class OuterCode:
         unit: the script.
         names: what the script's names stand for.
         callables: judges what is called.
+        wraps_factories: whether public functions may put what they return under a proxy.
     """
 
-    def __init__(self, unit: Unit, hierarchy: Hierarchy, names: Names, callables: Callables) -> None:
+    def __init__(
+        self, unit: Unit, hierarchy: Hierarchy, names: Names, callables: Callables, *, wraps_factories: bool
+    ) -> None:
+        self._wraps_factories = wraps_factories
         self._unit = unit
         self._nodes: list[ast.AST] = []
         self._calls: list[ast.Call] = []
@@ -77,7 +81,9 @@ class OuterCode:
         for node in self._calls:
             self._gives[node] = Gives.UNKNOWN if self._decorates_class(node) else self._judge(node.func, node)
         makers = [node for node in self._calls if self._gives[node] is Gives.ANYTHING]
-        if makers and not HandedOut(self._unit, self._names, self._calls).covers(makers):
+        if makers and not HandedOut(self._unit, self._names, self._calls, wraps_factories=self._wraps_factories).covers(
+            makers
+        ):
             return True
         if any(self._is_risky_decorator(node) for node in self._nodes):
             return True

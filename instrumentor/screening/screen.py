@@ -32,18 +32,21 @@ def may_wrap(script: Unit, settings: Settings, sources: Sources) -> bool:
     if settings.factories or settings.module_classes:
         return True
     try:
-        return _may_wrap(script, lambda: Hierarchy(Project(script, settings, sources)))
+        wraps_factories = settings.wrap_factories == "always" or (
+            settings.wrap_factories == "auto" and sources.called is not None
+        )
+        return _may_wrap(script, lambda: Hierarchy(Project(script, settings, sources)), wraps_factories=wraps_factories)
     except RecursionError:
         return True  # nested deeply: the analysis is the judge
 
 
-def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy]) -> bool:
+def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy], *, wraps_factories: bool) -> bool:
     hierarchy = make_hierarchy()
     names = Names(script, hierarchy)
     # With classes of its own: it leads to many files, and the files of a project are bounded.
     circulation = Circulation(script, make_hierarchy)
     callables = Callables(hierarchy, lambda: Gives.ANYTHING if circulation.has_makers else Gives.UNKNOWN)
-    outer = OuterCode(script, hierarchy, names, callables)
+    outer = OuterCode(script, hierarchy, names, callables, wraps_factories=wraps_factories)
     # First what needs no other file to be read: most scripts that hold models show so by that.
     calls = [node for node in _nodes(script.tree, lambda _: True) if isinstance(node, ast.Call)]
     if any(map(outer.uses_as_module, calls)):

@@ -85,7 +85,8 @@ class TestWhat:
         assert [each.base for each in found.rules.exclude][1:] == [str(Path("a").resolve()), ""]
 
     def test_every_setting_has_a_key(self) -> None:
-        assert set(Settings.__dataclass_fields__) <= set(Section.__struct_fields__)
+        # `wrap_factories` is the key `factories` where that is a word.
+        assert set(Settings.__dataclass_fields__) - {"wrap_factories"} <= set(Section.__struct_fields__)
 
 
 class TestMistakes:
