@@ -35,7 +35,6 @@ OPTIONS_OF_OTHERS = {
     "--nproc-per-node",
     "--no-python",
     "--no",  # accelerate spells --no_python.
-    "--no-format",  # LibCST's.
 }
 
 

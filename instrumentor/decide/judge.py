@@ -366,7 +366,8 @@ class Judge:
             return False
         if not self._is_handed_out(site):
             # A decorator may hand the function on, so that who calls it cannot be seen.
-            is_registered = function.key in self.index.facts.escaped and bool(function.node.decorator_list)
+            is_decorated = not isinstance(function.node, ast.Lambda) and bool(function.node.decorator_list)
+            is_registered = is_decorated and function.key in self.index.facts.escaped
             return is_registered and function_returning(site.unit, site.node, None) is function.node
         if self._settings.wrap_factories == "always":
             return True
