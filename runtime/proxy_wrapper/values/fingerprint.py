@@ -40,24 +40,30 @@ from proxy_wrapper.values.torch_functions import (
     bitwise_or,
     bitwise_right_shift,
     bitwise_xor,
+    clone,
     concatenate,
+    conj,
     contiguous,
     convert,
     copy_into,
     data_ptr,
     dot,
     frombuffer,
+    is_complex,
+    is_conj,
     is_neg,
     item,
     multiply,
     mv,
     narrow,
+    negate_,
     numel,
-    resolve_conj,
     resolve_neg,
+    select,
     tolist,
     total,
     view,
+    view_as_real,
     zeros,
 )
 
@@ -145,7 +151,7 @@ def _halves(tensor: torch.Tensor) -> torch.Tensor:
     size_bytes = numel(tensor) * tensor.dtype.itemsize
     if is_neg(tensor):
         tensor = resolve_neg(tensor)
-    flat = view(contiguous(resolve_conj(tensor)), (-1,))
+    flat = view(contiguous(real_numbers(tensor) if is_complex(tensor) else tensor), (-1,))
     if numel(flat) == 1:  # Its stride may be any, in which torch would not view it as another dtype.
         flat = as_strided(flat, (1,), (1,))
     if size_bytes % _HALF_BYTES:
@@ -155,6 +161,18 @@ def _halves(tensor: torch.Tensor) -> torch.Tensor:
     elif flat.storage_offset() * flat.dtype.itemsize % _HALF_BYTES:
         flat = flat.clone()
     return view(flat, torch.int32)
+
+
+def real_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """The real and imaginary parts of a complex tensor, (..., 2), in its own memory if they lie there as they are.
+
+    No other complex tensor is made on the way: of each one of half precision torch would warn.
+    """
+    if not is_conj(tensor):
+        return view_as_real(tensor)
+    numbers = clone(view_as_real(conj(tensor)))  # Which is the tensor that it is the conjugate of.
+    negate_(select(numbers, -1, 1))
+    return numbers
 
 
 def _weighted_sum(tensor: torch.Tensor) -> int:

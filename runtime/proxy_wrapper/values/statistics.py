@@ -19,7 +19,7 @@ from proxy_wrapper.events import Statistics, as_number
 from proxy_wrapper.values.describe import PLAIN, is_plain
 from proxy_wrapper.values.distributed_tensors import local_part
 from proxy_wrapper.values.extents import extents, fingerprints
-from proxy_wrapper.values.fingerprint import as_text, fingerprint, size_in_bytes, weighted_sums
+from proxy_wrapper.values.fingerprint import as_text, fingerprint, real_numbers, size_in_bytes, weighted_sums
 from proxy_wrapper.values.pending import HostCopy, PendingCount, PendingStatistics, PendingValue, Table
 from proxy_wrapper.values.torch_functions import (
     aminmax,
@@ -36,6 +36,7 @@ from proxy_wrapper.values.torch_functions import (
     stack,
     total,
     view,
+    view_as_complex,
     zeros,
 )
 
@@ -273,7 +274,7 @@ def _countable(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype.itemsize == 1:
         return convert(tensor, torch.float32)
     if tensor.dtype is torch.complex32:
-        return torch.view_as_complex(torch.view_as_real(tensor.resolve_conj()).to(torch.float32))
+        return view_as_complex(convert(real_numbers(tensor), torch.float32))
     return tensor
 
 
@@ -313,7 +314,7 @@ def _reducible(values: torch.Tensor) -> torch.Tensor:
     """`values` in a real dtype that torch reduces."""
     dtype = values.dtype
     if dtype.is_complex:
-        return torch.view_as_real(values.resolve_conj())
+        return real_numbers(values)
     if dtype.is_floating_point:
         return values if dtype in _REDUCED else convert(values, torch.float32)
     return values if is_hosted(values) else convert(values, _widest_floating(values.device))

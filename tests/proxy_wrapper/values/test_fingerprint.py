@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy_wrapper.values.statistics import bits_of, summarize, unobserved
+from proxy_wrapper.events import Statistics
+from proxy_wrapper.values.statistics import bits_of, count_nonfinite, summarize, unobserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +123,29 @@ def test_negative_and_conjugate_views_are_read_as_their_values() -> None:
 
     assert _bits(numbers.conj()) == _bits(numbers.conj_physical())
     assert _bits(numbers.conj().imag) == _bits(-numbers.imag.contiguous())
+
+
+@pytest.mark.parametrize(
+    "view", [lambda tensor: tensor, lambda tensor: tensor.t(), torch.Tensor.conj, lambda tensor: tensor.t().conj()]
+)
+@pytest.mark.filterwarnings("error")
+def test_complex_numbers_of_half_precision_are_read_without_a_warning_of_torch(
+    view: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    parts = torch.randn(60, 30, 2).to(torch.float16)
+    tensor, same = view(torch.view_as_complex(parts)), view(torch.view_as_complex(parts.to(torch.float32)))
+    expected = torch.view_as_real(same.resolve_conj()).to(torch.float16)
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # Else torch warns once in a process, of whichever comes first.
+    try:
+        with unobserved():
+            (statistics,) = summarize([tensor])
+            assert count_nonfinite(tensor) == 0
+    finally:
+        torch.set_warn_always(before)
+    assert isinstance(statistics, Statistics)
+    assert statistics.bits == _bits(expected)
+    assert (statistics.minimum, statistics.maximum) == (float(expected.min()), float(expected.max()))
 
 
 def test_the_number_of_threads_does_not_matter() -> None:
