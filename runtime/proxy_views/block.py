@@ -36,6 +36,7 @@ class Block:
         call: int,
         live_sizes: bool,
         leaf_functions: Iterable[Callable[..., Any]],
+        leaf_modules: tuple[type[nn.Module], ...],
         flow: bool,
         profile: bool,
     ) -> None:
@@ -50,6 +51,7 @@ class Block:
             call: which call of the model is recorded.
             live_sizes: whether sizes stay in the graph.
             leaf_functions: what is one node each.
+            leaf_modules: the types of modules that are one node each in all graphs.
             flow: whether tests and loops are recorded.
             profile: whether what is called is measured.
 
@@ -66,7 +68,7 @@ class Block:
         self._recording = Recording(model, call, is_blacklisted, live_sizes=live_sizes)
         self._flow = RecordedFlow(self._recording) if flow else None
         self._profiler = _profiler_of(self._recording) if profile else None
-        self._trace = LiveTrace(self._recording, call, self._flow, self._profiler)
+        self._trace = LiveTrace(self._recording, call, leaf_modules, self._flow, self._profiler)
         self._leaf_functions = LeafFunctions(leaf_functions)
         self._tracer: Tracer | None = None
 

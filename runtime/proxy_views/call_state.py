@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
+from proxy_views.targets import portable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -102,3 +104,6 @@ class CallUnder:
 
     def __deepcopy__(self, memo: Any) -> CallUnder:
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CallUnder, (portable(self.function), self.state, self.outer)

@@ -120,8 +120,8 @@ class _ModuleUnder(nn.Module):
     def __init__(self, module: nn.Module, state: CallState, outer: CallState) -> None:
         super().__init__()
         self.module = module
-        self._call = CallUnder(module, state, outer)
+        self._state, self._outer = state, outer
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module gives back."""
-        return self._call(*args, **kwargs)
+        return CallUnder(self.module, self._state, self._outer)(*args, **kwargs)

@@ -5,26 +5,30 @@ The graph computes what the model did, to the bit, from other inputs too, as lon
 
 from __future__ import annotations
 
+import collections
 import enum
 import operator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import fx, nn
+from torch.utils.checkpoint import checkpoint
 
-from proxy_views.call_state import CallUnder
+from proxy_views.call_state import CallState, CallUnder
 from proxy_views.constants import Constants
 from proxy_views.places import Places
+from proxy_views.recorded_graph import RecordedGraph
 from proxy_views.recording import SIZE, VALUE, ModuleCall, TorchCall
 from proxy_views.signature import Argument, arguments_of
 from proxy_views.sizes import LiveSize, SizeArithmetic, SizeRead
+from proxy_views.snapshots import COLLECTIONS, Fill, Rebuild, Snapshot
 from proxy_views.structures import Part, is_dataclass, parts_of, tensors_in
 from proxy_views.targets import Method, Targets
 from proxy_views.targets import arguments_of as node_arguments
 from proxy_views.tensor_meta import describe_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from proxy_views.recording import Recording, Region
 
@@ -47,15 +51,15 @@ class Leaves(NamedTuple):
     names: frozenset[str]
 
     @classmethod
-    def parse(cls, leaf_modules: bool | Iterable[type | str]) -> Leaves:
-        """What `leaf_modules` of `trace.graph` means."""
+    def parse(cls, leaf_modules: bool | Iterable[type | str], always: tuple[type, ...] = ()) -> Leaves:
+        """What `leaf_modules` of `trace.graph` means, where the types `always` are leaves as well."""
         if isinstance(leaf_modules, (bool, type, str)):
             given: tuple[Any, ...] = () if isinstance(leaf_modules, bool) else (leaf_modules,)
             of_torch = leaf_modules is True
         else:
             given, of_torch = tuple(leaf_modules), False
         types = tuple(each for each in given if isinstance(each, type))
-        return cls(of_torch, types, frozenset(each for each in given if isinstance(each, str)))
+        return cls(of_torch, (*types, *always), frozenset(each for each in given if isinstance(each, str)))
 
     def has(self, module: nn.Module, name: str) -> bool:
         """Whether this one is."""
@@ -149,6 +153,7 @@ class GraphBuilder:
         self._calls_of: dict[str, int] = {}
         self._meta: dict[str, Any] = {}
         self._step = 0
+        self._is_given_back = False  # To functions of torch a size is a tuple, to the program it is not.
         root = recording.steps[0]
         assert isinstance(root, ModuleCall)
         self._root = root
@@ -177,8 +182,9 @@ class GraphBuilder:
             else:
                 self._call_module(step, number)
         self._begin_node(root, len(recording.steps))
+        self._is_given_back = True
         self._graph.output(self._argument(root.output))
-        module = fx.GraphModule(self._constants.root(), self._graph, type(root.module).__name__)
+        module = RecordedGraph(self._constants.root(), self._graph, type(root.module).__name__)
         self._constants.finish(module)
         return Built(module, self._values, self._versions, self._outputs, self._found, self._made_by, self._hidden())
 
@@ -271,17 +277,14 @@ class GraphBuilder:
         if isinstance(value, _KEPT_AS_THEY_ARE):
             return value
         if isinstance(value, tuple):
-            inner = [self._argument(each) for each in value]
-            return type(value)(*inner) if hasattr(value, "_fields") else tuple(inner)
+            return self._tuple(value)
         if isinstance(value, list):
             return [self._argument(each) for each in value]
         if type(value) is dict:
             return {key: self._argument(each) for key, each in value.items()}
         if isinstance(value, slice):
             return slice(*map(self._argument, (value.start, value.stop, value.step)))
-        if isinstance(value, (dict,)) or is_dataclass(value):
-            return self._rebuilt(value)
-        return self._object(value)
+        return self._rebuilt(value)
 
     def _keywords(self, call: ModuleCall | TorchCall) -> dict[str, Any]:
         return {key: self._argument(each) for key, each in call.kwargs.items()}
@@ -291,12 +294,34 @@ class GraphBuilder:
         node.meta.update(self._meta)
         return node
 
+    def _tuple(self, value: tuple[Any, ...]) -> Any:
+        inner = [self._argument(each) for each in value]
+        if isinstance(value, torch.Size) and self._is_given_back:
+            return self._made(torch.Size, (tuple(inner),), {})
+        if not hasattr(value, "_fields"):
+            return tuple(inner)
+        # The code of a graph does not find the class of one in a dictionary, and a class may ask what it is given.
+        return self._made(Rebuild(type(value)), (inner,), {})
+
     def _rebuilt(self, value: Any) -> Any:
-        """A dictionary or dataclass of the program's own, made anew of what is in it."""
-        if not any(True for _ in tensors_in(value)):
+        """An object or collection that holds tensors, made anew of what is in it; any other is part of the graph."""
+        if isinstance(value, Snapshot):
+            before, self._is_given_back = self._is_given_back, True
+            attributes = {name: self._argument(each) for name, each in value.attributes.items()}
+            self._is_given_back = before
+            return self._made(Rebuild(value.type), (attributes,), {})
+        if type(value) in COLLECTIONS and any(isinstance(each, _TENSOR) for each in value):
+            limit = {"maxlen": value.maxlen} if isinstance(value, collections.deque) else {}
+            return self._made(type(value), ([self._argument(each) for each in value],), limit)
+        if not isinstance(value, dict) or not any(True for _ in tensors_in(value)):
             return self._object(value)
-        given = {str(part.key): inner for part, inner in parts_of(value) if not (inner is None and is_dataclass(value))}
-        node = self._graph.call_function(type(value), (), {key: self._argument(each) for key, each in given.items()})
+        if is_dataclass(value):  # As the outputs of transformers are.
+            given = {key: self._argument(each) for key, each in value.items() if each is not None}
+            return self._made(type(value), (), given)
+        return self._made(Fill(value), ({key: self._argument(each) for key, each in value.items()},), {})
+
+    def _made(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        node = self._graph.call_function(target, args, kwargs)
         node.meta.update(self._meta)
         return node
 
@@ -371,23 +396,37 @@ class GraphBuilder:
     def _emit(self, call: TorchCall) -> fx.Node:
         args, kwargs = self._argument(call.args), self._keywords(call)
         kind, target = self._targets.of(call)
-        if call.state != self._root.state:
+        outer = self._switches_around(call)
+        if call.state != outer:
             function = Method(target) if kind == "call_method" else target
-            kind, target = "call_function", CallUnder(function, call.state, self._root.state)
+            kind, target = "call_function", CallUnder(function, call.state, outer)
         return self._finish(self._graph.create_node(kind, target, node_arguments(call, args), kwargs))
 
     def _call_module(self, call: ModuleCall, number: int) -> None:
         target = self._constants.module(self._name_of(call), call.module)
         args, kwargs = self._argument(call.args), self._keywords(call)
-        if call.state == self._root.state:
+        outer = self._switches_around(call)
+        if call.state == outer:
             node = self._graph.call_module(target, args, kwargs)
         else:
-            inside = self._constants.module_under(target, call, self._root.state)
+            inside = self._constants.module_under(target, call, outer)
             node = self._graph.call_module(inside, args, kwargs)
         within = self._recording.steps[number : max(call.end, number + 1)]
         self._made_by[node.name] = tuple(each.serial for each in within)
         self._bind_all(call.output, self._finish(node))
         self._note_output(call)
+
+    def _switches_around(self, call: ModuleCall | TorchCall) -> CallState:
+        """The switches where the node of `call` runs: those around the graph, or around one of its checkpoints.
+
+        Whether checkpoints are sub-graphs is decided later, so of each switch one that differs from the call's counts.
+        """
+        root = self._root.state
+        if not call.region:
+            return root
+        around = [root, *(_around_region(each, root) for each in call.region)]
+        each_switch = zip(call.state, *around, strict=True)
+        return CallState(*(next((one for one in others if one != own), own) for own, *others in each_switch))
 
     def _finish(self, node: fx.Node) -> fx.Node:
         node.meta.update(self._meta)
@@ -399,7 +438,7 @@ class GraphBuilder:
         self._step = number
         around = step if isinstance(step, ModuleCall) else step.module_call
         self._meta = {"nn_module_stack": self._stack_of(around), "stack_trace": self._stack_trace(step)}
-        _note_region(self._meta, step.region)
+        _note_region(self._meta, step.region, self._root.state)
 
     def _stack_trace(self, step: ModuleCall | TorchCall) -> str:
         if isinstance(step, ModuleCall):
@@ -441,7 +480,17 @@ class GraphBuilder:
                 self._outputs.setdefault(self._name_of(call), []).append(node)
 
 
-def _note_region(meta: dict[str, Any], region: Sequence[Region]) -> None:
+def _around_region(region: Region, root: CallState) -> CallState:
+    """The switches that a checkpoint is called under; autocast is part of each call inside it."""
+    return root._replace(grad=region.state.grad, inference=region.state.inference)
+
+
+def _note_region(meta: dict[str, Any], region: Sequence[Region], root: CallState) -> None:
     if region:
         meta["checkpoint_region"] = tuple(each.number for each in region)
         meta["checkpoint_reentrant"] = tuple(each.is_reentrant for each in region)
+        around = [_around_region(each, root) for each in region]
+        if any(each != root for each in around):
+            meta["checkpoint_call"] = tuple(
+                checkpoint if each == root else CallUnder(checkpoint, each, root) for each in around
+            )

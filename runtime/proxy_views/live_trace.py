@@ -75,13 +75,19 @@ class LiveTrace:
     """What one call of a model did. It keeps the tensors of the call alive until `close`, or its own end."""
 
     def __init__(
-        self, recording: Recording, call: int, flow: RecordedFlow | None = None, profiler: Profiler | None = None
+        self,
+        recording: Recording,
+        call: int,
+        leaf_modules: tuple[type, ...] = (),
+        flow: RecordedFlow | None = None,
+        profiler: Profiler | None = None,
     ) -> None:
         self._recording: Recording | None = recording
         self._flow = flow
         self._profiler = profiler
         self._name = type(recording.model).__name__
         self._call = call
+        self._leaf_modules = leaf_modules
         self._built: dict[Leaves, Built] = {}
 
     def close(self) -> None:
@@ -103,8 +109,9 @@ class LiveTrace:
 
         Args:
             leaf_modules: which modules are one node: none, those of `torch.nn` (True), or those of these types or
-                qualified names. What cannot be looked into always is: compiled modules, TorchScript, and those that
-                take another path when somebody looks (`Proxy.blacklist`).
+                qualified names. Those of `Proxy.register_leaf_module` always are, and so is what cannot be looked
+                into: compiled modules, TorchScript, and those that take another path when somebody looks
+                (`Proxy.blacklist`).
             split_bias: whether a bias is added by a node of its own.
             checkpoint: whether activation checkpoints become graphs of their own, which are recomputed in the backward
                 pass as in the model. If not, their calls are nodes like all others.
@@ -120,7 +127,7 @@ class LiveTrace:
             UnknownNameError: if `start` or `stop` names nothing.
             ClosedError: if the trace was closed.
         """
-        built = self._fresh(Leaves.parse(leaf_modules))
+        built = self._fresh(self._leaves(leaf_modules))
         for what, name, is_chosen in built.hidden:
             raise BentInsideError(what, name, is_chosen=is_chosen)
         self._note_profile(built)
@@ -191,7 +198,7 @@ class LiveTrace:
         Raises:
             ViewError: as `graph` does.
         """
-        leaves = Leaves.parse(leaf_modules)
+        leaves = self._leaves(leaf_modules)
         return Activations.of(self._standard(leaves), re.compile(regex))
 
     def table(
@@ -215,7 +222,7 @@ class LiveTrace:
         Raises:
             ViewError: as `graph` does.
         """
-        return Table.of(self._standard(Leaves.parse(leaf_modules)), op, flt, exclude).write(out)
+        return Table.of(self._standard(self._leaves(leaf_modules)), op, flt, exclude).write(out)
 
     def __str__(self) -> str:
         return self.table()
@@ -303,6 +310,10 @@ class LiveTrace:
         """
         return self._recorded(), self._standard()
 
+    def _leaves(self, leaf_modules: bool | Iterable[type | str]) -> Leaves:
+        """What is one node: what `leaf_modules` of a view says, and what was registered before the block."""
+        return Leaves.parse(leaf_modules, self._leaf_modules)
+
     def _fresh(self, leaves: Leaves) -> Built:
         """A graph that nobody else has, and may be changed."""
         return GraphBuilder(self._recorded(), leaves).build()
@@ -324,7 +335,7 @@ class LiveTrace:
 
     def _standard(self, leaves: Leaves | None = None) -> Built:
         """The graph with these leaves, made once."""
-        key = leaves or Leaves.parse(False)
+        key = leaves or self._leaves(False)
         self._recorded()
         if key not in self._built:
             self._built[key] = self._fresh(key)

@@ -6,7 +6,9 @@ tensor is that of a value: no other one can have its `id` meanwhile.
 
 from __future__ import annotations
 
+import copy
 import operator
+import sys
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -15,8 +17,10 @@ from torch.utils.checkpoint import checkpoint
 
 from proxy_views.call_state import CallState, now
 from proxy_views.errors import TransformError
+from proxy_views.grad_switches import GradSwitches
 from proxy_views.places import Frames, frames_inside_module
 from proxy_views.sizes import SizeRead, live_size
+from proxy_views.snapshots import COLLECTIONS, Fill, snapshot
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
@@ -112,10 +116,17 @@ class ModuleCall:
 
 
 class Region(NamedTuple):
-    """An activation checkpoint: its number among those of the region that it is in, and how it recomputes."""
+    """An activation checkpoint.
+
+    Attributes:
+        number: among those of the region that it is in.
+        is_reentrant: how it recomputes.
+        state: which of torch's switches were on where it was called.
+    """
 
     number: int
     is_reentrant: bool
+    state: CallState
 
 
 class TorchCall:
@@ -188,7 +199,7 @@ class Change(NamedTuple):
 
 
 class _Checkpoint:
-    """A checkpoint that has not ended, as `before_call` gives it: how often gradients were switched inside it."""
+    """A checkpoint that has not ended, as `before_call` gives it: the regions around it, and the switches."""
 
     __slots__ = ("inside", "state")
 
@@ -264,7 +275,7 @@ class Recording:
         self._inside: Any = None  # The call, of a module or a function, whose inner calls are not recorded.
         self._region: tuple[Region, ...] = ()
         self._regions_in: dict[tuple[int, ...], int] = {}
-        self._outer_state: CallState | None = None
+        self._grad: GradSwitches | None = None  # Only in a reentrant checkpoint.
         self._last_state = CallState(grad=True, inference=False, autocast=())
         self._ledger: _Ledger | None = None
         self._opaque_types: dict[type, bool] = {}
@@ -426,6 +437,8 @@ class Recording:
         if kind is None:
             kind = self._kinds[function] = kind_of(function)
         if kind == SWITCH:
+            if self._grad is not None:
+                self._grad.switch(sys._getframe(), is_on=bool(args and args[0]))
             return _SKIPPED
         if kind == READ:
             return _SKIPPED
@@ -510,21 +523,22 @@ class Recording:
         path = tuple(each.number for each in self._region)
         number = self._regions_in.get(path, 0)
         self._regions_in[path] = number + 1
-        self._region = (*self._region, Region(number, is_reentrant))
-        if is_reentrant:
-            self._outer_state = held.state
+        self._region = (*self._region, Region(number, is_reentrant, held.state))
+        if is_reentrant and self._grad is None:
+            self._grad = GradSwitches(is_on=held.state.grad)
         return held
 
     def _leave_region(self, held: _Checkpoint) -> None:
-        is_reentrant = self._region[len(held.inside)].is_reentrant if len(self._region) > len(held.inside) else False
         self._region = held.inside
-        if is_reentrant and not any(each.is_reentrant for each in held.inside):
-            self._outer_state = None
+        if not any(each.is_reentrant for each in held.inside):
+            self._grad = None
+        elif self._grad is not None:
+            self._grad.is_on = held.state.grad
 
     def _state(self) -> CallState:
-        """Torch's switches; a reentrant checkpoint, which runs without gradients at first, does not count as one."""
+        """Torch's switches; that a reentrant checkpoint runs without gradients at first does not count as one."""
         state = self._last_state = now(self._last_state)
-        return state if self._outer_state is None else state._replace(grad=self._outer_state.grad)
+        return state if self._grad is None else state._replace(grad=self._grad.is_on)
 
     def stop(self) -> None:
         """Record no further: the block has ended."""
@@ -560,7 +574,7 @@ def _keywords_as_given(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def as_given(value: Any) -> Any:
-    """`value` itself, with the lists and dictionaries in it copied: the program may change its own."""
+    """`value` itself, with the lists, dictionaries and objects in it copied: the program may change its own."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, _TENSOR):
         return value
@@ -572,13 +586,13 @@ def as_given(value: Any) -> Any:
     if isinstance(value, dict):
         copied = {key: as_given(each) for key, each in value.items()}
         return copied if kind is dict else _like(value, copied)
-    return value
+    return copy.copy(value) if kind in COLLECTIONS else snapshot(value, as_given)
 
 
 def _like(value: dict[Any, Any], copied: dict[Any, Any]) -> Any:
     """`copied` as a dictionary of the type of `value`, where such can be made of its items alone."""
     try:
-        return type(value)(**copied) if hasattr(value, "__dataclass_fields__") else type(value)(copied)
+        return type(value)(**copied) if hasattr(value, "__dataclass_fields__") else Fill(value)(copied)
     except Exception:  # noqa: BLE001  Whatever the program's class does with it.
         return value
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
+from proxy_views.snapshots import Snapshot
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,6 +39,9 @@ def parts_of(value: Any) -> Iterator[tuple[Part, Any]]:
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield Part(key, is_attribute=False), inner
+    elif isinstance(value, Snapshot):
+        for name, inner in value.attributes.items():
+            yield Part(name, is_attribute=True), inner
     elif is_dataclass(value):
         for field in dataclasses.fields(value):
             yield Part(field.name, is_attribute=True), getattr(value, field.name, None)

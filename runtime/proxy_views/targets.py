@@ -31,6 +31,7 @@ _SPECIAL: Final = {
     )
 } | {"__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor}
 
+_TORCH: Final = "torch."
 _DESCRIPTORS: Final = {"__get__": getattr, "__set__": setattr, "__delete__": delattr}
 
 
@@ -63,6 +64,9 @@ class StandIn:
 
     def __deepcopy__(self, memo: Any) -> StandIn:
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StandIn, (portable(self.function),)
 
 
 class Targets:
@@ -107,10 +111,38 @@ def arguments_of(call: TorchCall, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _can_be_named(function: Any) -> bool:
     """Whether the code of a graph finds `function`: `torch.fx` puts others than torch's within its reach."""
     try:
-        first, *rest = _get_qualified_name(function).split(".")
-        if first != "torch":
+        name = _get_qualified_name(function)
+        if not name.startswith(_TORCH):
             return True
-        found = reduce(getattr, rest, torch)
+        found = _found_in_torch(name)
     except (AttributeError, RuntimeError, AssertionError):
         return False
     return found is function or found == function
+
+
+def _found_in_torch(name: str) -> Any:
+    """What torch has under the qualified name `name`."""
+    return reduce(getattr, name.split(".")[1:], torch)
+
+
+class _Portable:
+    """Is loaded as what it was saved for, which torch has under that name: not all of it can be saved as it is."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _found_in_torch, (self._name,)
+
+
+def portable(value: Any) -> Any:
+    """`value`, or what can be pickled in its place and is loaded as the same function or memory format of torch."""
+    if isinstance(value, torch.memory_format):
+        return _Portable(str(value))
+    if isinstance(value, (torch.Tensor, type)) or not callable(value) or isinstance(value, (Method, StandIn)):
+        return value
+    try:
+        name = _get_qualified_name(value)
+        return _Portable(name) if name.startswith(_TORCH) and _found_in_torch(name) is value else value
+    except (AttributeError, RuntimeError, AssertionError):
+        return value

@@ -54,6 +54,7 @@ __all__ = [
     "flush",
     "is_proxied",
     "observe",
+    "register_leaf_module",
     "stage",
     "trace",
     "unproxy",
@@ -74,6 +75,7 @@ class _Installed:
         self.lock = threading.RLock()
         hold_while_forking(self.lock)
         self.tracer: Tracer | None = None
+        self.leaf_modules: tuple[type[nn.Module], ...] = ()  # Those that are one node in each graph.
         Launch.of_this_process().announce()  # Now: processes started before the first `Proxy` are of the same run.
 
     @cached_property
@@ -319,12 +321,32 @@ def blacklist(module_type: type[M]) -> type[M]:
     Raises:
         SettingsTypeError: if it is no class of modules.
     """
-    from torch import nn
-
-    if not (isinstance(module_type, type) and issubclass(module_type, nn.Module)):
-        raise SettingsTypeError("module_type", module_type, "a class derived from `nn.Module`")
+    _require_module_type(module_type)
     _installed.blacklist.add(module_type)
     return module_type
+
+
+def register_leaf_module(module_type: type[M]) -> type[M]:
+    """Make each call of a module of this type one node of `trace.graph()`, from now on; may be used as a decorator.
+
+    It holds for subclasses too, and for blocks of `Proxy.trace` that begin later. For one graph alone there is
+    `trace.graph(leaf_modules=[...])`.
+
+    Raises:
+        SettingsTypeError: if it is no class of modules.
+    """
+    _require_module_type(module_type)
+    with _installed.lock:
+        if module_type not in _installed.leaf_modules:
+            _installed.leaf_modules = (*_installed.leaf_modules, module_type)
+    return module_type
+
+
+def _require_module_type(value: object) -> None:
+    from torch import nn
+
+    if not (isinstance(value, type) and issubclass(value, nn.Module)):
+        raise SettingsTypeError("module_type", value, "a class derived from `nn.Module`")
 
 
 class stage:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
@@ -403,7 +425,8 @@ class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
 
         self._block = Block(
             model, _installed.lock, _installed.get, _installed.take_down_if_idle, _installed.blacklist.__contains__,
-            call=call, live_sizes=live_sizes, leaf_functions=leaf_functions, flow=flow, profile=profile,
+            call=call, live_sizes=live_sizes, leaf_functions=leaf_functions,
+            leaf_modules=_installed.leaf_modules, flow=flow, profile=profile,
         )  # fmt: skip
         settings = {"logdir": logdir, "log_level": log_level, "flow": flow}
         self._proxied: dict[str, Any] = settings if logdir is not None else {}
@@ -488,8 +511,8 @@ def _teach_dynamo(_: ModuleType) -> None:
     from proxy_wrapper.dynamo_rules import teach_dynamo
 
     of_blocks = [getattr(each, name) for each in (stage, trace) for name in ("__init__", "__enter__", "__exit__")]
-    called = (ProxyType.__call__, is_proxied, unproxy, flush, restore_proxied, observe, blacklist, *of_blocks)
-    teach_dynamo(Proxy, called, _note_capture)
+    functions = (is_proxied, unproxy, flush, restore_proxied, observe, blacklist, register_leaf_module)
+    teach_dynamo(Proxy, (ProxyType.__call__, *functions, *of_blocks), _note_capture)
 
 
 def _note_capture(obj: object) -> None:

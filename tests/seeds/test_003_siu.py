@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 import proxy_wrapper.proxy as Proxy
 from proxy_views.passes.outline import outline
+from proxy_wrapper.errors import SettingsTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -329,3 +330,21 @@ def test_s24_functions_and_modules_of_the_program_can_be_leaves() -> None:
     assert [node.op for node in graph.graph.nodes] == ["placeholder", "call_module", *["call_function"] * 2, "output"]
     inside = graph_of(WithLeaf(), x)
     assert {"where", "gt", "mul"} <= set(called(inside))
+
+
+def test_s24_a_module_can_be_registered_as_a_leaf_of_all_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Proxy._installed, "leaf_modules", ())
+
+    @Proxy.register_leaf_module
+    class Registered(Loop):
+        pass
+
+    x, model = torch.randn(2, 3), WithLeaf()
+    model.fc = Registered()
+    graph = graph_of(model, x)
+    assert called(graph)[0] == "fc"
+    assert not {"linear", "linear_1"} & set(called(graph))
+    assert torch.equal(graph(x + 1), model(x + 1))
+    assert len(called(graph_of(WithLeaf(), x))) > len(called(graph))  # The class above it is none.
+    with pytest.raises(SettingsTypeError, match="a class derived from"):
+        Proxy.register_leaf_module(int)  # type: ignore[type-var]

@@ -10,6 +10,7 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 from torch.utils.checkpoint import checkpoint
 
+from proxy_views.recorded_graph import RecordedGraph
 from proxy_wrapper.errors import ProxyError
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ Path = tuple[int, ...]
 
 REGION: Final = "checkpoint_region"
 REENTRANT: Final = "checkpoint_reentrant"
+CALL: Final = "checkpoint_call"
+"""What calls the checkpoint of each region around a node, where that is not `checkpoint` for all."""
+
 ROOT: Final = "_root_state"
 _OF_PLACE: Final = ("nn_module_stack", "stack_trace")
 _OF_VALUE: Final = ("tensor_meta", "val")
@@ -95,11 +99,11 @@ class RootState:
     """The parameters and buffers that the outermost module of a graph holds itself, as they are at any time."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._parameters = module._parameters
-        self._buffers = module._buffers
+        self._module = module
 
     def __getattr__(self, name: str) -> torch.Tensor:
-        for registered in (self.__dict__.get("_parameters", {}), self.__dict__.get("_buffers", {})):
+        module = self.__dict__.get("_module")
+        for registered in () if module is None else (module._parameters, module._buffers):
             if name in registered:
                 found: torch.Tensor = registered[name]
                 return found
@@ -117,7 +121,7 @@ class _Region:
         self._gm = gm
         self._path = path
         self._members = dict.fromkeys(members)
-        self.sub = fx.GraphModule(nn.Module(), fx.Graph(), "_".join(("checkpoint", *map(str, path))))
+        self.sub = RecordedGraph(nn.Module(), fx.Graph(), "_".join(("checkpoint", *map(str, path))))
 
     def gather(self) -> None:
         """Move what lies between the members to where it can be: before them, or behind.
@@ -227,13 +231,18 @@ class _Region:
         name = _free_name(self._gm, "_".join(("checkpoint", *map(str, self._path))))
         self._gm.add_submodule(name, self.sub)
         reentrant = first.meta.get(REENTRANT, ())
-        is_reentrant = bool(reentrant[len(self._path) - 1 : len(self._path)] == (True,))
+        calls = first.meta.get(CALL, ())
+        depth = len(self._path) - 1
+        is_reentrant = bool(reentrant[depth : depth + 1] == (True,))
         around: dict[str, Any] = {key: first.meta[key] for key in _OF_PLACE if key in first.meta}
-        if len(self._path) > 1:
-            around |= {REGION: self._path[:-1], REENTRANT: reentrant[: len(self._path) - 1]}
+        if depth:
+            around |= {REGION: self._path[:-1], REENTRANT: reentrant[:depth]}
+            around |= {CALL: calls[:depth]} if calls else {}
         with graph.inserting_before(first):
             function = graph.get_attr(name)
-            call = graph.call_function(checkpoint, (function, *inputs), {"use_reentrant": is_reentrant})
+            call = graph.call_function(
+                calls[depth] if calls else checkpoint, (function, *inputs), {"use_reentrant": is_reentrant}
+            )
             function.meta.update(around)
             call.meta.update(around)
             if len(outputs) == 1:

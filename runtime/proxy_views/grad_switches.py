@@ -1,0 +1,72 @@
+"""Whether gradients are on in the function of a reentrant checkpoint, when that is computed again.
+
+The function runs with gradients off at first, and with gradients on when it is computed again in the backward pass. So
+torch does not tell whether the function has switched them off itself: that is followed from switch to switch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.utils.checkpoint import CheckpointFunction
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+_CHECKPOINT: Final = CheckpointFunction.forward.__code__
+_BEGIN: Final = torch.set_grad_enabled.__init__.__code__
+_LOOKED_THROUGH: Final = 8  # Those of observers lie between.
+
+
+class GradSwitches:
+    """Follows the switches on one thread.
+
+    Attributes:
+        is_on: whether gradients are on, but for what the checkpoint itself does.
+    """
+
+    def __init__(self, *, is_on: bool) -> None:
+        self.is_on = is_on
+        self._before: dict[int, tuple[Any, bool]] = {}  # By the identity of a context, which is kept alive.
+
+    def switch(self, frame: FrameType | None, *, is_on: bool) -> None:
+        """Follow a call of `torch._C._set_grad_enabled(is_on)`, which was made a few frames around `frame`."""
+        frame, act = _act(frame)
+        if frame is None:
+            self.is_on = is_on
+            return
+        context = frame.f_locals["self"]
+        if act == "exit":
+            self.is_on = self._before.pop(id(context), (None, is_on))[1]
+            return
+        self._before.setdefault(id(context), (context, self.is_on))
+        if frame.f_back is None or frame.f_back.f_code is not _CHECKPOINT:
+            self.is_on = is_on
+
+
+def _acts() -> dict[CodeType, str]:
+    found = {_BEGIN: "enter"}
+    for kind in (torch.no_grad, torch.enable_grad, torch.set_grad_enabled):
+        found[kind.__enter__.__code__] = "enter"
+        found[kind.__exit__.__code__] = "exit"
+    found[torch.set_grad_enabled.__call__.__code__] = "exit"  # As a decorator it switches nothing yet.
+    return found
+
+
+_ACTS: Final = _acts()
+
+
+def _act(frame: FrameType | None) -> tuple[FrameType | None, str]:
+    """The frame of the context that switches, and whether it begins or ends; None where a plain call does."""
+    for _ in range(_LOOKED_THROUGH):
+        if frame is None:
+            break
+        act = _ACTS.get(frame.f_code)
+        if act is not None:
+            around = frame.f_back
+            if frame.f_code is _BEGIN and around is not None and around.f_code in _ACTS:
+                return around, _ACTS[around.f_code]  # `no_grad` makes one to switch.
+            return frame, act
+        frame = frame.f_back
+    return None, ""

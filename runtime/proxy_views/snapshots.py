@@ -1,0 +1,150 @@
+"""Objects of the program's own classes that hold tensors: what was in them at a call, and how to make them anew.
+
+A model may take and give such an object: a cache, a distribution, a record of its results. It may change later, so a
+recording keeps what was in it. A graph makes another one of the same class, without calling the program's code.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import types
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NO_RECORDS: Final = (
+    *(type, nn.Module, torch.Generator, BaseException, types.ModuleType, types.FunctionType, types.MethodType),
+    *(int, float, complex, str, bytes, tuple, list, dict, set, frozenset),
+)
+_MOST_OBJECTS: Final = 1000
+"""Where more are reached from an object, it is no record of tensors."""
+
+
+COLLECTIONS: Final = (collections.deque, set, frozenset)
+"""Types that hold values in no attribute."""
+
+
+class Snapshot:
+    """An object that holds tensors, as it was.
+
+    Attributes:
+        type: its class.
+        attributes: what was in it.
+    """
+
+    __slots__ = ("attributes", "type")
+
+    def __init__(self, kind: type, attributes: dict[str, Any]) -> None:
+        self.type, self.attributes = kind, attributes
+
+
+def snapshot(value: Any, as_given: Callable[[Any], Any]) -> Any:
+    """A snapshot of `value`, if that is an object that holds tensors, and not itself; else `value`.
+
+    Args:
+        value: what is neither a tensor nor a tuple, list or dictionary.
+        as_given: what is kept of the values in it.
+    """
+    kind: type = type(value)
+    if not _is_record(kind):
+        return value
+    try:
+        if not _holds_tensors(value, [], set()):
+            return value
+    except _HoldsItselfError:
+        return value
+    return Snapshot(kind, {name: as_given(each) for name, each in attributes_of(value).items()})
+
+
+@cache
+def _is_record(kind: Any) -> bool:
+    """Whether an instance consists of its attributes, as far as its class says."""
+    if kind is types.SimpleNamespace:
+        return True
+    if issubclass(kind, _NO_RECORDS) or kind.__module__ == "builtins":
+        return False
+    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
+        return False
+    return getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """What is in an object, by the names of its attributes."""
+    found: dict[str, Any] = {}
+    for kind in type(value).__mro__:
+        for name, descriptor in kind.__dict__.items():
+            if isinstance(descriptor, types.MemberDescriptorType) and name != "__dict__":  # Of `__slots__`.
+                found[name] = getattr(value, name, None)
+    return {**found, **getattr(value, "__dict__", {})}
+
+
+class _HoldsItselfError(Exception):
+    """An object that is reached from itself, or from which too many are."""
+
+
+def _holds_tensors(value: Any, around: list[Any], seen: set[int]) -> bool:
+    kind: type = type(value)
+    if isinstance(value, torch.Tensor):
+        return True
+    if isinstance(value, dict):
+        parts = list(value.values())
+    elif isinstance(value, (tuple, list)):
+        parts = list(value)
+    elif _is_record(kind):
+        parts = list(attributes_of(value).values())
+    else:
+        return False
+    if any(each is value for each in around) or len(seen) > _MOST_OBJECTS:
+        raise _HoldsItselfError
+    seen.add(id(value))
+    found = [_holds_tensors(each, [*around, value], seen) for each in parts]  # All are asked: one may hold itself.
+    return any(found)
+
+
+class Rebuild:
+    """Makes an object of a class from its attributes, or a tuple from its items: the target of a node."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.__name__ = self.__qualname__ = kind.__name__
+        self.__module__ = __name__
+
+    def __call__(self, attributes: Any) -> Any:
+        """The object."""
+        if issubclass(self.kind, tuple):
+            return tuple.__new__(self.kind, attributes)
+        if self.kind is types.SimpleNamespace:
+            return types.SimpleNamespace(**attributes)
+        made = object.__new__(self.kind)
+        for name, value in attributes.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Rebuild:
+        return self
+
+
+class Fill:
+    """Makes a dictionary of a class of its own from its items: the target of a node."""
+
+    def __init__(self, like: dict[Any, Any]) -> None:
+        """Take all but the items from `like`."""
+        self.like = copy.copy(like)
+        self.like.clear()
+        self.__name__ = self.__qualname__ = type(like).__name__
+        self.__module__ = __name__
+
+    def __call__(self, items: dict[Any, Any]) -> Any:
+        """The dictionary."""
+        made = copy.copy(self.like)
+        made.update(items)
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Fill:
+        return self
