@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import operator
 import sys
+import types
+from functools import cache
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -46,6 +48,11 @@ SWITCH: Final = 4
 """It turns gradients on or off, which is part of the calls that run meanwhile."""
 ITERATOR: Final = 5
 """It gives an iterator over a tensor."""
+
+_BUILTIN: Final = frozenset(
+    {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType}
+)
+"""Types of functions that are written in C."""
 
 _READS: Final = (
     *("dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_inference", "is_conj"),
@@ -435,7 +442,8 @@ class Recording:
         except TypeError:  # Nothing that can be a key.
             kind = 0
         if kind is None:
-            kind = self._kinds[function] = kind_of(function)
+            kind = _kind_of_builtin(function) if type(function) in _BUILTIN else kind_of(function)
+            self._kinds[function] = kind
         if kind == SWITCH:
             if self._grad is not None:
                 self._grad.switch(sys._getframe(), is_on=bool(args and args[0]))
@@ -605,6 +613,12 @@ def _is_compiled(module: nn.Module) -> bool:
 def _kinds() -> dict[Any, int]:
     """What is known of functions from the start."""
     return {torch._C._set_grad_enabled: SWITCH}
+
+
+@cache
+def _kind_of_builtin(function: Any) -> int:
+    """The same, kept from one recording to the next: functions that are written in C are those of torch, and stay."""
+    return kind_of(function)
 
 
 def kind_of(function: Any) -> int:

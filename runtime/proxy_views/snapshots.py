@@ -7,9 +7,10 @@ recording keeps what was in it. A graph makes another one of the same class, wit
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import types
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -22,6 +23,8 @@ _NO_RECORDS: Final = (
     *(type, nn.Module, torch.Generator, BaseException, types.ModuleType, types.FunctionType, types.MethodType),
     *(int, float, complex, str, bytes, tuple, list, dict, set, frozenset),
 )
+_PLAIN: Final = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device})
+_CLASSES_KNOWN: Final = 256
 _MOST_OBJECTS: Final = 1000
 """Where more are reached from an object, it is no record of tensors."""
 
@@ -62,7 +65,7 @@ def snapshot(value: Any, as_given: Callable[[Any], Any]) -> Any:
     return Snapshot(kind, {name: as_given(each) for name, each in attributes_of(value).items()})
 
 
-@cache
+@lru_cache(maxsize=_CLASSES_KNOWN)
 def _is_record(kind: Any) -> bool:
     """Whether an instance consists of its attributes, as far as its class says."""
     if kind is types.SimpleNamespace:
@@ -75,13 +78,31 @@ def _is_record(kind: Any) -> bool:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """What is in an object, by the names of its attributes."""
-    found: dict[str, Any] = {}
-    for kind in type(value).__mro__:
-        for name, descriptor in kind.__dict__.items():
-            if isinstance(descriptor, types.MemberDescriptorType) and name != "__dict__":  # Of `__slots__`.
-                found[name] = getattr(value, name, None)
-    return {**found, **getattr(value, "__dict__", {})}
+    """What is in an object, by the names of its attributes; the code of its class is not asked."""
+    try:
+        held: dict[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        held = {}
+    kind: type = type(value)
+    slots = _slots_of(kind)
+    return {**_in_slots(value, slots), **held} if slots else held
+
+
+@lru_cache(maxsize=_CLASSES_KNOWN)
+def _slots_of(kind: Any) -> tuple[tuple[str, types.MemberDescriptorType], ...]:
+    """The descriptors of `__slots__`, with their names."""
+    found = [each for one in kind.__mro__ for each in one.__dict__.items()]
+    return tuple(
+        (name, each) for name, each in found if isinstance(each, types.MemberDescriptorType) and name != "__dict__"
+    )
+
+
+def _in_slots(value: Any, slots: tuple[tuple[str, types.MemberDescriptorType], ...]) -> dict[str, Any]:
+    found = {}
+    for name, descriptor in slots:
+        with contextlib.suppress(AttributeError):  # It was not set.
+            found[name] = descriptor.__get__(value)
+    return found
 
 
 class _HoldsItselfError(Exception):
@@ -89,9 +110,8 @@ class _HoldsItselfError(Exception):
 
 
 def _holds_tensors(value: Any, around: list[Any], seen: set[int]) -> bool:
+    """Whether a tensor is in `value`, which is none itself."""
     kind: type = type(value)
-    if isinstance(value, torch.Tensor):
-        return True
     if isinstance(value, dict):
         parts = list(value.values())
     elif isinstance(value, (tuple, list)):
@@ -103,8 +123,12 @@ def _holds_tensors(value: Any, around: list[Any], seen: set[int]) -> bool:
     if any(each is value for each in around) or len(seen) > _MOST_OBJECTS:
         raise _HoldsItselfError
     seen.add(id(value))
-    found = [_holds_tensors(each, [*around, value], seen) for each in parts]  # All are asked: one may hold itself.
-    return any(found)
+    found = False
+    for each in parts:  # All are asked: one may hold what holds it.
+        is_tensor = isinstance(each, torch._C.TensorBase)
+        if is_tensor or (type(each) not in _PLAIN and _holds_tensors(each, [*around, value], seen)):
+            found = True
+    return found
 
 
 class Rebuild:

@@ -18,6 +18,7 @@ import proxy_wrapper.proxy as Proxy
 from proxy_views.errors import (
     CallRaisedError,
     ClosedError,
+    InsideTransformError,
     LeafFunctionError,
     NotAModelError,
     NotCalledError,
@@ -406,3 +407,46 @@ def test_a_stored_run_has_no_graph_and_says_why(tmp_path: Path) -> None:
         model(torch.randn(2, 3))
     with pytest.raises(NoGraphError, match=r"Proxy\.trace"):
         open_trace(tmp_path).graph()
+
+
+def test_what_is_made_of_a_model_does_not_call_it_and_is_said_not_to() -> None:
+    model, x = Net(), torch.randn(2, 3)
+    compiled = torch.compile(model, backend="eager")
+    with Proxy.trace(model) as trace:
+        found = compiled(x)
+    assert torch.equal(found, model(x))
+    with pytest.raises(NotCalledError, match="trace the module that they gave"):
+        trace.graph()
+    assert left_behind() == []
+
+
+def test_a_model_inside_a_transform_computes_the_same_and_has_no_graph() -> None:
+    model, x = Net(), torch.randn(2, 3)
+    wanted = torch.vmap(model)(x)
+    with Proxy.trace(model) as trace:
+        found = torch.vmap(model)(x)
+    assert torch.equal(found, wanted)
+    with pytest.raises(InsideTransformError, match="Trace a call that is in no transform"):
+        trace.graph()
+    assert left_behind() == []
+
+
+def test_blocks_on_several_threads_at_once_record_their_own_calls() -> None:
+    model = Net()
+    found: dict[int, bool] = {}
+
+    def run(number: int) -> None:
+        x, y = torch.randn(number + 2, 3), torch.randn(9, 3)
+        for _ in range(5):
+            with Proxy.trace(model) as trace:
+                wanted = model(x)
+        graph = trace.graph()
+        found[number] = torch.equal(graph(x), wanted) and torch.equal(graph(y), model(y))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == dict.fromkeys(range(3), True)
+    assert left_behind() == []
