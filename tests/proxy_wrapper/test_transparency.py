@@ -57,8 +57,21 @@ def test_with_statistics_of_everything_the_bits_are_the_same(
     assert "proxy_wrapper" not in capfd.readouterr().err
 
 
+WITH_A_DISPATCH_MODE = ("the program's own function and dispatch modes", "a graph captured by make_fx, replayed")
+SEES_DETACH_ELSEWHERE = pytest.mark.xfail(
+    reason="where any hooks for saved tensors are, torch itself does not detach these, which the program's mode sees",
+    strict=True,
+)
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(each, id=each.name, marks=SEES_DETACH_ELSEWHERE if each.name in WITH_A_DISPATCH_MODE else ())
+        for each in PROGRAMS
+    ],
+)
 def test_in_a_profiled_block_the_bits_are_the_same(program: Program, capfd: pytest.CaptureFixture[str]) -> None:
     plain = plain_outcome(program)
     torch.manual_seed(0)
