@@ -52,6 +52,17 @@ class Finding(msgspec.Struct):
     concerns: list[str] = []
 
 
+def grouped(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
+    """The findings of each severity and rule, in the order in which they are told.
+
+    A finding that explains a graver one is as grave as that, whatever its rule says.
+    """
+    grouped: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault((finding.severity, finding.code), []).append(finding)
+    return grouped
+
+
 def in_order(findings: Iterable[Finding], codes: Sequence[str], single: Collection[str]) -> list[Finding]:
     """Findings in the order in which they are told: the gravest first, then by rule, single ones by time.
 

@@ -13,10 +13,11 @@ from base64 import b64encode
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy_trace.checks.finding import grouped
 from proxy_trace.checks.finding_text import place_of
 from proxy_trace.process.module_tree import ModuleTree
 from proxy_trace.report.evidence import STATE, SeriesName, plot_of
-from proxy_trace.report.markup import as_text
+from proxy_trace.report.markup import as_text, as_text_with_code
 from proxy_trace.report.packed import PackedCurves, compressed
 from proxy_trace.report.process_curves import AT_LEAST, GRADIENT, LOSS, MAXIMUM, MINIMUM, NORM, RATE, RATIO
 from proxy_trace.summary.summary_text import call_words, check_words, header_rows
@@ -150,13 +151,10 @@ def _findings(page: RunPage, summary: Summary, number: int, series: Sequence[Ser
     of_run = f" of {summary.run}" if len(page.summaries) > 1 else ""
     yield f'<section id="findings-{number}" class="findings">\n<h2>Findings{as_text(of_run)}</h2>\n'
     yield f'<p class="verdict">{as_text(for_terminal(check_words(summary.checks, Palette(enabled=False))))}</p>\n'
-    by_code: dict[str, list[Finding]] = {}
-    for finding in summary.findings:
-        by_code.setdefault(finding.code, []).append(finding)
-    for code, findings in by_code.items():
+    for (severity, code), findings in grouped(summary.findings).items():
         rule = page.rules[code]
         yield (
-            f'<div class="rule {rule.severity}"><h3><span class="badge">{rule.severity}</span> '
+            f'<div class="rule {severity}"><h3><span class="badge">{severity}</span> '
             f"{as_text(rule.title)} <code>{as_text(code)}</code></h3>\n"
         )
         for finding in findings[:_MOST_FINDINGS]:
@@ -164,7 +162,7 @@ def _findings(page: RunPage, summary: Summary, number: int, series: Sequence[Ser
         if len(findings) > _MOST_FINDINGS:
             yield f"<p>and {len(findings) - _MOST_FINDINGS:,} more; <code>proxy-trace summary</code> has all</p>\n"
         if rule.remedy:
-            yield f'<p class="remedy"><b>What to do:</b> {as_text(rule.remedy)}</p>\n'
+            yield f'<p class="remedy"><b>What to do:</b> {as_text_with_code(rule.remedy)}</p>\n'
         yield "</div>\n"
     yield "</section>\n"
 

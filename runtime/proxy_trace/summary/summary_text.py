@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from proxy_trace.checks.all_checks import all_rules
 from proxy_trace.checks.check import FINDING, LEFT_OUT, NOT_CHECKED, PASSED
 from proxy_trace.checks.evidence import RECORDED_LEVELS, is_recorded
-from proxy_trace.checks.finding import ERROR, NOTE, WARNING
+from proxy_trace.checks.finding import ERROR, NOTE, WARNING, grouped
 from proxy_trace.checks.non_finite_values import NON_FINITE
 from proxy_trace.process.module_tree import ModuleTree
 from proxy_trace.terminal.line_width import fitted, fitted_command
@@ -18,7 +18,7 @@ from proxy_trace.terminal.units import format_count, format_duration, format_num
 from proxy_wrapper.events import TRAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from proxy_trace.checks.check import CheckResult
     from proxy_trace.checks.finding import Finding
@@ -176,18 +176,10 @@ def _finding_lines(summary: Summary, rules: Mapping[str, Rule], palette: Palette
         yield ""
         yield check_words(summary.checks, palette)
     show_ranks = len(summary.processes) > 1
-    for (_, code), findings in _grouped(summary.findings).items():
+    for (_, code), findings in grouped(summary.findings).items():
         yield ""
         yield from _group_lines(rules[code], findings, show_ranks, palette)
         yield from _more_lines(summary, rules[code], findings[0].name, palette, width)
-
-
-def _grouped(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
-    """The findings of each severity and rule, in the order in which they are told."""
-    grouped: dict[tuple[str, str], list[Finding]] = {}
-    for finding in findings:
-        grouped.setdefault((finding.severity, finding.code), []).append(finding)
-    return grouped
 
 
 def _group_lines(rule: Rule, findings: list[Finding], show_ranks: bool, palette: Palette) -> Iterator[str]:

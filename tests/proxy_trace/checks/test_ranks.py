@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from proxy_trace.cli import run_command
 from proxy_trace.reading.selection import Period, StepRange
 from proxy_trace.reading.trace import Trace
 from proxy_trace.summary.run_summary import summarize
@@ -85,13 +86,21 @@ def test_ranks_that_part_are_told_with_the_step(first: int, reason: str, write_r
 
 @pytest.mark.parametrize(("type_", "severity"), [("Net", "note"), ("DistributedDataParallel", "error")])
 def test_a_model_that_parts_at_once_may_be_meant_to_unless_a_wrapper_keeps_it_equal(
-    write_rank: Callable[..., Path], type_: str, severity: str
+    write_rank: Callable[..., Path],
+    type_: str,
+    severity: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As where weights are averaged by hand every few steps, which leaves no mark on them."""
     wrapper = events.Module(9, "wrapper", type_, 9)
     for rank in range(2):
         path = write_rank(rank, wrapper, *steps_of(rank, range(4), {1: part_at(0), 2: part_at(0)}))
     assert [each.severity for each in find(path) if each.code == "ranks-part"] == [severity]
+    assert run_command(["summary", str(path)]) == 0
+    assert f"{severity}[ranks-part]" in capsys.readouterr().out
+    assert run_command(["report", str(path), "-o", str(tmp_path / "report.html")]) == 0
+    assert f'<div class="rule {severity}"><h3>' in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_a_model_that_parts_as_a_whole_is_one_finding(write_rank: Callable[..., Path]) -> None:
