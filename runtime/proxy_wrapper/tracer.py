@@ -356,17 +356,23 @@ class Tracer:
         if not self._is_chosen(ranks):
             return
         location = self.locator.locate(2)
+        frame = self.locator.user_frame(2)
         with self.lock:
             if not self.active:
                 return
             entry = self.registry.module_entry(module)
+            function = None if frame is None else frame.f_code
             if entry is None:
-                self._tree.add_root(module, recurse, logdir, level, name, watch, location)
+                self._tree.add_root(module, recurse, logdir, level, name, watch, location, function)
             else:
                 self._tree.change_settings(entry, logdir=logdir, level=level, watch=watch, recurse=recurse)
-                if recurse:
-                    entry.recurses = True
-                    self._tree.add_tree(named_modules(module, entry.name), settings_of(entry), entry.parent, location)
+                wanted = self._tree.name_for(entry, name, function)
+                if recurse or wanted != entry.name:
+                    entry.recurses |= recurse
+                    tree = named_modules(module, wanted)
+                    self._tree.add_tree(
+                        tree if entry.recurses else tree[:1], settings_of(entry), entry.parent, location
+                    )
             known = self.registry.module_entry(module)
             if known is not None:
                 self.note_use(known)

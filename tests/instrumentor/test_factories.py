@@ -128,7 +128,10 @@ def test_a_callers_line_on_top_of_a_factorys_is_one_proxy_with_the_callers_name(
     assert traced == plain
     (trace,) = (zoo / "proxy_trace").rglob("*.jsonl")
     records = [json.loads(line) for line in trace.read_text().splitlines()]
-    assert [each["name"] for each in records if each["kind"] == "proxied"] == ["model"]
+    names = {each["id"]: each["name"] for each in records if each["kind"] == "module"}
+    assert names == {1: "model"}
+    names = {each["id"]: each["name"] for each in records if each["kind"] == "parameter"}
+    assert names == {1: "model.weight", 2: "model.bias"}
 
 
 def test_what_was_kept_of_a_file_is_old_when_another_file_begins_to_call_its_function(zoo: Path) -> None:

@@ -30,6 +30,8 @@ def read_settings(source: bytes) -> Settings:
             settings["recurse"] = False
         elif word in {"--select", "--skip"}:
             settings[word[2:]] = (next(words),)
+        elif word == "--factories":
+            settings["wrap_factories"] = next(words)
         elif word in {"--logdir", "--log-level", "--statistics-of"}:
             settings[word[2:].replace("-", "_")] = next(words)
         else:

@@ -76,6 +76,29 @@ class TestRule1AProxiedObjectIsNotProxiedAgain:
         model(images())
         assert called(seen) == ["net", "net.first", "net.rest", "net.rest.0", "net.rest.1"]
 
+    def test_what_a_function_proxies_and_returns_is_called_as_its_caller_says(
+        self, logdir: str, seen: MemoryObserver
+    ) -> None:
+        def build(name: str) -> Plain:
+            return Proxy.Proxy(Plain(), recurse=True, name=name, logdir=logdir)
+
+        model, other = (Proxy.Proxy(build("build"), recurse=True, name=name) for name in ("net", "other"))
+        model(images())
+        assert called(seen) == ["net", "net.first", "net.rest", "net.rest.0", "net.rest.1"]
+        train(other, steps=1)
+        build_again = Proxy.Proxy(build("net"), recurse=True, name="net")
+        seen.events.clear()
+        build_again(images())
+        assert called(seen)[0] == "net_1"
+
+        def rename() -> None:
+            Proxy.Proxy(other, recurse=True, name="late")
+
+        rename()
+        seen.events.clear()
+        other(images())
+        assert called(seen)[0] == "other"
+
     def test_only_the_settings_given_change(self, tmp_path: Path, seen: MemoryObserver) -> None:
         model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=tmp_path / "a", log_level="DEBUG")
         Proxy.Proxy(model, recurse=True, logdir=tmp_path / "b")

@@ -12,6 +12,7 @@ from proxy_wrapper.levels import INFO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import CodeType
 
     import torch
     from torch import nn
@@ -57,8 +58,9 @@ class ProxiedTree:
         name: str | None,
         watch: Mapping[str, Any],
         location: int,
+        function: CodeType | None,
     ) -> None:
-        """Proxy `module`, which no proxied module holds, with the settings that are given."""
+        """Proxy `module`, which no proxied module holds, with the settings that are given, in `function`."""
         wanted = name or type(module).__name__
         root_name = self._taken_over(module, wanted) or self._registry.unique_name(wanted)
         found = named_modules(module, root_name)
@@ -69,19 +71,29 @@ class ProxiedTree:
         settings = Settings(channel, DEFAULT_LEVEL if level is None else level, Watch(**watch))
         entries = self.add_tree(tree, settings, None, location)
         entries[0].recurses = recurse
+        entries[0].proxied_by = function
         entries[0].own_level = level is not None
         entries[0].own_channel = logdir is not None
         entries[0].own_watch = frozenset(watch)
         self._registry.forget_strangers()
 
+    def name_for(self, entry: ModuleEntry, wanted: str | None, function: CodeType | None) -> str:
+        """The name of a proxied module that `function` proxies again as `wanted`.
+
+        What one function proxies and returns is called as its caller says, as long as it has not been trained.
+        """
+        is_callers, entry.proxied_by = entry.proxied_by is not function, function
+        is_known = entry.parent is not None or entry.was_called
+        if wanted is None or is_known or not is_callers or _is_numbered(entry.plain_name, wanted):
+            return entry.name
+        return self._registry.unique_name(wanted)
+
     def _taken_over(self, module: nn.Module, wanted: str) -> str:
         """The name of a root that was given `wanted` and becomes part of `module`, as in `model = Wrapper(model)`."""
         for found in named_modules(module, ""):
             entry = self._registry.module_entry(found.module)
-            if entry is not None and entry.parent is None:
-                number = entry.plain_name.removeprefix(wanted)
-                if not number or (number[0] == "_" and number[1:].isdecimal()):
-                    return entry.plain_name
+            if entry is not None and entry.parent is None and _is_numbered(entry.plain_name, wanted):
+                return entry.plain_name
         return ""
 
     def add_tree(
@@ -225,6 +237,12 @@ class ProxiedTree:
             for state in each.state:
                 state.watched = each.watch.chooses(state.name)
         self._definitions.define(changed)
+
+
+def _is_numbered(name: str, wanted: str) -> bool:
+    """Whether a root that was given the name `wanted` may be called `name`."""
+    number = name.removeprefix(wanted)
+    return name == wanted or (number != name and number[0] == "_" and number[1:].isdecimal())
 
 
 def _inherited(entry: ModuleEntry) -> Watch:

@@ -15,6 +15,7 @@ from proxy_wrapper.values.distributed_tensors import is_gathered
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
+    from types import CodeType
 
     from proxy_wrapper.known.optimizer_state import KeptForParameter, OptimizerStateEntry
     from proxy_wrapper.known.thread_state import ThreadState, Training
@@ -150,6 +151,7 @@ class ModuleEntry:
         "own_level",
         "own_watch",
         "parent",
+        "proxied_by",
         "recurses",
         "registered",
         "removed",
@@ -186,6 +188,7 @@ class ModuleEntry:
         self.own_level = False
         self.own_watch: frozenset[str] = _NOTHING  # The fields of `watch` that were set on it.
         self.recurses = True
+        self.proxied_by: CodeType | None = None  # The function of the program that was the last to do so.
         self.registered = -1
         self.state: list[StateEntry] = []
         # The numbers of what the module had whose place this one has taken.
@@ -207,6 +210,11 @@ class ModuleEntry:
     def is_paused(self) -> bool:
         """Whether the present iteration is one that is not recorded for this module."""
         return self.level > self.configured_level
+
+    @property
+    def was_called(self) -> bool:
+        """Whether it was called in training mode by other code than a proxied module."""
+        return self.input_looks < _INPUT_LOOKS
 
     @property
     def plain_name(self) -> str:
