@@ -138,13 +138,13 @@ def instrument(
         option(
             "--exclude",
             FILES,
-            "Which to leave out, in place of the defaults (.git, .venv, build, node_modules, ...).",
+            "Which files to leave out, in place of the default ones (.git, .venv, build, node_modules, ...).",
             metavar="GLOB",
         ),
     ] = None,
     extend_exclude: Annotated[
         list[str] | None,
-        option("--extend-exclude", FILES, "Which to leave out besides those.", metavar="GLOB"),
+        option("--extend-exclude", FILES, "More files to leave out, on top of the default ones.", metavar="GLOB"),
     ] = None,
     force_exclude: Annotated[
         bool | None,

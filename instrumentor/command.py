@@ -211,7 +211,7 @@ class _Run:
         ]
         files.write_stdout(render_decisions(shown, sys.stdout))
         if hidden := len(self.explained) - len(shown):
-            self.tell(f"{hidden:,} more that nobody takes for models; --verbose shows them")
+            self.tell(f"{hidden:,} more calls that do not make models; --verbose shows them")
 
     def _process_stdin(self, task: Task) -> Outcome:
         try:

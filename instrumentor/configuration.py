@@ -226,7 +226,7 @@ def _refuse_unknown_keys(table: dict[str, Any], text: str, file: str) -> None:
         if key not in known:
             near = difflib.get_close_matches(key.replace("_", "-"), known, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
-            raise ConfigError(f"{key} is no setting of this tool; {hint}", path=file, line=_line_of(text, key))
+            raise ConfigError(f"{key} is not a setting of this tool; {hint}", path=file, line=_line_of(text, key))
 
 
 def _line_of(text: str, key: str) -> int | None:

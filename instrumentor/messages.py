@@ -36,7 +36,7 @@ def describe_models(outcome: Outcome) -> str:
     """Count and name what is wrapped: `2 models (netD, line 40; netG, line 60)`."""
     wrapped = [decision for decision in outcome.decisions if decision.verdict == "wrap"]
     if not wrapped:
-        return "no model of its own, a line to find those of the other files"
+        return "makes no model; one line was added so that it imports the instrumented files"
     named = [
         f"{decision.target}, {describe_line(decision.line, outcome.cells)}" for decision in wrapped[:_NAMED_MODELS]
     ]

@@ -67,13 +67,15 @@ def option(names: str, panel: str, text: str, *, metavar: str = "", **more: Any)
 
 def _check_ranks(value: str | None) -> str | None:
     if value is not None and not re.fullmatch(RANKS_PATTERN, value):
-        raise typer.BadParameter(f"{value!r} names no ranks; write numbers and spans of numbers, such as 0,8-15")
+        raise typer.BadParameter(
+            f"{value!r} is not a list of ranks; write numbers and ranges of numbers, such as 0,8-15"
+        )
     return value
 
 
 def _check_size(value: str | None) -> str | None:
     if value is not None and not re.fullmatch(SIZE_PATTERN, value):
-        raise typer.BadParameter(f"{value!r} is no size; write a number and K, M, G or T, such as 500M or 2G")
+        raise typer.BadParameter(f"{value!r} is not a size; write a number and K, M, G or T, such as 500M or 2G")
     return value
 
 

@@ -99,7 +99,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     index, _, count = text.partition("/")
     if index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count):
         return int(index), int(count)
-    raise typer.BadParameter(f"{text!r} is no part of a whole; write 1/8, 2/8, ... 8/8", param_hint="--shard")
+    raise typer.BadParameter(f"{text!r} is not a shard; write 1/8, 2/8, ... 8/8", param_hint="--shard")
 
 
 def refuse_nonsense(request: Request) -> None:
@@ -176,7 +176,7 @@ def _wrong_together(request: Request) -> Iterator[_Check]:
     yield (
         request.revert and bool(traced),
         f"--{traced[0].replace('_', '-')}" if traced else "",
-        "says what is put into scripts, and --revert takes out all that was; leave one of them out",
+        "configures what is added to scripts, and --revert removes it; leave one of them out",
     )
 
 
@@ -239,13 +239,17 @@ def _wrong_about_results(request: Request) -> Iterator[_Check]:
     yield (
         request.rest != "link" and not request.entry and (output is None or not has_tree),
         "--copy-all" if request.rest == "copy" else "--changed-only",
-        "says what else goes into the mirror of a directory; name a directory, and with -o where its mirror goes",
+        "only applies to the mirror of a directory; give a directory as PATH, and the place of its mirror with -o",
     )
     yield _empty_logdir(request.overrides)
-    yield bool(strange), "--report", f"{', '.join(strange)} is of no kind that there is; name it *{', *'.join(KINDS)}"
+    yield (
+        bool(strange),
+        "--report",
+        f"{', '.join(strange)} is not a known kind of report; use a name that ends in {', '.join(KINDS)}",
+    )
     for option, is_given, why in (
-        ("--merge-reports", request.merge_reports, "for what the reports become"),
-        ("--resume", request.resume, "beside which lies the list of what is done"),
+        ("--merge-reports", request.merge_reports, "to know where the joined report goes"),
+        ("--resume", request.resume, "whose journal lists the files that are done"),
     ):
         yield is_given and not request.reports, option, f"needs --report FILE, {why}"
     yield (

@@ -173,7 +173,7 @@ class Table(Readers[K], Generic[K, V]):
 
 
 class Marks(Readers[K]):
-    """The things of which something is so."""
+    """A set of marked things, such as the functions that escape."""
 
     def __init__(self, visits: Visits) -> None:
         super().__init__(visits)

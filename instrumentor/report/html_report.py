@@ -42,7 +42,7 @@ _KEYS = {
 def render(records: Records, summary: Summary, out: Output) -> None:
     """Write the page: the tree of files that have sites or failed, and a section for each.
 
-    What nobody takes for a model is counted only: in a tree of thousands of files that is most of what is called.
+    Calls that do not make models are only counted: in a tree of thousands of files that is most of what is called.
     """
 
     def write(text: str) -> None:

@@ -369,10 +369,8 @@ class Tracer:
                 wanted = self._tree.name_for(entry, name, function)
                 if recurse or wanted != entry.name:
                     entry.recurses |= recurse
-                    tree = named_modules(module, wanted)
-                    self._tree.add_tree(
-                        tree if entry.recurses else tree[:1], settings_of(entry), entry.parent, location
-                    )
+                    tree = named_modules(module, wanted)[: None if entry.recurses else 1]
+                    self._tree.add_tree(tree, settings_of(entry), entry.parent, location)
             known = self.registry.module_entry(module)
             if known is not None:
                 self.note_use(known)

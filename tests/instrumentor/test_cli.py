@@ -750,8 +750,8 @@ class TestMistakes:
             pytest.param(("--stdin-filename", "x.py", "a.py"), "which is read only where a script is", id="stdin name"),
             pytest.param(("--merge-reports", "a.json"), "--merge-reports: needs --report FILE", id="merge"),
             pytest.param(("--resume", "a.py"), "--resume: needs --report FILE", id="resume nothing"),
-            pytest.param(("--report", "a.pdf", "a.py"), "--report: a.pdf is of no kind that there is", id="kind"),
-            pytest.param(("--shard", "9/8", "a.py"), "--shard: '9/8' is no part of a whole; write 1/8", id="shard"),
+            pytest.param(("--report", "a.pdf", "a.py"), "--report: a.pdf is not a known kind of report", id="kind"),
+            pytest.param(("--shard", "9/8", "a.py"), "--shard: '9/8' is not a shard; write 1/8", id="shard"),
             pytest.param(("--format", "json", "--diff", "a.py"), "--format: needs standard output", id="json"),
             pytest.param(("--isolated", "--config", "x", "a.py"), "--isolated: cannot be combined", id="isolated"),
             pytest.param((".", "-o", "-"), "--output: cannot be standard output for a directory", id="tree to stdout"),
@@ -767,9 +767,9 @@ class TestMistakes:
                 id="merge and compare",
             ),
             pytest.param(("--copy-all", "--changed-only", "."), "--copy-all: cannot be combined", id="copies"),
-            pytest.param(("--copy-all", "a.py"), "--copy-all: says what else goes into the mirror", id="no mirror"),
+            pytest.param(("--copy-all", "a.py"), "--copy-all: only applies to the mirror", id="no mirror"),
             pytest.param(
-                ("--revert", "--skip", "x", "a.py"), "--skip: says what is put into scripts", id="revert skip"
+                ("--revert", "--skip", "x", "a.py"), "--skip: configures what is added to scripts", id="revert skip"
             ),
             pytest.param(("--entry", "a.ipynb"), "--entry: needs a script; name a notebook alone", id="entry notebook"),
             pytest.param(("--python-path", "gone", "a.py"), "--python-path: gone is no directory", id="no packages"),

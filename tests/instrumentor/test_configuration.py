@@ -119,7 +119,7 @@ class TestMistakes:
         with pytest.raises(ConfigError) as caught:
             Configurations().of_directory("")
         shown = str(caught.value).removeprefix(str(Path.cwd()) + os.sep)
-        assert shown.startswith("pyproject.toml:" + message.replace("{}", "is no setting of this tool"))
+        assert shown.startswith("pyproject.toml:" + message.replace("{}", "is not a setting of this tool"))
 
     def test_a_named_file_that_is_not_there_or_says_nothing(self) -> None:
         with pytest.raises(ConfigError, match=r"gone\.toml: cannot be read"):

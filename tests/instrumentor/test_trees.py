@@ -431,7 +431,9 @@ class TestConfiguration:
         write("src/pyproject.toml", b"[tool.instrumentor]\nlog-levl = 1\n")
         outcome = run("src")
         assert outcome.code == 2
-        assert outcome.err.endswith("pyproject.toml:2: log-levl is no setting of this tool; did you mean log-level?\n")
+        assert outcome.err.endswith(
+            "pyproject.toml:2: log-levl is not a setting of this tool; did you mean log-level?\n"
+        )
         assert run("src", "--isolated").code == 0
 
     def test_show_files(self) -> None:

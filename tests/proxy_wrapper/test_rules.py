@@ -87,17 +87,15 @@ class TestRule1AProxiedObjectIsNotProxiedAgain:
         assert called(seen) == ["net", "net.first", "net.rest", "net.rest.0", "net.rest.1"]
         train(other, steps=1)
         build_again = Proxy.Proxy(build("net"), recurse=True, name="net")
-        seen.events.clear()
         build_again(images())
-        assert called(seen)[0] == "net_1"
+        assert called(seen)[-5] == "net_1"
 
         def rename() -> None:
             Proxy.Proxy(other, recurse=True, name="late")
 
         rename()
-        seen.events.clear()
         other(images())
-        assert called(seen)[0] == "other"
+        assert called(seen)[-5] == "other"
 
     def test_only_the_settings_given_change(self, tmp_path: Path, seen: MemoryObserver) -> None:
         model = Proxy.Proxy(Plain(), recurse=True, name="net", logdir=tmp_path / "a", log_level="DEBUG")

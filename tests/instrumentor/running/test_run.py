@@ -100,5 +100,5 @@ def test_what_cannot_be_instrumented_runs_untraced_and_says_so(tmp_path: Path) -
     (folder / "pyproject.toml").write_text("[tool.instrumentor]\nnonsense = 1\n")
     done = run_in(folder, traced("program.py"))
     assert (done.code, done.out) == (0, "out\n")
-    assert "nonsense is no setting of this tool" in done.err
+    assert "nonsense is not a setting of this tool" in done.err
     assert "runs untraced" in done.err
