@@ -23,8 +23,8 @@ class NotCalledError(ViewError, RuntimeError):
         calls = "was not called" if not seen else f"was called {seen} time{'s' if seen > 1 else ''}"
         super().__init__(
             f"{name} {calls} in the block on its thread, so there is no call {wanted} to look at. Call the model "
-            "itself (`model(x)`, not `model.forward(x)` or another method) inside `with Proxy.trace(model):`. Code that "
-            "`torch.compile` or `torch.export` has made of it does not call it: trace the module that they gave."
+            "itself (`model(x)`, not `model.forward(x)` or another method) inside `with Proxy.trace(model):`. Code "
+            "that `torch.compile` or `torch.export` has made of it does not call it: trace the module that they gave."
         )
 
 
@@ -84,8 +84,8 @@ class InsideTransformError(ViewError, NotImplementedError):
     def __init__(self, place: Place | None) -> None:
         where = f" at {place}" if place is not None else ""
         super().__init__(
-            f"the model runs inside a transform of `torch.func` (vmap, grad, ...), or uses one{where}. Tensors stand for "
-            "others there, so its single calls make no graph. Trace a call that is in no transform; where the model "
+            f"the model runs inside a transform of `torch.func` (vmap, grad, ...), or uses one{where}. Tensors stand "
+            "for others there, so its single calls make no graph. Trace a call that is in no transform; where the model "
             "uses one, name the function that calls it as one node: `Proxy.trace(model, leaf_functions=[function])`."
         )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from proxy_trace.flow_steps import FlowStep
+    from proxy_trace.flow.flow_steps import FlowStep
 
 _MODEL = """
 from torch import nn
