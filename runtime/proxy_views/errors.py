@@ -85,8 +85,9 @@ class InsideTransformError(ViewError, NotImplementedError):
         where = f" at {place}" if place is not None else ""
         super().__init__(
             f"the model runs inside a transform of `torch.func` (vmap, grad, ...), or uses one{where}. Tensors stand "
-            "for others there, so its single calls make no graph. Trace a call that is in no transform; where the model "
-            "uses one, name the function that calls it as one node: `Proxy.trace(model, leaf_functions=[function])`."
+            "for others there, so its single calls make no graph. Trace a call that is in no transform; where the "
+            "model uses one, name the function that calls it as one node: "
+            "`Proxy.trace(model, leaf_functions=[function])`."
         )
 
 
