@@ -1,4 +1,4 @@
-"""Runs a case plain, plain again, and traced at each level, and says where the runs differ."""
+"""Runs a case plain, plain again, traced at each level and profiled, and says where the runs differ."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from unittest import mock
 
 import numpy as np
 import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import (
@@ -94,6 +96,7 @@ def compare(case: Case, folder: Path) -> Findings:
     for level, choices in _STATISTICS.items():
         for statistics in choices:
             _compare_level(case, level, statistics, folder, second, same, findings)
+    _compare_profiled(case, second, same, findings)
     if findings.differences:
         _doubt(case, second, findings)
     return findings
@@ -155,6 +158,37 @@ def _compare_level(
             findings.unseen.append(f"tracing stopped at {level}")
     finally:
         Proxy._installed.take_down()
+
+
+class _Watching(TorchDispatchMode):
+    """Does nothing, as a dispatch mode."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def _compare_profiled(case: Case, plain: list[Outcome], same: list[bool], findings: Findings) -> None:
+    try:
+        for number, trial in enumerate(_trials(case)):
+            with Proxy.trace(trial.model, profile=True) as trace:
+                profiled = _outcome(case, number, trial)
+            found = difference(plain[number], profiled)
+            if found is not None and same[number] and not _is_other_when_watched(case, number, plain[number]):
+                findings.differences.append(f"{trial.label} at a profile: {found}")
+            trace.profile()
+    finally:
+        Proxy._installed.take_down()
+
+
+def _is_other_when_watched(case: Case, number: int, plain: Outcome) -> bool:
+    """Whether torch itself takes another path where anybody watches: under an empty mode, and hooks that do nothing."""
+    for watching in (_Watching(), saved_tensors_hooks(lambda each: each, lambda each: each)):  # type: ignore[no-untyped-call]
+        trial = _trials(case)[number]
+        with watching:
+            watched = _outcome(case, number, trial)
+        if difference(plain, watched) is not None:
+            return True
+    return False
 
 
 def _roots(trials: list[Trial]) -> dict[int, int]:

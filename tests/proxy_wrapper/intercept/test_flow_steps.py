@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import linecache
+import pickle
+import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -251,6 +254,13 @@ class Looping(nn.Module):
         return x
 
 
+class Scripted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 1:
+            x = x + 1
+        return x
+
+
 class Branching(Looping):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + 1 if x.sum() > 0 else x - 1
@@ -281,3 +291,37 @@ def test_a_traced_and_an_exported_model_are_as_without(logdir: str) -> None:
     x = torch.ones(2, 4)
     assert torch.equal(torch.export.export(model, (x,)).module()(x), model(x))
     assert torch.equal(torch.jit.trace(model, (x,))(x), model(x))
+
+
+def test_a_model_that_is_pickled_or_called_on_another_thread(logdir: str) -> None:
+    model, x = Looping(), torch.randn(2, 4)
+    wanted = model(x)
+    Proxy.Proxy(model, recurse=True, logdir=logdir, flow=True)
+    found: list[torch.Tensor] = [pickle.loads(pickle.dumps(model))(x)]
+    thread = threading.Thread(target=lambda: found.append(model(x)))
+    thread.start()
+    thread.join()
+    assert torch.equal(found[0], wanted)
+    assert torch.equal(found[1], wanted)
+
+
+def test_a_scripted_model_that_is_proxied(logdir: str) -> None:
+    model, x = Scripted(), torch.randn(2, 4)
+    Proxy.Proxy(model, recurse=True, logdir=logdir, flow=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated.
+        scripted = torch.jit.script(model)
+    assert torch.equal(scripted(x), x + 1)
+    assert torch.equal(model(x), x + 1)
+
+
+def test_a_class_of_which_there_is_no_source_runs_as_it_is(seen: MemoryObserver, logdir: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(
+        "from torch import nn\nclass Made(nn.Module):\n    def forward(self, x): return x if x.sum() > 0 else -x", scope
+    )
+    model = scope["Made"]()
+    before = scope["Made"].forward.__code__
+    Proxy.Proxy(model, recurse=True, logdir=logdir, flow=True)
+    assert torch.equal(model(-torch.ones(2)), torch.ones(2))
+    assert scope["Made"].forward.__code__ is before
