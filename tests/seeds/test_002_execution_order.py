@@ -306,7 +306,7 @@ def test_f7_of_a_module_that_is_called_twice_the_last_call_counts(order_of: Orde
 
 
 @pytest.mark.parametrize("run_all_layers", [pytest.param(True, id="f8"), pytest.param(False, id="f9")])
-def test_the_lists_are_those_of_pytorchs_own_test(order_of: OrderOf, run_all_layers: bool) -> None:
+def test_f8_f9_the_lists_are_those_of_pytorchs_own_test(order_of: OrderOf, run_all_layers: bool) -> None:
     model = OfPyTorch()
     order = as_expected(order_of(model, torch.ones(2, 6), run_all_layers))
     modules = ["", "layer0", "relu", "layer2", "layer2.0", "layer2.1", "layer2.2", "relu"]

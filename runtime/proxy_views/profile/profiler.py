@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch._C import DisableTorchFunction
@@ -38,6 +38,14 @@ _current_node: Final = torch._C._current_autograd_node
 _sequence: Final = torch._C._autograd._get_sequence_nr
 
 
+class _Operation(NamedTuple):
+    """An operation that was called, and what is known of all its calls."""
+
+    operation: Any
+    formula: Formula
+    is_collective: bool
+
+
 class Profiler:
     """Measures what the calling thread does between `begin` and `end`, and what autograd does for it.
 
@@ -60,7 +68,7 @@ class Profiler:
         self._names: dict[int, str] = {}
         self._sizes = StateSizes()
         self._storages = Storages()
-        self._formulas: dict[Any, Formula] = {}
+        self._known: dict[int, _Operation] = {}  # By identity: to hash an operation costs more.
         self._outside = Scope(None, None, 0)
         self._scopes = [self._outside]
         self._calls: list[Call] = []
@@ -274,12 +282,13 @@ class Profiler:
         self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, duration_ns: int, sequence: int
     ) -> None:
         """Note a call of an operation of torch."""
-        formula = self._formulas.get(operation)
-        if formula is None:
-            formula = self._formulas[operation] = formula_of(operation)
-        flops = formula(args, kwargs, out)
+        known = self._known.get(id(operation))
+        if known is None:
+            is_collective = getattr(operation, "namespace", "") in _COLLECTIVES
+            known = self._known[id(operation)] = _Operation(operation, formula_of(operation), is_collective)
+        flops = known.formula(args, kwargs, out)
         communicated = 0
-        if getattr(operation, "namespace", "") in _COLLECTIVES:
+        if known.is_collective:
             communicated = sum(data.size for data in self._storages.of_all(args[:1]))
         seen = BackwardCall(operation, flops, duration_ns, communicated)
         node = _current_node()
@@ -315,8 +324,10 @@ class Profiler:
         of_all = self._storages.of_all
         call.inputs = of_all(args) + of_all(kwargs.values()) if kwargs else of_all(args)
         call.outputs = of_all((out,))
-        if not is_recomputed:
-            self._note_place(call)
+        if not is_recomputed and self._place_now is not None:
+            place = self._place_now()
+            if place:
+                call.places = (place,)
         return call
 
     def _note_place(self, call: Call) -> None:
