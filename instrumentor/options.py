@@ -1,11 +1,16 @@
-"""The options that `instrument` and `instrument run` share."""
+"""The options of `instrument` and `instrument run`: each at one place, in groups that both commands take."""
 
+import functools
+import inspect
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Annotated, Any
 
 import typer
 
+from instrumentor import __version__
 from instrumentor.settings import RANKS_PATTERN, SIZE_PATTERN
 
 FILES = "Files"
@@ -16,6 +21,14 @@ REPORTS = "Reports"
 TRACE = "Tracing"
 SPEED = "Speed and clusters"
 MESSAGES = "Messages"
+
+
+class FormatName(str, Enum):
+    """The values of `--format`."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
 
 
 class LogLevelName(str, Enum):
@@ -67,9 +80,7 @@ def option(names: str, panel: str, text: str, *, metavar: str = "", **more: Any)
 
 def _check_ranks(value: str | None) -> str | None:
     if value is not None and not re.fullmatch(RANKS_PATTERN, value):
-        raise typer.BadParameter(
-            f"{value!r} is not a list of ranks; write numbers and ranges of numbers, such as 0,8-15"
-        )
+        raise typer.BadParameter(f"{value!r} is not a list of ranks; write numbers and ranges, such as 0,8-15")
     return value
 
 
@@ -79,148 +90,445 @@ def _check_size(value: str | None) -> str | None:
     return value
 
 
-ConfigOption = Annotated[
-    str | None,
-    option("--config", FILES, "Read settings from this TOML file alone.", metavar="FILE"),
-]
-IsolatedOption = Annotated[bool, option("--isolated", FILES, "Read no configuration file.")]
-PythonPathOption = Annotated[
-    list[str] | None,
-    option(
-        "--python-path",
-        FILES,
-        "Where the packages of the scripts are installed: a site-packages folder or an environment. May be"
-        " repeated. [dim]\\[default: the active environment][/dim]",
-        metavar="DIR",
-    ),
-]
-SelectOption = Annotated[
-    list[str] | None,
-    option(
-        "--select",
-        TRACE,
-        "Wrap only models bound to a matching name ('model', 'self.net*'). May be repeated.",
-        metavar="NAME-GLOB",
-    ),
-]
-SkipOption = Annotated[
-    list[str] | None,
-    option(
-        "--skip",
-        TRACE,
-        "Leave models bound to a matching name alone, selected or not. May be repeated.",
-        metavar="NAME-GLOB",
-    ),
-]
-MinConfidenceOption = Annotated[
-    ConfidenceName | None,
-    option(
-        "--min-confidence",
-        TRACE,
-        "Wrap only what is a model with at least this certainty: certain, likely or possible. [dim]\\[default:"
-        " likely][/dim]",
-        metavar="LEVEL",
-    ),
-]
-FactoriesOption = Annotated[
-    FactoryRuleName | None,
-    option(
-        "--factories",
-        TRACE,
-        "Where a public function that only returns its model has it wrapped: by its callers, or in the function where"
-        " none of the files given calls it ([bold]auto[/bold]); always in the function; or never there."
-        " [dim]\\[default: auto][/dim]",
-        metavar="auto|always|never",
-    ),
-]
-RecurseOption = Annotated[
-    bool | None,
-    option("--recurse/--no-recurse", TRACE, "Trace submodules too. [dim]\\[default: yes][/dim]"),
-]
-LogdirOption = Annotated[
-    str | None,
-    option(
-        "--logdir",
-        TRACE,
-        "Where the script writes its trace; a name that ends in .log makes it a text log. [dim]\\[default:"
-        " proxy_trace][/dim]",
-        metavar="DIR",
-    ),
-]
-LogLevelOption = Annotated[
-    LogLevelName | None,
-    option(
-        "--log-level",
-        TRACE,
-        "How much to trace: only first NaNs (WARNING), every call and update (INFO), or every operation (DEBUG)."
-        " [dim]\\[default: INFO][/dim]",
-        metavar="LEVEL",
-        case_sensitive=False,
-    ),
-]
-StatisticsOfOption = Annotated[
-    StatisticsName | None,
-    option(
-        "--statistics-of",
-        TRACE,
-        "Which tensors to record minimum, maximum, norm and fingerprint of: parameters, buffers and gradients"
-        " (state), also what modules put out (outputs), or everything (all). [dim]\\[default: state][/dim]",
-        metavar="WHICH",
-        case_sensitive=False,
-    ),
-]
-FirstOption = Annotated[
-    int | None,
-    option("--first", TRACE, "Record the first N iterations; after these, see --every.", metavar="N", min=0),
-]
-EveryOption = Annotated[
-    int | None,
-    option("--every", TRACE, "Record each N-th iteration. [dim]\\[default: 1][/dim]", metavar="N", min=1),
-]
-RanksOption = Annotated[
-    str | None,
-    option(
-        "--ranks",
-        TRACE,
-        "Which processes of a distributed run write a trace, such as 0,8-15. [dim]\\[default: all][/dim]",
-        metavar="RANKS",
-        callback=_check_ranks,
-    ),
-]
-MaxSizeOption = Annotated[
-    str | None,
-    option(
-        "--max-size",
-        TRACE,
-        "How large the trace of each process may grow, such as 500M or 2G. From there on only changes of parameters"
-        " and buffers are recorded. [dim]\\[default: no limit][/dim]",
-        metavar="SIZE",
-        callback=_check_size,
-    ),
-]
-FlowOption = Annotated[
-    bool | None,
-    option(
-        "--flow/--no-flow",
-        TRACE,
-        "Trace which way the model's code goes: how each test comes out, how often each loop runs."
-        " [dim]\\[default: no][/dim]",
-    ),
-]
-CacheOption = Annotated[
-    bool,
-    option(
-        "--cache/--no-cache",
-        SPEED,
-        "Keep results, and do not look again at files that have not changed. [dim]\\[default: yes][/dim]",
-    ),
-]
-CacheDirOption = Annotated[
-    str | None,
-    option(
-        "--cache-dir",
-        SPEED,
-        "Where to keep results. [dim]\\[default: the user's cache directory][/dim]",
-        metavar="DIR",
-    ),
-]
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"instrument {__version__}")
+        raise typer.Exit
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """Which files are looked at."""
+
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH",
+            help="Files, directories, globs; [bold]-[/bold] is standard input.",
+            show_default=False,
+        ),
+    ] = None
+    include: Annotated[
+        list[str] | None,
+        option(
+            "--include",
+            FILES,
+            "Which files of a directory to take (gitignore patterns). [dim]\\[default: *.py, *.ipynb][/dim]",
+            metavar="GLOB",
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        option(
+            "--exclude",
+            FILES,
+            "Which files to leave out, in place of the default ones (.git, .venv, build, node_modules, ...).",
+            metavar="GLOB",
+        ),
+    ] = None
+    extend_exclude: Annotated[
+        list[str] | None,
+        option("--extend-exclude", FILES, "More files to leave out, on top of the default ones.", metavar="GLOB"),
+    ] = None
+    force_exclude: Annotated[
+        bool | None,
+        option("--force-exclude", EXCLUDED, "Leave out excluded files even where they are named."),
+    ] = None
+    respect_gitignore: Annotated[
+        bool | None,
+        option(
+            "--respect-gitignore/--no-respect-gitignore",
+            EXCLUDED,
+            "Leave out what git ignores. [dim]\\[default: yes][/dim]",
+        ),
+    ] = None
+    files_from: Annotated[
+        str | None,
+        option(
+            "--files-from",
+            FILES,
+            "Read more paths from this file ([bold]-[/bold]: standard input), one per line or separated by NULs.",
+            metavar="FILE",
+        ),
+    ] = None
+    show_files: Annotated[
+        bool,
+        option("--show-files", FILES, "List the files that would be looked at, and do nothing else."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class ConfigurationOptions:
+    """Where settings and packages are found."""
+
+    config: Annotated[
+        str | None,
+        option("--config", FILES, "Read settings from this TOML file alone.", metavar="FILE"),
+    ] = None
+    isolated: Annotated[bool, option("--isolated", FILES, "Read no configuration file.")] = False
+    python_path: Annotated[
+        list[str] | None,
+        option(
+            "--python-path",
+            FILES,
+            "Where the packages of the scripts are installed: a site-packages folder or an environment. May be"
+            " repeated. [dim]\\[default: the active environment][/dim]",
+            metavar="DIR",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is written, and where."""
+
+    entry: Annotated[
+        bool,
+        option(
+            "--entry",
+            FILES,
+            "Also instrument those files of its project that the script imports and that make models. All go to"
+            " a tree that runs as it stands: -o, or instrumented_<name>/ beside the script.",
+        ),
+    ] = False
+    output: Annotated[
+        str | None,
+        option(
+            "--output -o",
+            OUTPUT,
+            "Where to write: a file, a directory (one that exists, or a name that ends in /), or [bold]-[/bold] for"
+            " standard output. A directory given as PATH is mirrored there, so that it runs as it stands. Default:"
+            " instrumented_<name> beside each script.",
+            metavar="PATH",
+        ),
+    ] = None
+    copy_all: Annotated[
+        bool,
+        option("--copy-all", OUTPUT, "In a mirror, copy files that are not Python, instead of linking to them."),
+    ] = False
+    changed_only: Annotated[
+        bool,
+        option("--changed-only", OUTPUT, "In a mirror, write only scripts that change."),
+    ] = False
+    in_place: Annotated[
+        bool,
+        option("--in-place", OUTPUT, "Replace the scripts themselves."),
+    ] = False
+    force: Annotated[
+        bool,
+        option("--force -f", OUTPUT, "Overwrite files that instrument did not write, or that were edited since."),
+    ] = False
+    revert: Annotated[
+        bool,
+        option(
+            "--revert",
+            OUTPUT,
+            "Restore the originals of instrumented scripts: in place if they were instrumented in place, else"
+            " under their own name.",
+        ),
+    ] = False
+    stdin_filename: Annotated[
+        str | None,
+        option(
+            "--stdin-filename",
+            OUTPUT,
+            "A name for standard input; imports are looked up in its directory.",
+            metavar="PATH",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ReviewOptions:
+    """What is shown in place of writing scripts."""
+
+    diff: Annotated[
+        bool,
+        option(
+            "--diff", REVIEW, "Show what would change as a unified diff; for a directory, one that `git apply` takes."
+        ),
+    ] = False
+    check: Annotated[
+        bool,
+        option("--check", REVIEW, "Exit with 1 if something would change."),
+    ] = False
+    explain: Annotated[
+        bool,
+        option("--explain", REVIEW, "Show every place where a model is made, what becomes of it, and why."),
+    ] = False
+    statistics: Annotated[
+        bool,
+        option("--statistics", REVIEW, "Count those places by decision and reason."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What is reported, and how."""
+
+    report: Annotated[
+        list[str] | None,
+        option(
+            "--report",
+            REPORTS,
+            "Write a report as well: .html (a page for review), .md (a pull-request comment), .sarif (code"
+            " scanning) or .json. May be repeated.",
+            metavar="FILE",
+        ),
+    ] = None
+    format_: Annotated[
+        FormatName,
+        option(
+            "--format",
+            REPORTS,
+            "What to print: messages, the JSON report, or annotations for GitHub Actions.",
+            metavar="text|json|github",
+            show_default=True,
+        ),
+    ] = FormatName.TEXT
+    merge_reports: Annotated[
+        bool,
+        option(
+            "--merge-reports",
+            REPORTS,
+            "Join .json reports of shards, given as PATH, into the one that --report names.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """What the programs trace: what `Settings` has."""
+
+    select: Annotated[
+        list[str] | None,
+        option(
+            "--select",
+            TRACE,
+            "Wrap only models bound to a matching name ('model', 'self.net*'). May be repeated.",
+            metavar="NAME-GLOB",
+        ),
+    ] = None
+    skip: Annotated[
+        list[str] | None,
+        option(
+            "--skip",
+            TRACE,
+            "Leave models bound to a matching name alone, selected or not. May be repeated.",
+            metavar="NAME-GLOB",
+        ),
+    ] = None
+    min_confidence: Annotated[
+        ConfidenceName | None,
+        option(
+            "--min-confidence",
+            TRACE,
+            "Wrap only what is a model with at least this certainty: certain, likely or possible. [dim]\\[default:"
+            " likely][/dim]",
+            metavar="LEVEL",
+        ),
+    ] = None
+    recurse: Annotated[
+        bool | None,
+        option("--recurse/--no-recurse", TRACE, "Trace submodules too. [dim]\\[default: yes][/dim]"),
+    ] = None
+    logdir: Annotated[
+        str | None,
+        option(
+            "--logdir",
+            TRACE,
+            "Where the script writes its trace; a name that ends in .log makes it a text log. [dim]\\[default:"
+            " proxy_trace][/dim]",
+            metavar="DIR",
+        ),
+    ] = None
+    log_level: Annotated[
+        LogLevelName | None,
+        option(
+            "--log-level",
+            TRACE,
+            "How much to trace: only first NaNs (WARNING), every call and update (INFO), or every operation (DEBUG)."
+            " [dim]\\[default: INFO][/dim]",
+            metavar="LEVEL",
+            case_sensitive=False,
+        ),
+    ] = None
+    statistics_of: Annotated[
+        StatisticsName | None,
+        option(
+            "--statistics-of",
+            TRACE,
+            "Which tensors to record minimum, maximum, norm and fingerprint of: parameters, buffers and gradients"
+            " (state), also what modules put out (outputs), or everything (all). [dim]\\[default: state][/dim]",
+            metavar="WHICH",
+            case_sensitive=False,
+        ),
+    ] = None
+    first: Annotated[
+        int | None,
+        option("--first", TRACE, "Record the first N iterations; after these, see --every.", metavar="N", min=0),
+    ] = None
+    every: Annotated[
+        int | None,
+        option("--every", TRACE, "Record each N-th iteration. [dim]\\[default: 1][/dim]", metavar="N", min=1),
+    ] = None
+    ranks: Annotated[
+        str | None,
+        option(
+            "--ranks",
+            TRACE,
+            "Which processes of a distributed run write a trace, such as 0,8-15. [dim]\\[default: all][/dim]",
+            metavar="RANKS",
+            callback=_check_ranks,
+        ),
+    ] = None
+    max_size: Annotated[
+        str | None,
+        option(
+            "--max-size",
+            TRACE,
+            "How large the trace of each process may grow, such as 500M or 2G. From there on only changes of parameters"
+            " and buffers are recorded. [dim]\\[default: no limit][/dim]",
+            metavar="SIZE",
+            callback=_check_size,
+        ),
+    ] = None
+    flow: Annotated[
+        bool | None,
+        option(
+            "--flow/--no-flow",
+            TRACE,
+            "Trace which way the model's code goes: how each test comes out, how often each loop runs."
+            " [dim]\\[default: no][/dim]",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RewritingOptions(TraceOptions):
+    """The same, and where proxies go in scripts that are written."""
+
+    factories: Annotated[
+        FactoryRuleName | None,
+        option(
+            "--factories",
+            TRACE,
+            "Where a public function that only returns its model has it wrapped: by its callers, or in the function"
+            " where none of the files given calls it ([bold]auto[/bold]); always in the function; or never there."
+            " [dim]\\[default: auto][/dim]",
+            metavar="auto|always|never",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class SpeedOptions:
+    """How the work is divided."""
+
+    jobs: Annotated[
+        int | None,
+        option(
+            "--jobs -j",
+            SPEED,
+            "How many scripts to work on at a time. [dim]\\[default: one for each processor][/dim]",
+            min=1,
+            metavar="N",
+        ),
+    ] = None
+    engine: Annotated[
+        str,
+        option(
+            "--engine",
+            SPEED,
+            "Where to work on them: in [bold]local[/bold] processes, on [bold]ray[/bold], or on another engine that"
+            " an installed package offers.",
+            metavar="NAME",
+            show_default=True,
+        ),
+    ] = "local"
+    shard: Annotated[
+        str | None,
+        option("--shard", SPEED, "Take only part I of N, by a hash of each path: for job arrays.", metavar="I/N"),
+    ] = None
+    resume: Annotated[
+        bool,
+        option("--resume", SPEED, "Go on where an interrupted run with the same --report stopped."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """What is kept between runs."""
+
+    cache: Annotated[
+        bool,
+        option(
+            "--cache/--no-cache",
+            SPEED,
+            "Keep results, and do not look again at files that have not changed. [dim]\\[default: yes][/dim]",
+        ),
+    ] = True
+    cache_dir: Annotated[
+        str | None,
+        option(
+            "--cache-dir",
+            SPEED,
+            "Where to keep results. [dim]\\[default: the user's cache directory][/dim]",
+            metavar="DIR",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ClearableCacheOptions(CacheOptions):
+    """The same, and whether it is forgotten first."""
+
+    clear_cache: Annotated[
+        bool,
+        option("--clear-cache", SPEED, "Forget all kept results first."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class MessageOptions:
+    """What is said."""
+
+    quiet: Annotated[
+        bool,
+        option("--quiet -q", MESSAGES, "Print errors only."),
+    ] = False
+    verbose: Annotated[
+        bool,
+        option("--verbose -v", MESSAGES, "Print every decision as well."),
+    ] = False
+    version: Annotated[
+        bool,
+        option("--version -V", MESSAGES, "Show the version and exit.", callback=_print_version, is_eager=True),
+    ] = False
+
+
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A function for typer that takes every option of the groups which `function` takes, and puts these together."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        group = parameter.annotation
+        if not (isinstance(group, type) and is_dataclass(group)):
+            parameters.append(parameter)
+            continue
+        groups[parameter.name] = group
+        parameters.extend(
+            parameter.replace(name=each.name, annotation=each.type, default=each.default) for each in fields(group)
+        )
+
+    @functools.wraps(function)
+    def take(**values: Any) -> None:
+        grouped = {
+            name: group(**{each.name: values.pop(each.name) for each in fields(group)})
+            for name, group in groups.items()
+        }
+        function(**values, **grouped)
+
+    take.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    take.__annotations__ = {each.name: each.annotation for each in parameters}
+    return take

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,10 +54,17 @@ _EXCLUDING = (
 )
 
 
-def make_overrides(**stated: object) -> Section:
-    """The settings that were given as options."""
-    held = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
-    return Section(**{name: value for name, value in held.items() if value is not None})  # type: ignore[arg-type]
+def make_overrides(*groups: object) -> Section:
+    """The settings that were given as options of some groups."""
+    given = {name: value for group in groups for name, value in vars(group).items() if value is not None}
+    stated = {name: _plain(given[name]) for name in Section.__struct_fields__ if name in given}
+    return Section(**stated)  # type: ignore[arg-type]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def find_arguments(paths: Sequence[str], files_from: str | None) -> tuple[str, ...]:

@@ -8,24 +8,11 @@ import typer
 from instrumentor.options import (
     FILES,
     MESSAGES,
-    CacheDirOption,
-    CacheOption,
-    ConfigOption,
-    EveryOption,
-    FirstOption,
-    FlowOption,
-    IsolatedOption,
-    LogdirOption,
-    LogLevelOption,
-    MaxSizeOption,
-    MinConfidenceOption,
-    PythonPathOption,
-    RanksOption,
-    RecurseOption,
-    SelectOption,
-    SkipOption,
-    StatisticsOfOption,
+    CacheOptions,
+    ConfigurationOptions,
+    TraceOptions,
     option,
+    with_options,
 )
 
 _HELP = """
@@ -61,7 +48,9 @@ run_app = typer.Typer(
 
 
 @run_app.command(help=_HELP, no_args_is_help=True)
+@with_options
 def run(
+    *,
     script: Annotated[
         str,
         typer.Argument(metavar="SCRIPT", help="A script, or a folder with a __main__.py.", show_default=False),
@@ -78,23 +67,9 @@ def run(
         bool,
         option("--entry", FILES, "Also wrap the models that other files of its project make."),
     ] = False,
-    config: ConfigOption = None,
-    isolated: IsolatedOption = False,
-    python_path: PythonPathOption = None,
-    select: SelectOption = None,
-    skip: SkipOption = None,
-    min_confidence: MinConfidenceOption = None,
-    recurse: RecurseOption = None,
-    logdir: LogdirOption = None,
-    log_level: LogLevelOption = None,
-    statistics_of: StatisticsOfOption = None,
-    first: FirstOption = None,
-    every: EveryOption = None,
-    ranks: RanksOption = None,
-    max_size: MaxSizeOption = None,
-    flow: FlowOption = None,
-    cache: CacheOption = True,
-    cache_dir: CacheDirOption = None,
+    configuration: ConfigurationOptions,
+    tracing: TraceOptions,
+    cache: CacheOptions,
     quiet: Annotated[bool, option("--quiet -q", MESSAGES, "Say nothing at the end.")] = False,
 ) -> None:
     """Run a program; the text of `--help` is `_HELP`."""
@@ -102,21 +77,12 @@ def run(
     from instrumentor.running.program import Choices, find_module, find_script
     from instrumentor.usage import make_overrides, refuse_nonsense_of_run
 
-    overrides = make_overrides(
-        logdir=logdir,
-        log_level=log_level.value if log_level else None,
-        statistics_of=statistics_of.value if statistics_of else None,
-        first=first,
-        every=every,
-        ranks=ranks,
-        max_size=max_size,
-        flow=flow,
-        recurse=recurse,
-        min_confidence=min_confidence.value if min_confidence else None,
-        select=select,
-        skip=skip,
+    overrides = make_overrides(tracing)
+    python_path = tuple(configuration.python_path or ())
+    is_both = configuration.isolated and configuration.config is not None
+    refuse_nonsense_of_run(overrides, script, python_path, is_both=is_both)
+    choices = Choices(
+        overrides, configuration.config, configuration.isolated, entry, python_path, cache.cache, cache.cache_dir
     )
-    refuse_nonsense_of_run(overrides, script, python_path or (), is_both=isolated and config is not None)
-    choices = Choices(overrides, config, isolated, entry, tuple(python_path or ()), cache, cache_dir)
     target = find_module(script) if is_module else find_script(script)
     run_program(target, arguments or [], choices, is_quiet=quiet)
