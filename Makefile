@@ -15,7 +15,7 @@ export PYTHON TORCH_VERSION TORCH_INDEX
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: $(VENV)/.installed ## Instrument examples/mnist.py, run it, and show its trace
+demo: $(VENV)/.installed ## Instrument examples/mnist.py, run it, and show its trace and its page
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
 	@echo '$$ instrument examples/mnist.py -o $(DEMO)/instrumented_mnist.py'
 	@$(BIN)/instrument examples/mnist.py -o $(DEMO)/instrumented_mnist.py
@@ -25,6 +25,9 @@ demo: $(VENV)/.installed ## Instrument examples/mnist.py, run it, and show its t
 	@$(BIN)/instrument examples/mnist.py --diff
 	@echo && echo '$$ proxy-trace summary $(DEMO)/proxy_trace'
 	@$(BIN)/proxy-trace summary $(DEMO)/proxy_trace
+	@echo && echo '$$ proxy-trace report $(DEMO)/proxy_trace -o $(DEMO)/report.html'
+	@$(BIN)/proxy-trace report $(DEMO)/proxy_trace -o $(DEMO)/report.html
+	@echo && echo 'The page of the run: $(CURDIR)/$(DEMO)/report.html'
 
 test: lint types unit ## Check style, types and behaviour
 
