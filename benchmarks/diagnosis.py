@@ -8,6 +8,8 @@ findings of both runs are compared with what the pair is for:
     flagged        another error or warning says that something is wrong, not what
     missed         neither
     false alarms   there is an error or a warning in the script without the bug
+    shown by --against    of the first five differences that `summary BUGGY --against CORRECT` tells, one is at a line
+                   in which the scripts differ, within two, or names what differs there
 
 Checks are fitted on one half of the pairs, drawn by the hash of the name; what they are worth is in the other's row.
 
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -28,9 +31,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bugs.good_run import is_shown
 from bugs.pairs import HALVES, read_pairs
 from bugs.tables import render
-from bugs.traced_run import RunFailedError, trace_script
+from bugs.traced_run import RunFailedError, trace_pair, trace_script
 from bugs.verdicts import Verdict, as_json, describe, judge
 
 if TYPE_CHECKING:
@@ -85,9 +89,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--half", choices=(*HALVES, "all"), default="all", help="only the pairs of one half")
     parser.add_argument("--no-pairs", action="store_true", help="no pair at all, only what --script names")
     parser.add_argument("--script", nargs="+", type=Path, default=[], metavar="FILE", help="scripts that train rightly")
-    parser.add_argument("--jobs", type=int, default=1, help="how many scripts run at a time (default: 1)")
+    parser.add_argument("--jobs", type=int, default=_processors(), help="how many run at a time (default: processors)")
     parser.add_argument("--format", choices=("text", "json", "markdown"), default="text")
     return parser.parse_args(arguments)
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _selected(names: Sequence[str] | None, half: str) -> list[Pair]:
@@ -101,7 +110,8 @@ def _selected(names: Sequence[str] | None, half: str) -> list[Pair]:
 def _try_pair(pair: Pair) -> Verdict:
     """What is found in both scripts of a pair."""
     try:
-        return judge(pair, trace_script(pair.buggy), trace_script(pair.correct))
+        buggy, correct = trace_pair(pair.buggy, pair.correct)
+        return judge(pair, buggy.findings, correct, is_shown=is_shown(pair, buggy.deviations))
     except RunFailedError as error:
         return Verdict(pair.name, pair.area, pair.half, pair.code, "failed", problem=str(error))
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from bugs.verdicts import Verdict
 
-HEADINGS: Final = ("", "pairs", "named", "with place", *VERDICTS[1:], "false alarms")
+HEADINGS: Final = ("", "pairs", "named", "with place", *VERDICTS[1:], "false alarms", "shown by --against")
 
 
 def render(verdicts: Sequence[Verdict], scripts: Mapping[str, Sequence[str]], form: str) -> str:
@@ -49,7 +49,7 @@ def _row(name: str, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
     for one in verdicts:
         counts.add(one)
     named, *others = (str(counts.of[verdict]) for verdict in VERDICTS)
-    return (name, str(counts.pairs), named, str(counts.placed), *others, str(counts.false_alarms))
+    return (name, str(counts.pairs), named, str(counts.placed), *others, str(counts.false_alarms), str(counts.shown))
 
 
 def _table(rows: Sequence[Sequence[str]], form: str) -> str:

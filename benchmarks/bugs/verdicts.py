@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
+
+from bugs.places import TOLERANCE_LINES, line_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bugs.pairs import Pair
     from bugs.traced_run import Finding
-
-TOLERANCE_LINES: Final = 2
-"""How far from the marked line a place may be: `zero_grad`, `backward` and `step` stand in lines that follow."""
 
 VERDICTS: Final = ("named", "noted", "flagged", "missed", "failed")
 """Of a buggy script: an error or a warning has the right code; only a note has; there is another error or warning;
@@ -31,6 +29,7 @@ class Verdict:
         expected: the code of its bug.
         verdict: one of `VERDICTS`, of the buggy script.
         is_placed: whether a finding with the right code names the right place.
+        is_shown: whether what comes first in `summary BUGGY --against CORRECT` points at the bug.
         found: "CODE at PLACE" of each error, warning and note in the buggy script.
         false_alarms: the same of each error and warning in the correct one.
         problem: why a script did not run, or "".
@@ -42,6 +41,7 @@ class Verdict:
     expected: str
     verdict: str
     is_placed: bool = False
+    is_shown: bool = False
     found: tuple[str, ...] = ()
     false_alarms: tuple[str, ...] = ()
     problem: str = ""
@@ -53,6 +53,7 @@ class Counts:
 
     pairs: int = 0
     placed: int = 0
+    shown: int = 0
     false_alarms: int = 0
     of: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
 
@@ -60,11 +61,12 @@ class Counts:
         """Count one more pair."""
         self.pairs += 1
         self.placed += verdict.is_placed
+        self.shown += verdict.is_shown
         self.false_alarms += bool(verdict.false_alarms)
         self.of[verdict.verdict] += 1
 
 
-def judge(pair: Pair, buggy: Sequence[Finding], correct: Sequence[Finding]) -> Verdict:
+def judge(pair: Pair, buggy: Sequence[Finding], correct: Sequence[Finding], *, is_shown: bool = False) -> Verdict:
     """Compare what was found in both scripts with the code and the line that the pair has."""
     right = [finding for finding in buggy if finding.code == pair.code]
     if any(finding.is_alarm for finding in right):
@@ -80,6 +82,7 @@ def judge(pair: Pair, buggy: Sequence[Finding], correct: Sequence[Finding]) -> V
         pair.code,
         verdict,
         verdict == "named" and any(_is_at(finding.place, pair) for finding in right if finding.is_alarm),
+        is_shown,
         _described(buggy),
         _described(finding for finding in correct if finding.is_alarm),
     )
@@ -103,7 +106,5 @@ def _described(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 def _is_at(place: str, pair: Pair) -> bool:
     """Whether a place is in the buggy script, at most a few lines from the mark."""
-    file, _, line = place.rpartition(":")
-    if not line.isdecimal() or PurePath(file).name != pair.buggy.name:
-        return False
-    return abs(int(line) - pair.line) <= TOLERANCE_LINES
+    line = line_in(place, pair.buggy.name)
+    return line is not None and abs(line - pair.line) <= TOLERANCE_LINES

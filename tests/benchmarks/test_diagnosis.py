@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import diagnosis
-from bugs.traced_run import Finding, RunFailedError, trace_script
+from bugs.traced_run import Finding, RunFailedError, Seen, trace_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,22 +44,22 @@ def test_alarms_on_further_scripts_are_false(
 def test_a_pair_that_does_not_run_has_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def trace(script: Path) -> list[Finding]:
-        raise RunFailedError(f"{script.name}: it printed nothing")
+    def trace(buggy: Path, correct: Path) -> tuple[Seen, list[Finding]]:
+        raise RunFailedError(f"{buggy.name}: it printed nothing")
 
-    monkeypatch.setattr(diagnosis, "trace_script", trace)
+    monkeypatch.setattr(diagnosis, "trace_pair", trace)
     assert diagnosis.main(["--pair", "clip_after_step"]) == 0
     printed = capsys.readouterr()
     assert "failed, buggy.py: it printed nothing" in printed.err
     total = next(line.split() for line in printed.out.splitlines() if line.startswith("all "))
-    assert total == ["all", "1", "0", "0", "0", "0", "0", "1", "0"]
+    assert total == ["all", "1", "0", "0", "0", "0", "0", "1", "0", "0"]
 
 
 @pytest.mark.parametrize("half", ["fitted", "held-out"])
 def test_only_the_pairs_of_a_half_are_run(
     half: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(diagnosis, "trace_script", lambda script: [])
+    monkeypatch.setattr(diagnosis, "trace_pair", lambda buggy, correct: (Seen([], []), []))
     assert diagnosis.main(["--half", half, "--format", "json"]) == 0
     assert {verdict["half"] for verdict in json.loads(capsys.readouterr().out)["pairs"]} == {half}
 

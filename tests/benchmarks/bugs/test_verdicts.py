@@ -75,17 +75,17 @@ def test_what_sounds_the_same_is_said_once() -> None:
 
 def test_the_table_counts_by_area_and_half() -> None:
     verdicts = [
-        Verdict("a", "Gradients", "fitted", "x", "named", is_placed=True),
+        Verdict("a", "Gradients", "fitted", "x", "named", is_placed=True, is_shown=True),
         Verdict("b", "Gradients", "held-out", "x", "named", false_alarms=("y at correct.py:3",)),
         Verdict("c", "Modes", "held-out", "x", "missed"),
     ]
     assert render(verdicts, {"train.py": [], "other.py": ["y", "z"]}, "text") == (
-        "           pairs  named  with place  noted  flagged  missed  failed  false alarms\n"
-        "Gradients      2      2           1      0        0       0       0             1\n"
-        "Modes          1      0           0      0        0       1       0             0\n"
-        "all            3      2           1      0        0       1       0             1\n"
-        "fitted         1      1           1      0        0       0       0             0\n"
-        "held-out       2      1           0      0        0       1       0             1\n"
+        "           pairs  named  with place  noted  flagged  missed  failed  false alarms  shown by --against\n"
+        "Gradients      2      2           1      0        0       0       0             1                   1\n"
+        "Modes          1      0           0      0        0       1       0             0                   0\n"
+        "all            3      2           1      0        0       1       0             1                   1\n"
+        "fitted         1      1           1      0        0       0       0             0                   1\n"
+        "held-out       2      1           0      0        0       1       0             1                   0\n"
         "\n"
         "1 of 2 further correct scripts raise a false alarm.\n"
         "\n"
@@ -98,7 +98,7 @@ def test_the_table_counts_by_area_and_half() -> None:
 def test_the_table_can_be_markdown() -> None:
     table = render([Verdict("a", "Modes", "fitted", "x", "noted")], {}, "markdown")
     assert table.splitlines()[:3] == [
-        "|          | pairs | named | with place | noted | flagged | missed | failed | false alarms |",
-        "|----------|------:|------:|-----------:|------:|--------:|-------:|-------:|-------------:|",
-        "| Modes    |     1 |     0 |          0 |     1 |       0 |      0 |      0 |            0 |",
+        "|          | pairs | named | with place | noted | flagged | missed | failed | false alarms | shown by --against |",
+        "|----------|------:|------:|-----------:|------:|--------:|-------:|-------:|-------------:|-------------------:|",
+        "| Modes    |     1 |     0 |          0 |     1 |       0 |      0 |      0 |            0 |                  0 |",
     ]

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _REPORT_INTERVAL: Final = 1 << 14
 _SHOWN_KEYS: Final = 3
 _LONGEST_CHAIN: Final = 8
+_INSIDE: Final = 5
+"""So many of the functions inside of a model are told: what it ends with, such as a softmax, belongs to its loss."""
+
 _MOST_LOSSES: Final = 1 << 10
 _OF_THE_MACHINE: Final = frozenset({"seed", "cuda_seed", "threads", "interop_threads"})
 """Settings that say nothing of what a script does: values, and how many processors there are."""
@@ -265,6 +268,7 @@ class _Collector:
         name = self._optimizers[event.id]
         subject = self._table.at((facts.OPTIMIZER, name), event.step, location) if is_new else None
         if subject is not None:
+            subject.count_in_step(event.step, self._table.order)
             subject.tell("class", event.optimizer, event.step, self._table.order, location)
         for group in event.groups:
             for setting, value in group.settings.items():
@@ -440,15 +444,23 @@ def _gradient_words(event: events.Gradient) -> str:
 
 def _loss_words(event: events.Loss) -> tuple[str, str]:
     """The functions that computed a loss from what a model put out, if it did; and the shapes that they gave."""
-    outside = [node for node in event.nodes if not node.inside]
-    names = [node.name.partition(_BACKWARD)[0] for node in outside]
-    names += ["a model"] if len(outside) < len(event.nodes) else ["no model"]
-    first_inside = next((list(node.shape) for node in event.nodes if node.inside), None)
-    shapes = [str(list(node.shape)) for node in outside] + ([str(first_inside)] if first_inside is not None else [])
-    return _chain(names), _chain(shapes)
+    names = [_function_of(node) for node in event.nodes if not node.inside]
+    shapes = [str(list(node.shape)) for node in event.nodes if not node.inside]
+    inside = [node for node in event.nodes if node.inside][:_INSIDE]
+    of_model = [f"{_function_of(node)} in the model" for node in inside] or ["no model"]
+    return f"{_chain(names)} of {_chain(of_model)}".removeprefix(" of "), _chain(
+        shapes + [str(list(node.shape)) for node in inside[:1]]
+    )
+
+
+def _function_of(node: events.LossNode) -> str:
+    return node.name.partition(_BACKWARD)[0]
 
 
 def _chain(words: Sequence[str]) -> str:
-    """Words in their order; what a loop repeats stands once, as does all behind the first few."""
-    once = [word for word, before in zip(words, ["", *words], strict=False) if word != before]
-    return " of ".join(once if len(once) <= _LONGEST_CHAIN else [*once[:_LONGEST_CHAIN], "more"])
+    """Words in their order; what a loop repeats stands twice, and what is behind the first few is left out."""
+    told: list[str] = []
+    for word in words:
+        if told[-2:] != [word, word]:
+            told.append(word)
+    return " of ".join(told if len(told) <= _LONGEST_CHAIN else [*told[:_LONGEST_CHAIN], "more"])
