@@ -7,6 +7,7 @@ from inspect import getmodule
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.all_checks import CHECKS, all_rules
+from proxy_trace.checks.kinds_of_bugs import KINDS_OF_BUGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,12 +43,21 @@ A package adds checks of its own by the entry point `proxy_trace.checks`, as fla
 my-check = "my_package.my_check:CHECK"      # a proxy_trace.checks.check.Check
 ```
 """
+_KINDS: Final = """\
+## Kinds of bugs that people report
+
+What raises nothing and trains wrongly, by public reports: issues, pull requests, threads and papers. Of most there is a
+pair of scripts in `fixtures/bugs`, after these reports. What no check tells of may still be seen by
+`proxy-trace summary RUN --against GOOD_RUN`; what lies in the data alone, such as a validation set that is part of the
+training set, cannot be seen in a trace, which has no data.
+"""
 _WIDTH: Final = 110
 
 
 def reference() -> str:
     """The page of the documentation on the checks: Markdown, every check with its rules."""
-    return "\n".join([_HEAD, *_table(), *(line for check in CHECKS for line in _section(check))]) + "\n"
+    sections = (line for check in CHECKS for line in _section(check))
+    return "\n".join([_HEAD, *_table(), *sections, *_kinds_of_bugs()]) + "\n"
 
 
 def _table() -> Iterator[str]:
@@ -57,6 +67,21 @@ def _table() -> Iterator[str]:
         checks = ", ".join(check.name for check in CHECKS if rule in check.rules)
         yield f"| [{code}](#{code}) | {rule.severity} | {rule.title} | {checks} |"
     yield ""
+
+
+def _kinds_of_bugs() -> Iterator[str]:
+    """What people report, and what tells of it."""
+    rules = all_rules(CHECKS)
+    yield _KINDS
+    yield "| area | what is wrong | code | reported in |"
+    yield "| --- | --- | --- | --- |"
+    for kind in KINDS_OF_BUGS:
+        code = f"[{kind.code}](#{kind.code})" if kind.code in rules else "no check"
+        sources = ", ".join(
+            f"[{number}]({source})" if source.startswith("https://") else source
+            for number, source in enumerate(kind.sources, 1)
+        )
+        yield f"| {kind.area} | {kind.meaning} | {code} | {sources} |"
 
 
 def _section(check: Check) -> Iterator[str]:

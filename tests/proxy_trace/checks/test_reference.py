@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bugs.pairs import read_codes, read_pairs
 from proxy_trace.checks.all_checks import CHECKS, all_rules
 from proxy_trace.checks.finding import NOTE
+from proxy_trace.checks.kinds_of_bugs import KINDS_OF_BUGS
 from proxy_trace.checks.reference import reference
 from proxy_trace.checks.rule import SEVERITIES, Rule
 
@@ -34,3 +36,15 @@ def test_a_rule_says_what_is_wrong_and_what_to_do(rule: Rule) -> None:
     assert rule.meaning.endswith(".")
     assert rule.remedy.endswith(".") or rule.severity == NOTE
     assert not rule.more or "{run}" in rule.more
+
+
+def test_every_kind_of_bug_that_there_is_a_pair_of_is_listed_with_its_reports() -> None:
+    listed = {kind.code: kind for kind in KINDS_OF_BUGS if kind.code}
+    pairs = read_pairs()
+    assert set(listed) == set(read_codes())
+    for pair in pairs:
+        assert pair.report in listed[pair.code].sources, f"{pair.name}: add its report to the kind {pair.code}"
+
+
+def test_every_kind_of_bug_has_a_source() -> None:
+    assert not [kind for kind in KINDS_OF_BUGS if not kind.sources]

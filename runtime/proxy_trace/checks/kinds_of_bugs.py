@@ -1,0 +1,517 @@
+"""The kinds of bugs that people report, with the reports; also those that no check tells of."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class KindOfBug(NamedTuple):
+    """A kind of silent training bug.
+
+    Attributes:
+        area: what it is about.
+        meaning: what is wrong, as a sentence.
+        code: what it is called in `fixtures/bugs`, and by the rule that tells of it, if there is one; "" if it
+            has no pair.
+        sources: public reports.
+    """
+
+    area: str
+    meaning: str
+    code: str
+    sources: tuple[str, ...]
+
+
+KINDS_OF_BUGS: Final = (
+    KindOfBug(
+        "Gradients",
+        "Gradients of earlier steps are still there when a backward pass adds its own, and the step takes the sum.",
+        "grad-not-cleared",
+        (
+            "https://github.com/facebookresearch/nwm/issues/16",
+            "https://github.com/heartcored98/Standalone-DeepLearning/issues/11",
+            "https://github.com/thuml/SimMTM/issues/2",
+            "https://github.com/Hsintien-Ng/idinvert_pytorch-reproduced/issues/1",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Gradients are cleared after the backward pass and before the step that was to use them.",
+        "grad-cleared-before-step",
+        (
+            "https://github.com/patrickloeber/pytorchTutorial/issues/19",
+            "https://github.com/bytetriper/RAE/issues/67",
+            "https://github.com/ultralytics/ultralytics/pull/11217",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Gradients of several mean losses are added up for one step without division by their number.",
+        "accumulation-not-scaled",
+        ("https://github.com/hirofumi0810/neural_sp/issues/168", "https://github.com/agokrani/distillKitPlus/issues/5"),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Gradients are accumulated, but the condition for the step is never met.",
+        "accumulation-never-stepped",
+        ("https://github.com/huggingface/transformers/issues/2995",),
+    ),
+    KindOfBug(
+        "Gradients",
+        "The graph is cut between a module and the loss, so that the module gets no gradient, or not all of it.",
+        "grad-cut-off",
+        (
+            "https://github.com/dragen1860/IntroVAE-Pytorch/issues/3",
+            "https://github.com/lucidrains/CoCa-pytorch/issues/6",
+            "https://github.com/Cadene/murel.bootstrap.pytorch/issues/7",
+            "https://github.com/TinyLLaVA/TinyLLaVA_Factory/issues/17",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
+        "A gradient that was to be added to another takes its place.",
+        "grad-overwritten",
+        ("https://github.com/vlfeat/matconvnet/pull/258",),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Gradients are so small in the first layers, or at the first steps of a sequence, that nothing is learnt "
+        "there.",
+        "vanishing-gradients",
+        (
+            'Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", ICML 2013',
+            "https://github.com/microsoft/CNTK/issues/476",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Gradients grow by orders of magnitude, and the weights or the loss with them.",
+        "exploding-gradients",
+        (
+            'Zhang et al., "AUTOTRAINER: An Automatic DNN Training Problem Detection and Repair System", ICSE 2021',
+            "https://github.com/pytorch/pytorch/issues/2623",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Gradients are clipped after the step that used them.",
+        "clip-after-step",
+        ("https://github.com/VGraphRNN/VGRNN/issues/4", "https://github.com/awslabs/graphstorm/issues/1366"),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Clipping gets an iterator that is used up, and so clips nothing.",
+        "clip-without-parameters",
+        ("https://github.com/PixArt-alpha/PixArt-alpha/pull/160", "https://github.com/pytorch/pytorch/issues/148259"),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Gradients are clipped while they are still multiplied by the scale of mixed precision.",
+        "clip-before-unscale",
+        ("https://github.com/milesial/Pytorch-UNet/issues/468",),
+    ),
+    KindOfBug(
+        "Gradients",
+        "The gradient scaler finds infinities and skips the step again and again.",
+        "scaler-skips-steps",
+        (
+            "https://github.com/conservationtechlab/animl-py/issues/298",
+            "https://github.com/pytorch/pytorch/issues/152279",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Losses of accumulated batches are averaged for each batch, though batches have unlike numbers of tokens.",
+        "",
+        (
+            "https://github.com/huggingface/transformers/pull/34191",
+            "https://github.com/meta-pytorch/torchtune/pull/1875",
+            "https://github.com/OpenNMT/OpenNMT-py/issues/2209",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "The optimizer holds parameters that the model no longer has.",
+        "optimizer-of-other-model",
+        (
+            "https://github.com/pytorch/pytorch/issues/14467",
+            "https://github.com/kitzeslab/opensoundscape/issues/351",
+            "https://github.com/openvinotoolkit/nncf/pull/327",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Parameters get gradients, but no optimizer has them.",
+        "optimizer-misses-parameters",
+        (
+            "https://github.com/facebookresearch/detectron2/issues/2486",
+            "https://github.com/4uiiurz1/pytorch-adacos/issues/10",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Parameters that were frozen stay in the optimizer, where momentum and decay go on to move them.",
+        "optimizer-has-frozen",
+        ("https://github.com/neuralmagic/sparseml/issues/965",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Parameters that the script means to freeze go on to train.",
+        "freeze-has-no-effect",
+        ("https://github.com/HengyiWang/Co-SLAM/issues/12", "https://github.com/ultralytics/yolov5/issues/1213"),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "The learning rate is zero, or as good as zero, while training goes on.",
+        "learning-rate-zero",
+        ("https://github.com/facebookresearch/maskrcnn-benchmark/issues/335",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Steps are so long that the loss grows or jumps about.",
+        "learning-rate-too-high",
+        ("https://github.com/karpathy/char-rnn/issues/169", "https://github.com/pytorch/examples/pull/223"),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "A schedule that counts epochs is advanced with every batch.",
+        "learning-rate-decays-per-batch",
+        ("https://github.com/ivadomed/ivadomed/pull/55", "https://github.com/pytorch/vision/issues/1261"),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "The schedule is advanced before the first step, which loses its first value.",
+        "scheduler-before-optimizer",
+        (
+            "https://github.com/zju3dv/NeuralRecon/issues/51",
+            "https://github.com/ThilinaRajapakse/pytorch-transformers-classification/issues/21",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "The optimizer is made anew between steps and so loses its momentum and averages.",
+        "optimizer-recreated",
+        ("https://github.com/euancrabtree/Lipreading-PyTorch/issues/7",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Updates are lost in rounding, since the weights' dtype cannot hold so small a change.",
+        "update-too-small",
+        ("https://github.com/workofart/ml-by-hand/pull/85", "https://github.com/tianweiy/CausVid/issues/19"),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Weight decay shrinks the weights faster than gradients can build them.",
+        "weight-decay-dominates",
+        ("https://github.com/tflearn/tflearn/issues/772",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "The optimizer steps without a backward pass since the last step.",
+        "step-without-backward",
+        ("https://github.com/Goingqs/PyramidBox/issues/7", "https://github.com/mil-tokyo/MCD_DA/issues/8"),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Gradients are computed for parameters whose optimizer never steps.",
+        "backward-without-step",
+        (
+            "https://github.com/zhaoyuzhi/DeblurGANv2-MobileNetv123-PyTorch/issues/7",
+            "https://github.com/zhaoyuzhi/deepfillv2/issues/6",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "A schedule is advanced once for each process, and so ends early.",
+        "",
+        (
+            "https://github.com/huggingface/transformers/pull/24088",
+            "https://github.com/huggingface/diffusers/issues/3954",
+        ),
+    ),
+    KindOfBug(
+        "Modes",
+        "After an evaluation the model stays in evaluation mode and is trained so.",
+        "trained-in-evaluation-mode",
+        ("https://github.com/tk-rusch/coRNN/issues/1", "https://github.com/webis-de/small-text/issues/40"),
+    ),
+    KindOfBug(
+        "Modes",
+        "Evaluation, or a teacher, runs with dropout and batch statistics of training.",
+        "evaluated-in-training-mode",
+        (
+            "https://github.com/sshaoshuai/Pointnet2.PyTorch/issues/28",
+            "https://github.com/yxuansu/TaCL/issues/11",
+            "https://github.com/facebookresearch/active-mri-acquisition/issues/17",
+        ),
+    ),
+    KindOfBug(
+        "Modes",
+        "Dropout ignores the mode of its module.",
+        "dropout-always-on",
+        (
+            "https://github.com/rixwew/pytorch-fm/issues/21",
+            "https://github.com/d2l-ai/d2l-en/issues/1093",
+            "https://github.com/pytorch/pytorch/issues/26338",
+        ),
+    ),
+    KindOfBug(
+        "Modes",
+        "The running statistics of batch norms whose weights are frozen go on to change.",
+        "frozen-batch-norm-moves",
+        ("https://github.com/pgniewko/gt-pyg/issues/112", "https://github.com/pytorch/pytorch/issues/86590"),
+    ),
+    KindOfBug(
+        "Modes",
+        "The momentum of a batch norm is such that its running statistics follow the last batch, or none.",
+        "batch-norm-never-settles",
+        (
+            "https://github.com/eriklindernoren/PyTorch-YOLOv3/issues/230",
+            "https://github.com/pytorch/pytorch/issues/15298",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "Layers in a plain list or dictionary are no part of the model.",
+        "layers-not-registered",
+        ("https://github.com/pytorch/pytorch/issues/59925", "https://github.com/asyml/texar-pytorch/issues/72"),
+    ),
+    KindOfBug(
+        "Structure",
+        "A layer is made in each call, with new random weights.",
+        "layers-made-in-forward",
+        ("https://github.com/graykode/nlp-tutorial/issues/29", "https://github.com/wangyida/softpool/issues/11"),
+    ),
+    KindOfBug(
+        "Structure",
+        "A layer is made and never used.",
+        "never-called",
+        (
+            "https://github.com/huggingface/pytorch-image-models/issues/1851",
+            "https://github.com/inria-thoth/HySUPP/issues/3",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "Weights that were to be one tensor have become two.",
+        "tied-weights-apart",
+        ("https://github.com/NVIDIA/Megatron-LM/issues/656", "https://github.com/vllm-project/vllm/issues/5621"),
+    ),
+    KindOfBug(
+        "Structure",
+        "Weights that are to be trained, averaged or synchronised never change.",
+        "never-updated",
+        (
+            "https://github.com/neuropoly/domainadaptation/issues/1",
+            "https://github.com/RUCAIBox/RecBole/issues/2046",
+            "https://github.com/thesouther/MARL/issues/8",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "Units of a layer start equal, get equal gradients and stay equal.",
+        "equal-units",
+        (
+            "https://github.com/HomericIntelligence/Mnemosyne/pull/1987",
+            "https://github.com/wagonhelm/NaNmnist/issues/2",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "Units put out zero for every input and get no gradient.",
+        "dead-units",
+        (
+            "https://github.com/keras-team/keras/issues/7057",
+            "https://discuss.pytorch.org/t/cross-entropy-loss-is-not-decreasing/43814/16",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "A target network is the network itself, not a copy.",
+        "target-is-the-network",
+        (
+            "https://github.com/datawhalechina/easy-rl/issues/140",
+            "https://github.com/andri27-ts/Reinforcement-Learning/issues/14",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "Linear layers follow each other with no activation between them.",
+        "missing-activation",
+        (
+            "https://github.com/Nota-NetsPresso/netspresso-trainer/issues/320",
+            "https://github.com/nutonomy/nuscenes-devkit/issues/728",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "A softmax runs over the samples of a batch.",
+        "softmax-over-batch",
+        ("https://github.com/PetrochukM/PyTorch-NLP/issues/2",),
+    ),
+    KindOfBug(
+        "Structure",
+        "A layer takes the batch for the sequence, and so mixes samples.",
+        "batch-dimension-mixed",
+        ("https://github.com/Exorust/TorchLeet/issues/5",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A loss that takes scores gets probabilities.",
+        "softmax-before-cross-entropy",
+        (
+            "https://github.com/NaJaeMin92/pytorch-DANN/issues/7",
+            "https://github.com/bkitano/llama-from-scratch/issues/5",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A binary loss that takes scores gets probabilities.",
+        "sigmoid-before-logits-loss",
+        ("https://github.com/avBuffer/UNet3plus_pth/issues/23",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A loss that takes scores gets log-probabilities; the second log-softmax changes nothing, but is a mistake.",
+        "log-softmax-twice",
+        ("https://github.com/speedinghzl/Pytorch-Deeplab/issues/2",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A loss that takes log-probabilities gets probabilities or scores.",
+        "nll-without-log-softmax",
+        ("https://github.com/AnubhavGupta3377/Text-Classification-Models-Pytorch/issues/9",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A loss compares `[n, 1]` with `[n]`, each prediction with every target.",
+        "loss-broadcasts",
+        ("https://github.com/pytorch/pytorch/issues/16045", "https://github.com/LAMDA-Tabular/TALENT/pull/92"),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The loss that is differentiated has no connection to the model.",
+        "loss-detached",
+        (
+            "https://github.com/Wuziyi616/multi_part_assembly/issues/4",
+            "https://github.com/Ugenteraan/Deep_Hierarchical_Classification/issues/6",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The loss cannot change: what it compares does not depend on the weights.",
+        "loss-constant",
+        ('Humbatova et al., "Taxonomy of Real Faults in Deep Learning Systems", ICSE 2020',),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The loss is maximised.",
+        "wrong-loss-sign",
+        (
+            "https://github.com/KanishJebaMathewM/Truxify/pull/11885",
+            "https://github.com/fla-org/flash-linear-attention/issues/1073",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Every iteration gets the same data.",
+        "same-batch",
+        ("https://github.com/ZhaoJ9014/face.evoLVe/pull/39", "https://github.com/KanishJebaMathewM/Truxify/pull/4089"),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Every epoch has the same order of data, though it is meant to be shuffled.",
+        "same-order",
+        ("https://github.com/kan-bayashi/ParallelWaveGAN/issues/177", "https://github.com/k2-fsa/icefall/pull/221"),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Workers of a loader draw the same random numbers.",
+        "equal-worker-streams",
+        (
+            "https://tanelp.github.io/posts/a-bug-that-plagues-thousands-of-open-source-ml-projects/",
+            "https://github.com/wolny/pytorch-3dunet/issues/32",
+            "https://github.com/facebookresearch/fairseq/issues/1383",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Inputs are far from zero mean and unit deviation.",
+        "inputs-not-normalized",
+        (
+            "https://github.com/soumith/imagenet-multiGPU.torch/pull/18",
+            'Humbatova et al., "Taxonomy of Real Faults in Deep Learning Systems", ICSE 2020',
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Weights of a checkpoint are not loaded, since their names differ and nobody asked.",
+        "checkpoint-keys-skipped",
+        ("https://github.com/torchgeo/torchgeo/issues/4036", "https://github.com/pytorch/examples/issues/1029"),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The best weights are kept as a reference, which training goes on to change.",
+        "best-weights-not-copied",
+        ("https://github.com/WenjieDu/PyPOTS/issues/667",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A model that is to start anew, as for another fold, goes on from what it has learnt.",
+        "model-not-reset",
+        ("https://github.com/McSpooder/camull-net/issues/6",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Samples of the validation set are in the training set as well.",
+        "",
+        (
+            "https://github.com/marin-community/marin/pull/2700",
+            "https://github.com/BatteryDEV/AutoECM/issues/13",
+            "https://github.com/theislab/multimil/issues/75",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Inputs and labels are shuffled by themselves and no longer belong together.",
+        "",
+        ("https://github.com/mlcommons/GaNDLF/pull/870", "https://github.com/xudonmao/VMT/issues/1"),
+    ),
+    KindOfBug(
+        "Ranks",
+        "Replicas that are to be equal have different weights.",
+        "ranks-part",
+        ("https://github.com/sparticlesteve/pytorch-benchmarks/pull/1",),
+    ),
+    KindOfBug(
+        "Ranks",
+        "The model is called around its wrapper, so that gradients are not averaged.",
+        "used-around-ddp",
+        ("https://github.com/moojink/openvla-oft/issues/160", "https://github.com/intel/e2eAIOK/pull/198"),
+    ),
+    KindOfBug(
+        "Ranks",
+        "Ranks take different numbers of steps.",
+        "unequal-steps",
+        ("https://github.com/BAAI-DCAI/SegVol/issues/21",),
+    ),
+    KindOfBug(
+        "Ranks",
+        "Ranks draw the same random numbers where they are meant to differ.",
+        "equal-rank-streams",
+        ("https://github.com/facebookresearch/detr/issues/297",),
+    ),
+    KindOfBug(
+        "Numbers",
+        "A value becomes NaN or infinite, by an operation outside of its domain or its dtype's range.",
+        "non-finite",
+        (
+            "https://github.com/mihaidusmanu/d2-net/issues/78",
+            "https://github.com/pytorch/pytorch/issues/2421",
+            "https://github.com/maudzung/RTM3D/issues/13",
+            "https://github.com/afiaka87/glide-finetune/issues/5",
+            "https://github.com/allenai/allennlp/issues/890",
+        ),
+    ),
+)
+"""By area; those without a rule of their code are seen by no check yet."""
