@@ -39,7 +39,7 @@ def read_change(pair: Pair) -> Change:
     texts = [_lines(pair.buggy), _lines(pair.correct)]
     numbers: list[set[int]] = [{pair.line}, set()]
     words: list[set[str]] = [set(), set()]
-    for tag, *ranges in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+    for tag, *ranges in difflib.SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
         if tag == "equal":
             continue
         for side, (first, last) in enumerate((ranges[:2], ranges[2:])):
