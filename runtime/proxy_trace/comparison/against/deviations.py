@@ -207,9 +207,12 @@ class _Comparer:
             lacking = [each for each in lacking if self._is_in_time(each, self._here)]
             share = max(_share(new, values[0]), _share(lacking, values[1]))
             if not new and not lacking:
-                share = _shift(*values) if aspect in _PROPORTIONED and not self._has_gaps else 0.0
+                shared = [{value: of[value] for value in values[0] if value in values[1]} for of in values]
+                share = _shift(shared[0], shared[1]) if aspect in _PROPORTIONED and not self._has_gaps else 0.0
                 if share < _LEAST_SHIFT:
                     continue
+            if aspect == facts.PER_STEP and _shift(*values) < _LEAST_SHIFT:  # As episodes of unlike length bring about.
+                continue
             if aspect in _VALUE_BOUND and share < _LEAST_SHARE and all(values):
                 continue
             yield self._differs(key, aspect, values, (new, lacking), share, (here, there))
@@ -267,7 +270,11 @@ def _share(some: Iterable[Sighting], values: Mapping[str, Sighting]) -> float:
 def _shift(here: Mapping[str, Sighting], there: Mapping[str, Sighting]) -> float:
     """How far proportions differ: the share that would have to have another value, from 0 to 1."""
     totals = [sum(each.count for each in values.values()) or 1 for values in (here, there)]
-    return sum(abs(here[value].count / totals[0] - there[value].count / totals[1]) for value in here) / 2
+    shift = 0.0
+    for value in {**here, **there}:
+        one, other = (values[value].count if value in values else 0 for values in (here, there))
+        shift += abs(one / totals[0] - other / totals[1])
+    return shift / 2
 
 
 def _first(sightings: Iterable[Sighting]) -> int:
