@@ -15,8 +15,8 @@ from proxy_wrapper.events import Statistics
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.given_values import statistics_of, statistics_of_readable
 from proxy_wrapper.values.pending import Pending
-from proxy_wrapper.values.statistics import is_hosted, unobserved
-from proxy_wrapper.values.torch_functions import clone, numel
+from proxy_wrapper.values.statistics import MOST_DIMENSIONS, is_hosted, unobserved
+from proxy_wrapper.values.torch_functions import clone, dimensions, numel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,5 +98,6 @@ def _is_small(tensor: torch.Tensor) -> bool:
         and is_hosted(tensor)
         and tensor.layout is torch.strided
         and not tensor.is_nested
+        and dimensions(tensor) <= MOST_DIMENSIONS
         and numel(tensor) <= _SMALL
     )

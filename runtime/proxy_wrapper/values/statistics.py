@@ -26,6 +26,7 @@ from proxy_wrapper.values.torch_functions import (
     concatenate,
     contiguous,
     convert,
+    dimensions,
     foreach_norm,
     has_any,
     is_contiguous,
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from proxy_wrapper.events import Number
+
+MOST_DIMENSIONS: Final = 64
+"""As many as torch reduces. To read a tensor that has more ends with an error."""
 
 _SINGLE_AND_DOUBLE: Final = (torch.float32, torch.float64)
 _count_dispatch_modes: Final = torch._C._len_torch_dispatch_stack
@@ -119,11 +123,15 @@ def are_values_readable() -> bool:
 
 
 def has_values(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is an ordinary one with numbers in it: no subclass, not meta, quantized or nested."""
+    """Whether `tensor` is an ordinary one with numbers in it: no subclass, not meta, quantized or nested.
+
+    One of more dimensions than torch reduces counts as one without.
+    """
     return (
         is_plain(tensor)
         and tensor.layout is torch.strided
         and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
+        and dimensions(tensor) <= MOST_DIMENSIONS
     )
 
 
@@ -156,6 +164,7 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
             and is_hosted(tensor)
             and tensor.layout is torch.strided
             and not tensor.is_nested
+            and dimensions(tensor) <= MOST_DIMENSIONS
         ):  # As most parameters and gradients are.
             if numel(tensor):
                 places.append(index)
@@ -242,6 +251,7 @@ def is_certainly_finite(tensor: torch.Tensor) -> bool:
         and tensor.dtype in _SINGLE_AND_DOUBLE
         and tensor.layout is torch.strided
         and not tensor.is_nested
+        and dimensions(tensor) <= MOST_DIMENSIONS
         and forward_ad._current_level < 0
         and not _count_dispatch_modes()
         and _transform() is None
@@ -297,7 +307,9 @@ def _parts_of(tensor: torch.Tensor) -> Parts | None:
             return None  # How many elements there are once it is summed up only the device knows.
         part = part.coalesce()
         return part.indices(), part.values()
-    return None if part.layout is not torch.strided or part.is_nested else (part,)
+    if part.layout is not torch.strided or part.is_nested or dimensions(part) > MOST_DIMENSIONS:
+        return None
+    return (part,)
 
 
 def _readable(tensor: torch.Tensor) -> Readable | None:

@@ -46,6 +46,7 @@ contiguous: Final = _methods.contiguous
 convert: Final = _methods.to
 copy_into: Final = _methods.copy_
 data_ptr: Final = _methods.data_ptr
+dimensions: Final = _methods.dim
 has_any: Final = _methods.any
 is_complex: Final = _methods.is_complex
 is_conj: Final = _methods.is_conj

@@ -10,13 +10,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from proxy_wrapper.events import Statistics
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import Parameter, Problem, Statistics
 from proxy_wrapper.values.fingerprint import size_in_bytes
 from proxy_wrapper.values.pending import HostCopy, PendingStatistics
 from proxy_wrapper.values.statistics import Readable, _table, count_nonfinite, summarize, unobserved
 
 if TYPE_CHECKING:
+    from proxy_wrapper.observers.memory import MemoryObserver
+
     from proxy_wrapper.values.statistics import PendingOr
 
 
@@ -131,3 +135,27 @@ def test_inside_a_transform_values_are_not_read() -> None:
 
     torch.vmap(look)(torch.ones(2, 2))
     assert readable == [False]
+
+
+@pytest.mark.parametrize("statistics", ["state", "all"])
+def test_a_tensor_of_more_dimensions_than_torch_reduces_has_none_and_is_traced(
+    statistics: str, logdir: str, seen: MemoryObserver
+) -> None:
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones((1,) * 65))
+            self.last = nn.Linear(1, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.last(x.view((1,) * 65).view(1))
+            return out
+
+    model = Proxy.Proxy(Deep(), recurse=True, logdir=logdir, log_level="DEBUG", statistics=statistics)
+    model(torch.ones(1)).sum().backward()
+    torch.optim.SGD(model.last.parameters(), lr=0.1).step()
+    Proxy.flush()
+    assert Proxy._installed.get().active
+    (deep,) = [event for event in seen.events if isinstance(event, Parameter) and event.name.endswith("weight")][:1]
+    assert deep.statistics is None
+    assert not [event for event in seen.events if isinstance(event, Problem)]
