@@ -19,9 +19,8 @@ from proxy_wrapper.values.pending import HostCopy, PendingStatistics
 from proxy_wrapper.values.statistics import Readable, _table, count_nonfinite, summarize, unobserved
 
 if TYPE_CHECKING:
-    from proxy_wrapper.observers.memory import MemoryObserver
-
     from proxy_wrapper.values.statistics import PendingOr
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
 
 
 def summarized(*tensors: torch.Tensor | None) -> list[PendingOr]:
