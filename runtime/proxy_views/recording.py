@@ -286,6 +286,7 @@ class Recording:
         self._last_state = CallState(grad=True, inference=False, autocast=())
         self._ledger: _Ledger | None = None
         self._opaque_types: dict[type, bool] = {}
+        self._enters_compiled = False
         self._begun = 0
 
     def serial_now(self) -> int:
@@ -311,6 +312,14 @@ class Recording:
                         self._begin(args, kwargs)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._fail(error)
+
+    def enter_compiled(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Note a call of a compiled module, which is one thing."""
+        self._enters_compiled = True
+        try:
+            self.enter(module, args, kwargs)
+        finally:
+            self._enters_compiled = False
 
     def leave(self, module: nn.Module, output: Any) -> Any:
         """Note what a module gave back, unless it has hooks of its own, which come first."""
@@ -366,7 +375,7 @@ class Recording:
         call = ModuleCall(
             module, parent, _arguments_as_given(args), _keywords_as_given(kwargs),
             frames_inside_module(4, of_call=True), self._region, self._state(),
-            is_opaque=is_opaque or getattr(module, "_compiled_call_impl", None) is not None,
+            is_opaque=is_opaque or self._enters_compiled or getattr(module, "_compiled_call_impl", None) is not None,
         )  # fmt: skip
         is_opaque = call.is_opaque
         call.serial = self._begun = self._begun + 1

@@ -7,7 +7,7 @@ on to the program. Interceptors ask `ThreadState.live` for None; a thread withou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +49,14 @@ class LiveObserver(Protocol):
 
     def changed(self, what: str) -> None:
         """A `ChangingObserver` has put another value in the place of `what`, inside the calls that are running."""
+
+
+@runtime_checkable
+class SeesCompiledCalls(Protocol):
+    """What a live observer may do besides."""
+
+    def enter_compiled(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """A module is being called whose code is compiled: of what it calls, nothing is seen."""
 
 
 class LiveFlow(Protocol):
@@ -133,6 +141,12 @@ class LiveObservers:
         """Tell each that a value was changed."""
         for observer in self.observers:
             observer.changed(what)
+
+
+def enter_compiled(live: LiveObserver, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Tell observers of the call of a compiled module, each in the way that it knows."""
+    for each in live.observers if isinstance(live, LiveObservers) else (live,):
+        (each.enter_compiled if isinstance(each, SeesCompiledCalls) else each.enter)(module, args, kwargs)
 
 
 def joined(

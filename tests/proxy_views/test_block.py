@@ -409,11 +409,23 @@ def test_a_stored_run_has_no_graph_and_says_why(tmp_path: Path) -> None:
         open_trace(tmp_path).graph()
 
 
-def test_what_is_made_of_a_model_does_not_call_it_and_is_said_not_to() -> None:
+def test_a_model_whose_code_is_compiled_is_one_node() -> None:
     model, x = Net(), torch.randn(2, 3)
     compiled = torch.compile(model, backend="eager")
     with Proxy.trace(model) as trace:
         found = compiled(x)
+    assert torch.equal(found, model(x))
+    y = torch.randn(4, 3)
+    assert torch.equal(trace.graph()(y), model(y))
+    assert trace.frozen == []
+    assert left_behind() == []
+
+
+def test_a_model_that_is_exported_is_not_called_and_said_not_to_be() -> None:
+    model, x = Net(), torch.randn(2, 3)
+    with Proxy.trace(model) as trace:
+        exported = torch.export.export(model, (x,)).module()
+        found = exported(x)
     assert torch.equal(found, model(x))
     with pytest.raises(NotCalledError, match="trace the module that they gave"):
         trace.graph()
@@ -426,7 +438,7 @@ def test_a_model_inside_a_transform_computes_the_same_and_has_no_graph() -> None
     with Proxy.trace(model) as trace:
         found = torch.vmap(model)(x)
     assert torch.equal(found, wanted)
-    with pytest.raises(InsideTransformError, match="Trace a call that is in no transform"):
+    with pytest.raises(InsideTransformError, match="Trace a call that is in none"):
         trace.graph()
     assert left_behind() == []
 

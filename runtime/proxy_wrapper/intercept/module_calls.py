@@ -22,6 +22,7 @@ from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.kept_statistics import STATE
 from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.live import enter_compiled
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.loss_graph import last_node_of
 from proxy_wrapper.values.statistics import is_certainly_finite
@@ -140,7 +141,10 @@ class ModuleCalls:
             self._tracer.fail(error)
         if live is not None:
             given = sys._getframe(1).f_locals.get("kwargs") if kwargs is None else kwargs
-            live.enter(module, args, given or _NO_KEYWORDS)
+            if compiled:
+                enter_compiled(live, module, args, given or _NO_KEYWORDS)
+            else:
+                live.enter(module, args, given or _NO_KEYWORDS)
 
     def leave(self, module: nn.Module, args: Any, *rest: Any) -> Any:
         """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised.
