@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from proxy_wrapper.intercept.attributes import ModuleAttributes
 from proxy_wrapper.intercept.autograd_functions import AutogradFunctions
 from proxy_wrapper.intercept.backward import BackwardPasses
+from proxy_wrapper.intercept.clipped_gradients import ClippedGradients
 from proxy_wrapper.intercept.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled_code import CompiledCode
+from proxy_wrapper.intercept.data_loading import DataLoading
 from proxy_wrapper.intercept.dynamo_view import DynamoView
 from proxy_wrapper.intercept.flow_steps import FlowSteps
 from proxy_wrapper.intercept.graph_captures import GraphCaptures
@@ -61,6 +63,8 @@ def assemble(
         BackwardPasses(tracer, torch_calls, updates),
         TensorSwaps(tracer),
         TrainingActs(tracer, updates),
+        ClippedGradients(tracer, updates),
+        DataLoading(tracer),
     ]
     compiled_code = CompiledCode(
         tracer,

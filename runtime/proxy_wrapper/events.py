@@ -252,7 +252,8 @@ class CallModule(Happening, frozen=True, gc=False):
     """A proxied module is called. `inputs` are descriptions of the tensors among its arguments, in order.
 
     `compiled` if it was compiled in place, by its `compile()`: of what it calls nothing is seen then. `no_grad` if it
-    is the outermost one and autograd was off, as under `torch.no_grad()`.
+    is the outermost one and autograd was off, as under `torch.no_grad()`. `around` if it is the outermost one, is called
+    to be trained, and is the model of a `DistributedDataParallel`, or part of it, which is not called.
     """
 
     inputs: Sequence[str] = ()
@@ -261,6 +262,7 @@ class CallModule(Happening, frozen=True, gc=False):
     ordinal: Count = 0
     compiled: bool = False
     no_grad: bool = False
+    around: bool = False
 
 
 class Input(Happening, frozen=True, gc=False):
@@ -340,6 +342,41 @@ class Loss(Happening, frozen=True, gc=False):
     made: Count = 0
 
 
+class GraphPattern(Happening, frozen=True, gc=False):
+    """Something that the autograd graph of a loss has, found in the first backward passes at a place.
+
+    `what` is "linear-linear", where a linear layer takes what another one gave, and nothing else does: `tensors` are
+    their weights, the first one first. Or it is "softmax", over the dimension `dim` of a tensor with `shape`.
+    """
+
+    what: str = ""
+    tensors: Sequence[Count] = ()
+    dim: Count = 0
+    shape: Sequence[Count] = ()
+
+
+class ActiveDropout(Happening, frozen=True, gc=False):
+    """`function` drops values although `module`, which called it, and the outermost one are in evaluation mode.
+
+    It was not told to: the call says nothing of training. Looked at in the first calls of each outermost module.
+    """
+
+    function: str = ""
+
+
+class FreezeWithoutEffect(Happening, frozen=True, gc=False):
+    """Parameters that an optimizer steps, or modules of them, have an attribute that looks like `requires_grad = False`.
+
+    It has no effect: `attribute` is not the name of a tensor's, or it is that of a module. `tensor` is the first such
+    parameter, `count` says how many there are, `made` is the location where such an attribute is assigned.
+    """
+
+    attribute: str = ""
+    tensor: Count = 0
+    count: Count = 0
+    made: Count = 0
+
+
 class ParameterGroup(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A group of an optimizer's parameters.
 
@@ -405,7 +442,7 @@ class SchedulerStep(Happening, frozen=True, gc=False):
 
 
 class Clip(Happening, frozen=True, gc=False):
-    """Gradients are clipped by their norm: for the first time at a place, or in another way than the last time.
+    """Gradients are clipped, by their norm or each element: the first time at a place, or in another way than last time.
 
     `parameters` counts what was given, `gradients` those of them that had a gradient, `limit` is the largest norm that
     is left. `is_late` if an optimizer has stepped with some of them since the last backward pass.
@@ -415,6 +452,47 @@ class Clip(Happening, frozen=True, gc=False):
     gradients: Count = 0
     limit: Number | None = None
     is_late: bool = False
+
+
+class ScalerStep(Happening, frozen=True, gc=False):
+    """A gradient scaler has come to a step of an optimizer, and something was amiss for the first, second, fourth, ... time.
+
+    `id` is its number, `optimizer_id` that of the optimizer, `made` the location where the scaler was made, `count` how
+    many steps it has come to. `skipped` counts those that it skipped, as gradients were not finite, and `stuck` those of
+    them that had no smaller scale than the one skipped before. `clipped` counts the steps whose gradients were clipped
+    while they were still multiplied by the scale; `location` is then where that was, else where the scaler stepped.
+    """
+
+    id: Count = 0
+    optimizer_id: Count = 0
+    made: Count = 0
+    count: Count = 0
+    skipped: Count = 0
+    stuck: Count = 0
+    clipped: Count = 0
+
+
+class Loading(Happening, frozen=True, gc=False):
+    """An iteration over a `DataLoader` begins: the first, the second, the fourth, ... of this one.
+
+    `id` is the number of the loader, `sampler` the class of what draws the order, `batches` how many batches there are
+    (0 if that is not known), `workers` how many processes load them, `count` how many iterations have begun. Of those
+    before this one: `same_order` counts the iterations in an order that was drawn, and was that of the one before;
+    `first_only` those that gave the first of several batches in a fixed order and no other one, and that a step of an
+    optimizer followed. `given` counts the batches, `same_batch` those of them with the values of the batch before.
+    `trains` if an optimizer has stepped between two batches of one iteration.
+    """
+
+    id: Count = 0
+    sampler: str = ""
+    batches: Count = 0
+    workers: Count = 0
+    count: Count = 0
+    same_order: Count = 0
+    first_only: Count = 0
+    given: Count = 0
+    same_batch: Count = 0
+    trains: bool = False
 
 
 class Load(Happening, frozen=True, gc=False):
@@ -620,8 +698,8 @@ class RunEnd(Happening, frozen=True, gc=False):
 
 AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
-    CallModule, Input, ReturnModule, Loss, Backward, BackwardEnd, Optimizer, OptimizerStep, OptimizerStepEnd,
-    SchedulerStep, Clip, Load, Gradient, Update, NonFinite,
+    CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd, Optimizer, OptimizerStep, OptimizerStepEnd,
+    SchedulerStep, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect, Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,
 ]  # fmt: skip

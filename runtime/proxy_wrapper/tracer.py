@@ -104,6 +104,8 @@ class Tracer:
         self.interceptors: list[Interceptor] = []
         self.debug_interceptors: list[Interceptor] = []
         self.live_interceptors: list[Interceptor] = []
+        # The models of distributed wrappers.
+        self.wrapped_models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._changes = 0
         self._eager_stance: EagerStance | None = None
         self.torch_calls: InsideTorchCalls | None = None

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from proxy_wrapper.events import CallModule, ReturnModule
+from proxy_wrapper.intercept.active_dropouts import ActiveDropouts
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.inputs import Inputs
 from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
@@ -83,6 +84,7 @@ class ModuleCalls:
         self._mode = on_enter
         self._outputs = Outputs(tracer)
         self._inputs = Inputs(tracer)
+        self._dropouts = ActiveDropouts(tracer)
         self._hooks = GlobalHooks(
             torch.nn.modules.module,
             {
@@ -229,16 +231,31 @@ class ModuleCalls:
                     ordinal,
                     compiled,
                     not (stack or _is_grad_enabled()),
+                    not stack and module.training and self._is_around_wrapper(entry),
                 ),
                 location,
             )
             if not stack and module.training and entry.input_looks:
                 self._inputs.look(entry, args, location, thread)
+            elif not (stack or module.training) and entry.dropout_looks and not compiled:
+                entry.dropout_looks -= 1
+                self._dropouts.begin()
         frame = sys._getframe(_TO_CALL)
         running = id(frame) if frame.f_code is _MODULE_CALL else 0
         stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, input_versions, {}))
         if mode.is_installed:
             mode.enter(module, is_proxied=True)
+
+    def _is_around_wrapper(self, entry: ModuleEntry) -> bool:
+        """Whether a module that is called for training belongs to a distributed wrapper, which is not called."""
+        wrapped = self._tracer.wrapped_models
+        above: ModuleEntry | None = entry
+        while wrapped and above is not None and _is_grad_enabled():
+            module = above.module()
+            if module is not None and module in wrapped:
+                return True
+            above = above.parent
+        return False
 
     def _rest(self) -> None:
         """See nothing until there is a proxied module again: the last one has been freed.
@@ -264,6 +281,8 @@ class ModuleCalls:
             call = self._finished(entry, stack) if entry is not None else None
         if thread.aside:
             self._mode.leave(module)
+        if not stack:
+            self._dropouts.end()
         if entry is None or call is None:
             return
         output = rest[-1]

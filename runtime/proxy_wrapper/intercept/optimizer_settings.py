@@ -99,10 +99,14 @@ class OptimizerSettings:
             return Acts(known.id, "backward")
         return Acts(known.id, "step" if known.has_stepped else "nothing")
 
-    def have_been_stepped(self, identities: set[int]) -> bool:
-        """Whether an optimizer has stepped with some tensors, by their `id`, since the last backward pass."""
+    def count_passes(self) -> int:
+        """How many backward passes have begun."""
+        return self._passes
+
+    def have_been_stepped(self, gradients: frozenset[int]) -> bool:
+        """Whether an optimizer has stepped with some gradients, by their `id`, since the last backward pass."""
         return any(
-            not identities.isdisjoint(map(id, group["params"]))
+            not gradients.isdisjoint(id(each.grad) for each in group["params"])
             for optimizer, known in list(self._known.items())
             if known.has_stepped and known.passes == self._passes
             for group in optimizer.param_groups

@@ -1,6 +1,6 @@
 """Sees what a program does to train besides calls, backward passes and steps.
 
-It makes optimizers, advances learning rate schedulers, clips gradients, and gives weights to modules. PyTorch has no
+It makes optimizers, advances learning rate schedulers, and gives weights to modules. PyTorch has no
 hook for any of these, so what each of them goes through is replaced where torch looks it up: for an optimizer what
 readies its class, and for a scheduler what lets it compute its rates, which every subclass goes through.
 """
@@ -10,19 +10,20 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
 
-from proxy_wrapper.events import Clip, Load, SchedulerStep, as_number
+from proxy_wrapper.events import Load, SchedulerStep
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from proxy_wrapper.intercept.updates import Updates
     from proxy_wrapper.known.registry import ModuleEntry
@@ -30,19 +31,6 @@ if TYPE_CHECKING:
 
 _MOST_KEYS: Final = 100
 """How many missing and unexpected keys a record names."""
-
-_MOST_PLACES: Final = 1000
-"""How many places that clip are told apart."""
-
-
-class _Replaced(NamedTuple):
-    """A function of torch's that another one stands for."""
-
-    home: Any
-    name: str
-    original: Any
-    replacement: Any
-
 
 class _Advanced:
     """What was recorded of a scheduler last: its number, how often it was advanced, and the last record."""
@@ -55,50 +43,22 @@ class _Advanced:
         self.told: tuple[int, str, int] | None = None
 
 
-class TrainingActs:
-    """Makes `SchedulerStep`, `Clip` and `Load` events, and notes where optimizers are made."""
+class TrainingActs(ReplacingInterceptor):
+    """Makes `SchedulerStep` and `Load` events, and notes where optimizers are made."""
 
     def __init__(self, tracer: Tracer, updates: Updates) -> None:
-        self._tracer = tracer
+        super().__init__(tracer)
         self._updates = updates
-        self._replaced: list[_Replaced] = []
         self._schedulers: weakref.WeakKeyDictionary[Any, _Advanced] = weakref.WeakKeyDictionary()
         self._made = 0
-        self._clips: dict[int, tuple[int, int, bool, tuple[str, ...]]] = {}
 
-    def install(self) -> None:
-        """Replace the functions; one that this version of torch does not have is left out."""
-        if self._replaced:
-            return
-        for home, name, make in (
-            (torch.optim.Optimizer, "_patch_step_function", self._optimizer_maker),
-            (torch.optim.lr_scheduler, "_enable_get_lr_call", self._rate_computer),
-            (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self._clipper),
-            (nn.Module, "load_state_dict", self._loader),
-        ):
-            original = getattr(home, name, None)
-            if original is not None:
-                replacement = make(original)
-                setattr(home, name, replacement)
-                self._replaced.append(_Replaced(home, name, original, replacement))
-
-    def remove(self) -> None:
-        """Put the functions back, but where somebody else has replaced ours since: those only pass calls on."""
-        for home, name, original, replacement in self._replaced:
-            if getattr(home, name, None) is replacement:
-                setattr(home, name, original)
-        self._replaced.clear()
-
-    def _note(self, take: Callable[..., None], *args: Any) -> None:
-        """Have something noted, if this thread is seen."""
-        tracer = self._tracer
-        try:
-            if not (self._replaced and tracer.active) or tracer.thread.inside is not None:
-                return
-            with tracer.lock, torch._C.DisableTorchFunction():
-                take(*args)
-        except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
-            tracer.fail(error)
+    def _targets(self) -> tuple[Target, ...]:
+        return (
+            Target(torch.optim.Optimizer, "_patch_step_function", self._optimizer_maker),
+            Target(torch.optim.lr_scheduler, "_enable_get_lr_call", self._rate_computer),
+            Target(nn.Module, "load_state_dict", self._loader),
+            Target(nn.parallel.DistributedDataParallel, "__init__", self._wrapper_maker),
+        )
 
     # Optimizers.
 
@@ -151,38 +111,20 @@ class TrainingActs:
         )
         tracer.broadcast(event, location, level=INFO)
 
-    # Gradients.
+    # Wrappers.
 
-    def _clipper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrapper_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         @uncounted
-        def _clip_grads_with_norm_(parameters: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
-            if type(parameters) is list:  # An iterator would be used up by a look at it.
-                self._note(self._clips_gradients, parameters, max_norm)
+        def __init__(wrapper: nn.Module, module: nn.Module, *args: Any, **kwargs: Any) -> None:
             try:
-                return original(parameters, max_norm, *args, **kwargs)
+                original(wrapper, module, *args, **kwargs)
             except BaseException as error:
                 hide_frames(error)
                 raise
+            self._note(self._tracer.wrapped_models.add, module)
 
-        return _clip_grads_with_norm_
-
-    def _clips_gradients(self, parameters: Sequence[torch.Tensor], max_norm: Any) -> None:
-        tracer = self._tracer
-        location = tracer.locator.locate(3)
-        gradients = sum(each.grad is not None for each in parameters)
-        is_late = bool(gradients) and self._updates.have_been_stepped(set(map(id, parameters)))
-        told = (len(parameters), gradients, is_late, tuple(tracer.channels))
-        if self._clips.get(location) == told or len(self._clips) >= _MOST_PLACES:
-            return
-        self._clips[location] = told
-        limit = as_number(float(max_norm)) if type(max_norm) in (int, float) else None
-        thread = tracer.thread
-        now = tracer.now_us()
-        event = Clip(
-            now, tracer.step, 0, location, thread.number, thread.stage, len(parameters), gradients, limit, is_late
-        )
-        tracer.broadcast(event, location, level=INFO)
+        return __init__
 
     # Weights.
 

@@ -14,6 +14,7 @@ import torch
 
 from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
 from proxy_wrapper.intercept.carried_gradients import CarriedGradients
+from proxy_wrapper.intercept.freezing import Freezing
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.hand_training import HandTraining
 from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
@@ -53,8 +54,9 @@ class Updates:
         self.after_backward = self._by_hand.after_backward
         self._settings = OptimizerSettings(tracer)
         self.note_made, self.acts_of = self._settings.note_made, self._settings.acts_of
-        self.have_been_stepped = self._settings.have_been_stepped
+        self.have_been_stepped, self.count_passes = self._settings.have_been_stepped, self._settings.count_passes
         self._carried = CarriedGradients(tracer)
+        self._freezing = Freezing(tracer)
         self._iterations = IterationCount()
         # How many of its parameters belong to no proxied module, as of the last look for new modules.
         self._unknown: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
@@ -192,6 +194,7 @@ class Updates:
             tracer.thread.stepping = SteppingWithClosure(frame, frozenset(states.entries))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         number = self._settings.look(optimizer, states, location, began)
+        self._freezing.look(optimizer, states, location)
         carried: Any = self._carried.are_carried(optimizer)
         self._emit(
             OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states), number, carried), recorded

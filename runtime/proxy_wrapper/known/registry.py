@@ -32,6 +32,8 @@ _MOST_ALIKE: Final = 100
 _INPUT_LOOKS: Final = 3
 """Of how many calls of an outermost module the inputs are looked at: what they are like shows soon."""
 
+_DROPOUT_LOOKS: Final = 2
+
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 _FIRST_SWEEP: Final = 1024
@@ -141,6 +143,7 @@ class ModuleEntry:
         "configured_level",
         "has_been_nonfinite",
         "id",
+        "dropout_looks",
         "input_looks",
         "is_submodule",
         "level",
@@ -202,6 +205,7 @@ class ModuleEntry:
         self.training: Training | None = None
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
+        self.dropout_looks = _DROPOUT_LOOKS  # How many calls in evaluation mode are left in which dropout is looked for.
         self.input_looks = _INPUT_LOOKS  # How many calls are left whose inputs are looked at, where it is outermost.
         self.successor: ModuleEntry | None = None  # That has its number since it is gone.
         self.removed = False

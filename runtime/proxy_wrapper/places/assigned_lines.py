@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dis
 from bisect import bisect_right
-from types import FunctionType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from types import CodeType, FrameType
+    from types import FrameType
 
 _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"})
 _MOST_BYTES: Final = 1 << 16
@@ -52,6 +52,43 @@ def variable_used(frame: FrameType) -> AssignedLine | None:
     stores = (each for each in reversed(instructions[:place]) if each.is_store and each.name in used)
     found = next(stores, None)
     return None if found is None else AssignedLine(code, found.line)
+
+
+def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
+    """Where an attribute of that name is assigned, by a function that is running, or one that is defined beside it."""
+    at: FrameType | None = frame
+    seen: set[int] = set()
+    while at is not None:
+        pending = [at.f_code]
+        while pending:
+            code = pending.pop()
+            if id(code) in seen:
+                continue
+            seen.add(id(code))
+            pending += [each for each in code.co_consts if isinstance(each, CodeType)]
+            if name in code.co_names:
+                found = next((each for each in _instructions(code) if each.is_store and each.name == f".{name}"), None)
+                if found is not None:
+                    return AssignedLine(code, found.line)
+        at = at.f_back
+    return None
+
+
+def arguments_given(frame: FrameType) -> tuple[int, tuple[str, ...]] | None:
+    """How many arguments the call that `frame` is at gives by position, and the names of the others; None if unknown."""
+    upto = [each for each in dis.get_instructions(frame.f_code) if each.offset <= frame.f_lasti]
+    upto = [each for each in upto if each.opname not in ("CACHE", "PRECALL")]
+    if len(upto) < 2:
+        return None
+    before, call = upto[-2:]
+    if not call.opname.startswith("CALL") or call.opname == "CALL_FUNCTION_EX" or call.arg is None:
+        return None
+    names: Any = ()
+    if before.opname == "KW_NAMES":
+        names = frame.f_code.co_consts[before.arg or 0]
+    elif call.opname in ("CALL_KW", "CALL_FUNCTION_KW"):
+        names = before.argval
+    return (call.arg - len(names), names) if isinstance(names, tuple) else None
 
 
 class AttributeLines:

@@ -1,0 +1,265 @@
+"""Sees gradients that are clipped, and gradient scalers that step optimizers."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+from proxy_wrapper.events import Clip, ScalerStep, as_number
+from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
+from proxy_wrapper.levels import INFO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy_wrapper.intercept.updates import Updates
+    from proxy_wrapper.tracer import Tracer
+
+_MOST_PLACES: Final = 1000
+"""How many places that clip are told apart."""
+
+_BY_VALUE: Final = "clip_grad_value_"
+
+
+
+
+class _Clipped(NamedTuple):
+    """Gradients that were clipped since the last backward pass, by their `id`, and where."""
+
+    passes: int
+    gradients: frozenset[int]
+    location: int
+
+
+class _Scaled:
+    """What a scaler has done to one optimizer.
+
+    Attributes:
+        count: how many steps it has come to.
+        skipped: how many of them it skipped.
+        stuck: how many of those with no smaller scale than the one before.
+        clipped: before how many the gradients were clipped while they were scaled.
+        last_skipped: the last step that was skipped, by its number, and the scale then.
+    """
+
+    __slots__ = ("clipped", "count", "last_skipped", "skipped", "stuck")
+
+    def __init__(self) -> None:
+        self.count = self.skipped = self.stuck = self.clipped = 0
+        self.last_skipped: tuple[int, float] | None = None
+
+
+class _Scaler:
+    """A gradient scaler: its number, where it was made, and what it has done to each optimizer."""
+
+    def __init__(self, number: int, made: int) -> None:
+        self.id = number
+        self.made = made
+        self.steps: weakref.WeakKeyDictionary[Any, _Scaled] = weakref.WeakKeyDictionary()
+
+
+class ClippedGradients(ReplacingInterceptor):
+    """Makes `Clip` and `ScalerStep` events."""
+
+    def __init__(self, tracer: Tracer, updates: Updates) -> None:
+        super().__init__(tracer)
+        self._updates = updates
+        self._told: dict[int, tuple[int, int, bool, tuple[str, ...]]] = {}
+        self._clipped: list[_Clipped] = []
+        self._scalers: weakref.WeakKeyDictionary[Any, _Scaler] = weakref.WeakKeyDictionary()
+        self._made = 0
+
+    def _targets(self) -> tuple[Target, ...]:
+        clipping = torch.nn.utils.clip_grad
+        return (
+            Target(clipping, "_clip_grads_with_norm_", self._clipper),
+            Target(clipping, "_group_tensors_by_device_and_dtype", self._grouper),
+            Target(torch.amp.GradScaler, "__init__", self._scaler_maker),
+            Target(torch.amp.GradScaler, "unscale_", self._unscaler),
+            Target(torch.amp.GradScaler, "_maybe_opt_step", self._scaler_stepper),
+        )
+
+    # Clipping.
+
+    def _clipper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def _clip_grads_with_norm_(parameters: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(parameters) is list:  # An iterator would be used up by a look at it.
+                self._note(self._clips_by_norm, parameters, max_norm)
+            try:
+                return original(parameters, max_norm, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+
+        return _clip_grads_with_norm_
+
+    def _grouper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Of all that group tensors by devices, what clips by value is told by the name of its function."""
+
+        @functools.wraps(original)
+        @uncounted
+        def _group_tensors_by_device_and_dtype(*args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1)
+            if caller.f_code.co_name == _BY_VALUE and args:
+                self._note(self._clips_by_value, args[0][0], caller.f_locals.get("clip_value"))
+            return original(*args, **kwargs)
+
+        return _group_tensors_by_device_and_dtype
+
+    def _clips_by_norm(self, parameters: Sequence[torch.Tensor], limit: Any) -> None:
+        gradients = [each.grad for each in parameters if each.grad is not None]
+        self._clips(len(parameters), gradients, limit)
+
+    def _clips_by_value(self, gradients: Sequence[torch.Tensor], limit: Any) -> None:
+        if gradients:  # Whether there were no parameters, or only no gradients, is not known here.
+            self._clips(len(gradients), gradients, limit)
+
+    def _clips(self, count: int, gradients: Sequence[torch.Tensor], limit: Any) -> None:
+        tracer = self._tracer
+        location = tracer.locator.locate(4)
+        identities = frozenset(map(id, gradients))
+        is_late = bool(identities) and self._updates.have_been_stepped(identities)
+        passes = self._updates.count_passes()
+        self._clipped = [each for each in self._clipped if each.passes == passes]
+        if len(self._clipped) < _MOST_PLACES:
+            self._clipped.append(_Clipped(passes, identities, location))
+        told = (count, len(gradients), is_late, tuple(tracer.channels))
+        if self._told.get(location) == told or len(self._told) >= _MOST_PLACES:
+            return
+        self._told[location] = told
+        largest = as_number(float(limit)) if type(limit) in (int, float) else None
+        thread = tracer.thread
+        event = Clip(
+            tracer.now_us(),
+            tracer.step,
+            0,
+            location,
+            thread.number,
+            thread.stage,
+            count,
+            len(gradients),
+            largest,
+            is_late,
+        )
+        tracer.broadcast(event, location, level=INFO)
+
+    # Scalers.
+
+    def _scaler_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def __init__(scaler: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                original(scaler, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            self._note(self._scaler_made, scaler)
+
+        return __init__
+
+    def _scaler_made(self, scaler: Any) -> None:
+        self._made += 1
+        self._scalers[scaler] = _Scaler(self._made, self._tracer.locator.locate(3))
+
+    def _unscaler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def unscale_(scaler: Any, optimizer: torch.optim.Optimizer) -> None:
+            self._note(self._unscales, scaler, optimizer)
+            try:
+                original(scaler, optimizer)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+
+        return unscale_
+
+    def _unscales(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
+        """Note whether what is divided by the scale only now has been clipped before."""
+        if not self._clipped or not scaler.is_enabled():
+            return
+        passes = self._updates.count_passes()
+        clipped = [each for each in self._clipped if each.passes == passes]
+        own = {id(each.grad) for group in optimizer.param_groups for each in group["params"]} if clipped else set()
+        early = next((each for each in clipped if not each.gradients.isdisjoint(own)), None)
+        if early is None or scaler.get_scale() == 1.0:
+            return
+        known, steps = self._known(scaler, optimizer)
+        steps.clipped += 1
+        if _is_power_of_two(steps.clipped):
+            self._emit(known, steps, optimizer, early.location)
+
+    def _scaler_stepper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def _maybe_opt_step(
+            scaler: Any, optimizer: torch.optim.Optimizer, optimizer_state: dict[str, Any], *args: Any, **kwargs: Any
+        ) -> Any:
+            before = self._tracer.step
+            try:
+                result = original(scaler, optimizer, optimizer_state, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            self._note(self._scaler_steps, scaler, optimizer, before)
+            return result
+
+        return _maybe_opt_step
+
+    def _scaler_steps(self, scaler: Any, optimizer: torch.optim.Optimizer, before: int) -> None:
+        """Note whether a scaler has skipped the step of an optimizer that has stepped, or will."""
+        tracer = self._tracer
+        known, steps = self._known(scaler, optimizer)
+        steps.count += 1
+        if tracer.step != before or self._updates.acts_of(optimizer) is None:
+            return
+        scale = scaler.get_scale()
+        last, steps.last_skipped = steps.last_skipped, (steps.count, scale)
+        steps.skipped += 1
+        is_stuck = last is not None and scale >= last[1] and steps.count - last[0] < scaler.get_growth_interval()
+        steps.stuck += is_stuck
+        if _is_power_of_two(steps.skipped) or (is_stuck and _is_power_of_two(steps.stuck)):
+            self._emit(known, steps, optimizer, tracer.locator.locate(3))
+
+    def _known(self, scaler: Any, optimizer: torch.optim.Optimizer) -> tuple[_Scaler, _Scaled]:
+        known = self._scalers.get(scaler)
+        if known is None:
+            self._made += 1
+            known = self._scalers[scaler] = _Scaler(self._made, 0)
+        steps = known.steps.get(optimizer)
+        if steps is None:
+            steps = known.steps[optimizer] = _Scaled()
+        return known, steps
+
+    def _emit(self, known: _Scaler, steps: _Scaled, optimizer: torch.optim.Optimizer, location: int) -> None:
+        tracer = self._tracer
+        acts = self._updates.acts_of(optimizer)
+        thread = tracer.thread
+        event = ScalerStep(
+            tracer.now_us(),
+            tracer.step,
+            0,
+            location,
+            thread.number,
+            thread.stage,
+            known.id,
+            0 if acts is None else acts.id,
+            known.made,
+            steps.count,
+            steps.skipped,
+            steps.stuck,
+            steps.clipped,
+        )
+        tracer.broadcast(event, location, level=INFO, made=known.made)
+
+
+def _is_power_of_two(count: int) -> bool:
+    return count & (count - 1) == 0

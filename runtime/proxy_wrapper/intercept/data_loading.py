@@ -1,0 +1,183 @@
+"""Sees iterations over data loaders: in which order, how far they go, and whether batches repeat.
+
+The order of a random sampler follows from the generator's state when an iteration begins, of which the iteration keeps a
+number that it has drawn for its workers: if that 64-bit number is the one of the iteration before, so is the order. A
+sampler with `set_epoch` draws the order from its seed and the epoch.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from proxy_wrapper.describe import find_tensors
+from proxy_wrapper.events import Loading
+from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
+from proxy_wrapper.levels import INFO
+from proxy_wrapper.statistics import bits_of, has_values, unobserved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.tracer import Tracer
+
+_DRAWN: Final = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+_MOST_LOADERS: Final = 1000
+
+
+class _Loader:
+    """What was seen of a loader, by the object that draws its order.
+
+    Attributes:
+        id: its number.
+        count: how many iterations have begun.
+        same_order: how many of them had the order of the one before, though it was drawn.
+        first_only: how many gave only the first of several batches in a fixed order, and a step followed.
+        given: how many batches there were in all.
+        same_batch: how many of them had the values of the one before.
+        trains: whether an optimizer has stepped between two batches of one iteration.
+        iteration: the present one.
+        order: what its order was drawn from; None if that is not known, or is not drawn.
+        taken: how many batches it has given.
+        step: how many steps had ended at its last batch.
+        batch: a digest of the last batch.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.count = self.same_order = self.first_only = self.given = self.same_batch = 0
+        self.trains = False
+        self.iteration: weakref.ref[Any] | None = None
+        self.order: int | None = None
+        self.taken = 0
+        self.step = 0
+        self.batch: tuple[str, ...] | None = None
+
+
+class DataLoading(ReplacingInterceptor):
+    """Makes `Loading` events."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__(tracer)
+        self._loaders: weakref.WeakKeyDictionary[Any, _Loader] = weakref.WeakKeyDictionary()
+        self._made = 0
+
+    def _targets(self) -> tuple[Target, ...]:
+        return (Target(_BaseDataLoaderIter, "__next__", self._giver),)
+
+    def _giver(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def __next__(iteration: Any) -> Any:
+            self._note(self._asks, iteration)
+            try:
+                batch = original(iteration)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            self._note(self._gives, iteration, batch)
+            return batch
+
+        return __next__
+
+    def _asks(self, iteration: Any) -> None:
+        """Take note of an iteration that begins, and of a step between two batches."""
+        index_sampler = getattr(iteration, "_index_sampler", None)
+        loader = self._loaders.get(index_sampler)
+        step = self._tracer.step
+        if loader is not None and iteration._num_yielded:
+            loader.trains |= loader.taken > 0 and step > loader.step
+            loader.step = step
+            return
+        if loader is None:
+            if self._made >= _MOST_LOADERS or index_sampler is None:
+                return
+            self._made += 1
+            loader = self._loaders[index_sampler] = _Loader(self._made)
+        sampler = getattr(index_sampler, "sampler", index_sampler)
+        batches = _count_batches(index_sampler)
+        order = _order_of(iteration, sampler)
+        if loader.count:
+            is_new = loader.iteration is None or loader.iteration() is not iteration or _has_epochs(sampler)
+            loader.same_order += order is not None and order == loader.order and is_new
+            is_fixed = type(sampler) is SequentialSampler
+            loader.first_only += is_fixed and loader.taken == 1 and batches > 1 and step > loader.step
+        loader.count += 1
+        loader.iteration, loader.order, loader.taken, loader.step = weakref.ref(iteration), order, 0, step
+        if loader.count & (loader.count - 1) == 0:
+            self._emit(loader, type(sampler).__name__, batches, iteration)
+
+    def _gives(self, iteration: Any, batch: Any) -> None:
+        """Take note of a batch."""
+        loader = self._loaders.get(getattr(iteration, "_index_sampler", None))
+        if loader is None:
+            return
+        loader.given += 1
+        loader.taken += 1
+        if getattr(iteration, "_num_workers", 0) < 2:
+            return
+        before, loader.batch = loader.batch, _digest(batch)
+        loader.same_batch += before is not None and before == loader.batch
+
+    def _emit(self, loader: _Loader, sampler: str, batches: int, iteration: Any) -> None:
+        tracer = self._tracer
+        thread = tracer.thread
+        location = tracer.locator.locate(4)
+        event = Loading(
+            tracer.now_us(),
+            tracer.step,
+            0,
+            location,
+            thread.number,
+            thread.stage,
+            loader.id,
+            sampler,
+            batches,
+            getattr(iteration, "_num_workers", 0),
+            loader.count,
+            loader.same_order,
+            loader.first_only,
+            loader.given,
+            loader.same_batch,
+            loader.trains,
+        )
+        tracer.broadcast(event, location, level=INFO)
+
+
+def _has_epochs(sampler: Any) -> bool:
+    """Whether a sampler shuffles by the number of an epoch that it is told."""
+    return getattr(sampler, "shuffle", False) is True and hasattr(sampler, "set_epoch")
+
+
+def _order_of(iteration: Any, sampler: Any) -> int | None:
+    """What the order of an iteration was drawn from; None if that is not known, or it is not drawn."""
+    if _has_epochs(sampler):
+        epoch = getattr(sampler, "epoch", None)
+        return epoch if type(epoch) is int else None
+    if type(sampler) in _DRAWN and sampler.generator is None:
+        seed = getattr(iteration, "_base_seed", None)
+        return seed if type(seed) is int else None
+    return None
+
+
+def _count_batches(index_sampler: Any) -> int:
+    """How many batches a loader has; 0 where only code of the program's knows."""
+    if type(index_sampler) is BatchSampler and type(index_sampler.sampler) in (SequentialSampler, *_DRAWN):
+        return len(index_sampler)
+    return 0
+
+
+def _digest(batch: Any) -> tuple[str, ...] | None:
+    """What is the same for batches of equal values; None for one that cannot be read, or lies on an accelerator."""
+    tensors = [] if batch is None else find_tensors((batch,))
+    with unobserved() as readable:
+        if not readable or not tensors or not all(map(has_values, tensors)):
+            return None
+        found = bits_of(tensors)
+    bits = tuple(each for each in found if each is not None)
+    return bits if len(bits) == len(found) else None

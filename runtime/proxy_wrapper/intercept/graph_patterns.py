@@ -1,0 +1,119 @@
+"""Finds what an autograd graph has that no call of a module shows: what is computed between and inside of modules.
+
+Only the first backward passes at a place are looked at, and of a large graph only the nodes that are nearest to the loss.
+Reading the graph makes no node and changes none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy_wrapper.events import GraphPattern
+from proxy_wrapper.levels import INFO
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from proxy_wrapper.tracer import Tracer
+
+_LOOKS: Final = 2
+_MOST_PLACES: Final = 100
+_MOST_NODES: Final = 4096
+
+_LEAF: Final = "torch::autograd::AccumulateGrad"
+_LINEAR: Final = {"AddmmBackward0": (1, 2), "MmBackward0": (0, 1)}
+"""The nodes of linear layers: the places of what it takes, and of its weight."""
+_RESHAPED: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward1"})
+_OF_WEIGHT: Final = frozenset({"TBackward0", "ToCopyBackward0"})
+_SOFTMAX: Final = "SoftmaxBackward0"
+_SIGN: Final = 1 << 63
+
+
+class GraphPatterns:
+    """Makes `GraphPattern` events."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._looks: dict[int, int] = {}
+
+    def look(self, roots: Sequence[torch.Tensor], location: int) -> None:
+        """Look at the graph of what a backward pass begins with, right before it does."""
+        looks = self._looks.get(location, 0)
+        if len(roots) != 1 or looks >= _LOOKS or (not looks and len(self._looks) >= _MOST_PLACES):
+            return
+        self._looks[location] = looks + 1
+        if roots[0].grad_fn is None:
+            return
+        takers = _takers(roots[0].grad_fn)
+        for node in takers:
+            name = node.name()
+            if name in _LINEAR:
+                self._linear(node, name, takers, location)
+            elif name == _SOFTMAX:
+                self._softmax(node, location)
+
+    def _linear(self, node: Any, name: str, takers: dict[Any, int], location: int) -> None:
+        """Tell of a linear layer that takes what another one gave, as it is."""
+        own = self._weight(node, _LINEAR[name][1])
+        before = _given_by(node, _LINEAR[name][0])
+        while before is not None and before.name() in _RESHAPED and takers.get(before) == 1:
+            before = _given_by(before, 0)
+        if not own or before is None or before.name() not in _LINEAR or takers.get(before) != 1:
+            return
+        first = self._weight(before, _LINEAR[before.name()][1])
+        if first:
+            self._emit("linear-linear", (first, own), 0, (), location)
+
+    def _weight(self, node: Any, place: int) -> int:
+        """The id of the parameter that is the weight of a linear layer; 0 if it is none."""
+        weight = _given_by(node, place)
+        is_transposed = False
+        while weight is not None and weight.name() in _OF_WEIGHT:
+            is_transposed |= weight.name() == "TBackward0"
+            weight = _given_by(weight, 0)
+        if weight is None or weight.name() != _LEAF or not is_transposed:
+            return 0
+        tensor = weight.variable
+        state = self._tracer.registry.by_identity.get(id(tensor))
+        return state.id if state is not None and state.tensor() is tensor else 0
+
+    def _softmax(self, node: Any, location: int) -> None:
+        dim, metadata = getattr(node, "_saved_dim", None), getattr(node, "_input_metadata", None)
+        if type(dim) is not int or not metadata:
+            return
+        shape = tuple(size if type(size) is int else 0 for size in metadata[0].shape)
+        dim = dim - 2 * _SIGN if dim >= _SIGN else dim
+        self._emit("softmax", (), dim % max(1, len(shape)), shape, location)
+
+    def _emit(self, what: str, tensors: tuple[int, ...], dim: int, shape: tuple[int, ...], location: int) -> None:
+        tracer = self._tracer
+        thread = tracer.thread
+        now = tracer.now_us()
+        event = GraphPattern(
+            now, tracer.step, 0, location, thread.number, thread.stage, what, tensors, dim, shape
+        )
+        tracer.broadcast(event, location, level=INFO)
+
+
+def _given_by(node: Any, place: int) -> Any:
+    """The node that gave what another one took at a place; None if nothing did that has a gradient."""
+    following = node.next_functions
+    return following[place][0] if place < len(following) else None
+
+
+def _takers(root: Any) -> dict[Any, int]:
+    """The nodes of a graph, those nearest to its root first, with how many others took what each gave."""
+    found = {root: 0}
+    pending = [root]
+    for node in pending:
+        for following, _ in node.next_functions:
+            if following is None:
+                continue
+            if following in found:
+                found[following] += 1
+            elif len(pending) < _MOST_NODES:
+                found[following] = 1
+                pending.append(following)
+    return found
