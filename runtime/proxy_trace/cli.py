@@ -111,10 +111,11 @@ and * matches dots too.
 
 [bold]Kinds of events[/bold]
 
-  calls       call_module, return_module, loss, backward, backward_end
+  calls       call_module, return_module, loss, graph_pattern, backward, backward_end
+              active_dropout
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
-              scheduler_step, clip
-  values      parameter, buffer, input, load, non_finite
+              scheduler_step, scaler_step, clip, freeze_without_effect
+  values      parameter, buffer, input, load, loading, non_finite
               optimizer_state (at DEBUG)
   with flow   flow_step
   at DEBUG    call_function, call_method, read_value

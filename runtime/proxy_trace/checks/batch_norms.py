@@ -1,4 +1,4 @@
-"""The running statistics of batch norms settle.
+"""The running statistics of batch norms settle, and those of frozen ones stay.
 
 PyTorch's `momentum` is the weight of the new batch: 0.1 by default. Other libraries have that of the old statistics
 (0.9, 0.99). With 0 the statistics stay what they were made with, with 0.9 and more they are those of the last batch.
@@ -14,7 +14,9 @@ from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
-    from proxy_trace.process.process_summary import ModuleSummary
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence, TensorSummary
 
 NEVER_SETTLES: Final = Rule(
     "batch-norm-never-settles",
@@ -26,13 +28,26 @@ NEVER_SETTLES: Final = Rule(
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html",),
 )
 
+FROZEN_MOVES: Final = Rule(
+    "frozen-batch-norm-moves",
+    WARNING,
+    "Running statistics of frozen batch norms that move",
+    "The weight and the bias of a batch norm are frozen, never had a gradient and never changed, and optimizers step; it "
+    "was called in training mode, and its running statistics changed. What was learnt before was learnt with the old "
+    "ones.",
+    "Call `eval()` of the frozen part behind each `model.train()`, or in a `train` method of the model.",
+    "history {run} {name}",
+    sources=("https://discuss.pytorch.org/t/how-to-freeze-bn-layers-while-training-the-rest-of-network/89736",),
+)
+
 _LARGEST: Final = 0.9
 
 
 def _look(evidence: Evidence) -> Sight | None:
-    findings = []
+    findings: list[Finding] = []
     norms = 0
-    for of_process in evidence.of_processes:
+    for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
+        findings += _frozen(of_process, tree)
         wrong: dict[tuple[str, float], list[ModuleSummary]] = {}
         for module in of_process.process.modules:
             if not module.type.startswith(("BatchNorm", "SyncBatchNorm")) or module.removed:
@@ -55,5 +70,38 @@ def _look(evidence: Evidence) -> Sight | None:
     return Sight(findings) if norms else None
 
 
-CHECK: Final = Check("batch norms", "running statistics of batch norms settle", _look, (NEVER_SETTLES,))
+def _frozen(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The batch norms of one process that are frozen and move, those of one root module together."""
+    if not any(each.steps for each in of_process.training.optimizers.values()):
+        return []
+    of_modules: dict[int, list[TensorSummary]] = {}
+    for tensor in of_process.process.tensors:
+        if not tensor.removed:
+            of_modules.setdefault(tensor.module, []).append(tensor)
+    moved: dict[int, list[ModuleSummary]] = {}
+    for module in of_process.process.modules:
+        if module.type.startswith(("BatchNorm", "SyncBatchNorm")) and module.training_calls >= 2 and not module.removed:
+            own = of_modules.get(module.id, [])
+            parameters = [each for each in own if not each.is_buffer]
+            is_frozen = bool(parameters) and not any(map(_is_trained, parameters))
+            if is_frozen and any(
+                each.has_changed for each in own if each.is_buffer and not each.type.startswith("int")
+            ):
+                moved.setdefault(tree.root_of(module.id), []).append(module)
+    found = []
+    for root, modules in moved.items():
+        calls = of_process.training.roots.get(root)
+        place = modules[0].called_place if calls is None or not calls.place else calls.place
+        reason = "its weights are frozen, and its running statistics moved"
+        rank, count = [of_process.process.rank], len(modules)
+        found.append(FROZEN_MOVES.finding(modules[0].name, reason, rank, count, place=place))
+    return found
+
+
+def _is_trained(parameter: TensorSummary) -> bool:
+    """Whether something trains a parameter, or may."""
+    return parameter.requires_grad or bool(parameter.gradients) or parameter.has_changed
+
+
+CHECK: Final = Check("batch norms", "running statistics of batch norms settle", _look, (NEVER_SETTLES, FROZEN_MOVES))
 """Only there if a model has batch norms."""

@@ -7,6 +7,7 @@ the shapes in it.
 | what the graph has | code |
 | --- | --- |
 | `log_softmax` (of `cross_entropy`) of a `softmax` or a `sigmoid` | softmax-before-cross-entropy |
+| `log_softmax` (of `cross_entropy`) of a `log_softmax` | log-softmax-twice |
 | `binary_cross_entropy_with_logits` of a `sigmoid` or a `softmax` | sigmoid-before-logits-loss |
 | `nll_loss` of a `softmax`, or of a linear layer or a convolution | nll-without-log-softmax |
 | a loss or a difference of shape (n, n), of an output (n, 1) or (n,) | loss-broadcasts |
@@ -54,6 +55,17 @@ SIGMOID_BEFORE: Final = Rule(
     "Give the loss what comes before the sigmoid, or use `F.binary_cross_entropy`.",
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.BCEWithLogitsLoss.html",),
+)
+LOG_SOFTMAX_TWICE: Final = Rule(
+    "log-softmax-twice",
+    WARNING,
+    "Cross entropy of log-probabilities",
+    "`F.cross_entropy` and `nn.CrossEntropyLoss` apply a log-softmax themselves. Here they were given what a log-softmax "
+    "gave, in the autograd graph of the loss. The second one changes nothing; what reads the outputs as scores, and "
+    "whoever replaces one of both, goes wrong.",
+    "Give the loss what comes before the log-softmax, or use `F.nll_loss`.",
+    "show {run} --kind loss",
+    sources=("https://discuss.pytorch.org/t/does-nn-crossentropyloss-apply-log-softmax/",),
 )
 NO_LOGARITHM: Final = Rule(
     "nll-without-log-softmax",
@@ -129,6 +141,8 @@ def _judge(nodes: Sequence[LossNode]) -> list[tuple[Rule, str]]:
         of = _what_gave(nodes, number)
         if call == "LogSoftmax" and of in _PROBABILITIES and _is_of_loss(nodes, number):
             found.append((SOFTMAX_BEFORE, f"cross entropy of what a {of.lower()} gave"))
+        elif call == of == "LogSoftmax" and _is_of_loss(nodes, number):
+            found.append((LOG_SOFTMAX_TWICE, "cross entropy of what a log-softmax gave"))
         elif call in _WITH_LOGITS and of in _PROBABILITIES:
             found.append((SIGMOID_BEFORE, f"of what a {of.lower()} gave"))
         elif call in _NEGATIVE_LOG_LIKELIHOODS and of in (_LINEAR | _PROBABILITIES):
@@ -195,5 +209,5 @@ CHECK: Final = Check(
     "loss functions",
     "losses were computed from what they are meant for",
     _look,
-    (SOFTMAX_BEFORE, SIGMOID_BEFORE, NO_LOGARITHM, BROADCASTS),
+    (SOFTMAX_BEFORE, LOG_SOFTMAX_TWICE, SIGMOID_BEFORE, NO_LOGARITHM, BROADCASTS),
 )

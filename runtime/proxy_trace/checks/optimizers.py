@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.finding import WARNING, fold_names
 from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
@@ -43,6 +43,17 @@ RECREATED: Final = Rule(
     "show {run} --kind optimizer",
     sources=("https://discuss.pytorch.org/t/optimizer-defined-inside-the-training-loop/",),
 )
+HAS_FROZEN: Final = Rule(
+    "optimizer-has-frozen",
+    WARNING,
+    "Frozen parameters that steps go on to change",
+    "A parameter was frozen and is still in an optimizer: its gradient is there and zero, and at least two steps "
+    "have changed its values, to the bit, by momentum, averages or weight decay.",
+    "Give the optimizer only what is to be trained, after the freezing; or let `zero_grad` set gradients to `None`.",
+    "history {run} {name}",
+    "parameter",
+    ("https://discuss.pytorch.org/t/parameters-with-requires-grad-false-are-updated-during-training/90096",),
+)
 _FEWEST_RECREATED: Final = 5
 """So many optimizers from one place are no few phases of training."""
 
@@ -55,6 +66,7 @@ def _look(evidence: Evidence) -> Sight:
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         findings += _strangers(of_process, tree)
         findings += _recreated(of_process)
+        findings += _frozen(of_process)
     if not any(each.training.optimizers for each in evidence.of_processes):
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, [*evidence.sampling_words, *evidence.watching_words])
@@ -107,6 +119,30 @@ def _recreated(of_process: ProcessEvidence) -> list[Finding]:
     ]
 
 
+def _frozen(of_process: ProcessEvidence) -> list[Finding]:
+    """The frozen parameters of one process that steps have changed, those of one optimizer together."""
+    found = []
+    moved = {each.id: each for each in of_process.process.tensors if each.frozen_steps >= 2 and not each.removed}
+    all_names = [each.name for each in of_process.process.tensors if not each.is_buffer]
+    for optimizer in of_process.training.optimizers.values():
+        own = [moved[number] for number in sorted(optimizer.tensors) if number in moved]
+        for name, count in fold_names([each.name for each in own], all_names):
+            first = own[0]
+            numbers = [f"{first.name} in {first.frozen_steps:,} steps"]
+            found.append(
+                HAS_FROZEN.finding(
+                    name,
+                    "frozen, with a gradient of zero, and steps have changed it",
+                    [of_process.process.rank],
+                    count,
+                    step=first.first_frozen_step,
+                    place=optimizer.origin,
+                    evidence=numbers,
+                )
+            )
+    return found
+
+
 def _keeps_state(optimizer: OptimizerSummary) -> bool:
     """Whether an optimizer keeps something of one step for the next."""
     return optimizer.name not in _STATELESS or any(group.settings.get("momentum") for group in optimizer.groups)
@@ -143,5 +179,8 @@ def _is_starving(parameters: list[TensorSummary]) -> bool:
 
 
 CHECK: Final = Check(
-    "optimizers", "optimizers have parameters of the models that are trained", _look, (OTHER_MODEL, RECREATED)
+    "optimizers",
+    "optimizers have parameters of the models that are trained",
+    _look,
+    (OTHER_MODEL, RECREATED, HAS_FROZEN),
 )

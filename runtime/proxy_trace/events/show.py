@@ -224,6 +224,36 @@ def _clip(event: events.Clip, _: Names) -> str:
     return f"{event.gradients:,} gradients of {format_count(event.parameters, 'parameter')}{limit}{late}"
 
 
+def _scaler_step(event: events.ScalerStep, _: Names) -> str:
+    words = [f"#{event.id}: {format_count(event.count, 'step')}, {event.skipped:,} skipped"]
+    words += [f"{event.stuck:,} with no smaller scale"] if event.stuck else []
+    words += [f"{event.clipped:,} with gradients that were clipped before"] if event.clipped else []
+    return ", ".join(words)
+
+
+def _loading(event: events.Loading, _: Names) -> str:
+    batches = f", {event.batches:,} batches" if event.batches else ""
+    words = [f"#{event.id}: {event.sampler}{batches}, iteration {event.count:,}"]
+    words += [f"{event.same_order:,} in the order of the one before"] if event.same_order else []
+    words += [f"{event.first_only:,} with the first batch alone"] if event.first_only else []
+    words += [f"{event.same_batch:,} of {event.given:,} batches as the one before"] if event.same_batch else []
+    return ", ".join(words)
+
+
+def _active_dropout(event: events.ActiveDropout, _: Names) -> str:
+    return f"{event.function}, in evaluation mode"
+
+
+def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:
+    return f"{event.attribute} = False, {names.tensor_name(event.tensor)}, {format_count(event.count, 'parameter')}"
+
+
+def _graph_pattern(event: events.GraphPattern, names: Names) -> str:
+    if event.what == "softmax":
+        return f"softmax over dimension {event.dim} of {list(event.shape)}"
+    return f"{event.what}: {', '.join(map(names.tensor_name, event.tensors))}"
+
+
 def _load(event: events.Load, _: Names) -> str:
     words = [format_count(event.loaded, "key")]
     words += [f"missing {', '.join(event.missing)}"] if event.missing else []
@@ -339,7 +369,12 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.OptimizerStepEnd: _optimizer_step_end,
     events.SchedulerStep: _scheduler_step,
     events.Clip: _clip,
+    events.ScalerStep: _scaler_step,
+    events.Loading: _loading,
     events.Load: _load,
+    events.ActiveDropout: _active_dropout,
+    events.FreezeWithoutEffect: _freeze_without_effect,
+    events.GraphPattern: _graph_pattern,
     events.Gradient: _gradient,
     events.Update: _update,
     events.NonFinite: _non_finite,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from proxy_trace.process.acts_summary import ActsCollector, ActsSummary
 from proxy_trace.process.training_summary import TrainingCollector, TrainingSummary
 from proxy_trace.reading.names import MOST_DEFINITIONS, without_cycles
 from proxy_trace.tensors.origins import Origins, new_numbers
@@ -113,6 +114,8 @@ class TensorSummary(msgspec.Struct):
         has_nonzero_gradient: whether some gradient had an element other than zero.
         largest_gradient: the largest magnitude that an element of its gradients had, where that was finite.
         made_anew: how often another tensor with other values came in its place.
+        frozen_steps: how many steps have changed it although it was frozen, and its gradient was zero.
+        first_frozen_step: the first of them, as the number of steps that had ended; -1 if there is none.
     """
 
     id: int
@@ -140,6 +143,8 @@ class TensorSummary(msgspec.Struct):
     has_nonzero_gradient: bool = False
     largest_gradient: float = 0.0
     made_anew: int = 0
+    frozen_steps: int = 0
+    first_frozen_step: int = -1
 
     def begin_anew(self) -> None:
         """Forget what became of the tensor that had the name before."""
@@ -255,6 +260,7 @@ class ProcessEvidence(NamedTuple):
         problems: the distinct problems, in order; there is a limit to how many are kept.
         names: what the ids in these events stand for.
         training: its optimizers, its losses, and the modes in which it trained.
+        acts: what it did around its steps.
     """
 
     process: ProcessSummary
@@ -269,6 +275,7 @@ class ProcessEvidence(NamedTuple):
     problems: list[ProblemSummary]
     names: Names
     training: TrainingSummary
+    acts: ActsSummary
 
 
 class ProcessCollector:
@@ -301,6 +308,7 @@ class ProcessCollector:
         self._problems: dict[str, ProblemSummary] = {}
         self._names = reading.names
         self._training = TrainingCollector(reading.names)
+        self._acts = ActsCollector(reading.names)
         self._reading = reading
         self._period = period
         self._latest_us = 0
@@ -327,8 +335,13 @@ class ProcessCollector:
             events.ReturnModule: self._return_module,
             events.Input: self._training.input,
             events.Loss: self._training.loss,
+            events.GraphPattern: self._acts.pattern,
             events.SchedulerStep: self._training.scheduler_step,
             events.Clip: self._training.clip,
+            events.ScalerStep: self._acts.scaler_step,
+            events.Loading: self._acts.loading,
+            events.ActiveDropout: self._acts.dropout,
+            events.FreezeWithoutEffect: self._acts.freezing,
             events.Load: self._training.load,
             events.Backward: self._backward,
             events.BackwardEnd: self._backward_end,
@@ -405,6 +418,7 @@ class ProcessCollector:
             problems,
             self._names.about(told_of),
             self._training.summary(),
+            self._acts.summary(),
         )
 
     def _cut_circles(self) -> None:
@@ -522,11 +536,13 @@ class ProcessCollector:
             module.stages[stage] = module.stages.get(stage, 0) + 1
             if not self._open_backward_passes:  # in which activations are computed once more
                 self._training.call_root(event)
+                self._acts.call_root(event)
                 is_root = True
                 self._stage(event).outermost_calls += 1
                 self._process.was_looked_at |= self._process.backward_passes > 0
         if not is_root:
             self._training.call_below(event)
+            self._acts.call_below(event)
         stack.append(event)
 
     def _return_module(self, event: events.ReturnModule) -> None:
@@ -542,6 +558,7 @@ class ProcessCollector:
             if not stack:
                 del self._calls_by_thread[event.thread]
                 self._training.return_root(event)
+                self._acts.return_root(event)
             else:
                 self._training.return_below(event)
             self._origins.note_module(self._module_of(event.module).name, call.input_ids, event.output_ids)
@@ -584,6 +601,7 @@ class ProcessCollector:
     def _backward(self, event: events.Backward) -> None:
         self._begun = event
         self._training.backward(event)
+        self._acts.backward()
         self._has_begun = True
         self._process.backward_passes += 1
         self._open_backward_passes += 1
@@ -654,6 +672,9 @@ class ProcessCollector:
         if cause in ("step", "unchanged"):
             tensor.is_stepped = True
         is_same = are_same_values(before, statistics)
+        if cause == "step" and is_same is False and _is_frozen(tensor):
+            tensor.frozen_steps += 1
+            tensor.first_frozen_step = event.step if tensor.first_frozen_step < 0 else tensor.first_frozen_step
         if is_same:
             cause = "unchanged"
         tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
@@ -709,6 +730,14 @@ class ProcessCollector:
             known.count += 1
         elif len(self._problems) < _PROBLEM_LIMIT:
             self._problems[event.message] = ProblemSummary(event.message, event)
+
+
+def _is_frozen(tensor: TensorSummary) -> bool:
+    """Whether a parameter is frozen, and the gradient that a step has found is zero."""
+    gradient = tensor.last_gradient
+    return not (tensor.requires_grad or tensor.is_buffer) and (
+        gradient is not None and gradient.minimum == 0.0 == gradient.maximum
+    )
 
 
 def _known_name(name: str, known: Collection[str]) -> str:

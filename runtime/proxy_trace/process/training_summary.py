@@ -23,6 +23,8 @@ _MOST: Final = 1000
 _FEW: Final = 20
 """How many values of a loss are kept, of the first and of the last."""
 
+_MOST_OF_CURVE: Final = 64
+
 _FIRST_STEPS: Final = 3
 """How many steps show how large gradients are at first."""
 
@@ -247,15 +249,24 @@ class LossValues(msgspec.Struct):
         first: the first few.
         last: the last few.
         smallest: the smallest of all.
+        curve: some of all, evenly spread: the first, and then each `stride`-th.
+        stride: how many lie between.
     """
 
     count: int = 0
     first: list[float] = []
     last: list[float] = []
     smallest: float = float("inf")
+    curve: list[float] = []
+    stride: int = 1
 
     def add(self, value: float) -> None:
         """Take one more."""
+        if self.count % self.stride == 0:
+            self.curve.append(value)
+            if len(self.curve) >= _MOST_OF_CURVE:
+                del self.curve[1::2]
+                self.stride *= 2
         self.count += 1
         self.smallest = min(self.smallest, value)
         if len(self.first) < _FEW:
@@ -390,7 +401,7 @@ class TrainingCollector:
             self._roots[root].backward_place = self._roots[root].backward_place or place
         self._awaiting.clear()
         if isinstance(event.loss_value, float) and (place in self._values or len(self._values) < _MOST):
-            self._values.setdefault(place, LossValues(0, [], [])).add(event.loss_value)
+            self._values.setdefault(place, LossValues(0, [], [], curve=[])).add(event.loss_value)
         loss = self._losses.get(event.loss)
         if loss is not None:
             if not loss.passes:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import _VF
 
-from proxy_wrapper.assigned_lines import arguments_given
 from proxy_wrapper.events import ActiveDropout
 from proxy_wrapper.intercept.call_sites import uncounted
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import arguments_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class ActiveDropouts:
     def _replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
         def dropout(tensor: Any, p: Any, is_active: Any) -> Any:
-            if is_active is True and type(p) is float and 0.0 < p:
+            if is_active is True and type(p) is float and p > 0.0:
                 self._note(sys._getframe(1))
             return original(tensor, p, is_active)
 
@@ -84,9 +84,7 @@ class ActiveDropouts:
                 return
             self._told.add(location)
             name = functional.f_code.co_name
-            event = ActiveDropout(
-                tracer.now_us(), tracer.step, calling.id, location, thread.number, thread.stage, name
-            )
+            event = ActiveDropout(tracer.now_us(), tracer.step, calling.id, location, thread.number, thread.stage, name)
             tracer.broadcast(event, location, level=INFO)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)

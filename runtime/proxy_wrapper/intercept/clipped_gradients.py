@@ -26,8 +26,6 @@ _MOST_PLACES: Final = 1000
 _BY_VALUE: Final = "clip_grad_value_"
 
 
-
-
 class _Clipped(NamedTuple):
     """Gradients that were clipped since the last backward pass, by their `id`, and where."""
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from proxy_wrapper.describe import find_tensors
 from proxy_wrapper.events import Loading
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.statistics import bits_of, has_values, unobserved
+from proxy_wrapper.values.describe import find_tensors
+from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,9 +6,9 @@ import re
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.assigned_lines import attribute_assigned
 from proxy_wrapper.events import FreezeWithoutEffect
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import attribute_assigned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from proxy_wrapper.state_tensors import StateTensors
+    from proxy_wrapper.known.state_tensors import StateTensors
     from proxy_wrapper.tracer import Tracer
 
 _RIGHT: Final = "requires_grad"

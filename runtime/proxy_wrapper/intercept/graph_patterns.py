@@ -91,9 +91,7 @@ class GraphPatterns:
         tracer = self._tracer
         thread = tracer.thread
         now = tracer.now_us()
-        event = GraphPattern(
-            now, tracer.step, 0, location, thread.number, thread.stage, what, tensors, dim, shape
-        )
+        event = GraphPattern(now, tracer.step, 0, location, thread.number, thread.stage, what, tensors, dim, shape)
         tracer.broadcast(event, location, level=INFO)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _MOST_KEYS: Final = 100
 """How many missing and unexpected keys a record names."""
 
+
 class _Advanced:
     """What was recorded of a scheduler last: its number, how often it was advanced, and the last record."""
 

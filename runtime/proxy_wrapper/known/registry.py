@@ -141,9 +141,9 @@ class ModuleEntry:
         "calls_seen",
         "channel",
         "configured_level",
+        "dropout_looks",
         "has_been_nonfinite",
         "id",
-        "dropout_looks",
         "input_looks",
         "is_submodule",
         "level",
@@ -205,7 +205,9 @@ class ModuleEntry:
         self.training: Training | None = None
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
-        self.dropout_looks = _DROPOUT_LOOKS  # How many calls in evaluation mode are left in which dropout is looked for.
+        self.dropout_looks = (
+            _DROPOUT_LOOKS  # How many calls in evaluation mode are left in which dropout is looked for.
+        )
         self.input_looks = _INPUT_LOOKS  # How many calls are left whose inputs are looked at, where it is outermost.
         self.successor: ModuleEntry | None = None  # That has its number since it is gone.
         self.removed = False

@@ -1,0 +1,77 @@
+"""Linear layers have something between them.
+
+Two linear layers, one right behind the other, are one linear layer. That is meant where the first makes the vector
+smaller than both ends (a low rank), and where the layers come from different parts of a model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence, TensorSummary
+
+MISSING: Final = Rule(
+    "missing-activation",
+    WARNING,
+    "Linear layers with nothing between them",
+    "In the graph of a loss a linear layer takes what another one of the same module gave, as it is, and nothing else "
+    "does. The first has a bias, and puts out no fewer numbers than it is given or the second gives, so it is no low "
+    "rank; steps of an optimizer have changed both.",
+    "Put an activation such as `nn.ReLU()` between them, or leave one out.",
+    "show {run} --kind graph_pattern",
+    sources=("https://stackoverflow.com/questions/54584393/what-if-i-do-not-use-an-activation-function",),
+)
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings = []
+    for of_process in evidence.of_processes:
+        told: set[str] = set()
+        for pattern in of_process.acts.patterns:
+            if pattern.event.what != "linear-linear" or len(pattern.event.tensors) != 2:
+                continue
+            first, second = pattern.event.tensors
+            layer = _needless(first, second, of_process)
+            if layer is not None and layer.name not in told:
+                told.add(layer.name)
+                names = {tensor.id: tensor.name for tensor in of_process.process.tensors}
+                reason = f"nothing lies between it and {names.get(second, '').removesuffix('.weight')}"
+                rank = [of_process.process.rank]
+                findings.append(MISSING.finding(layer.name, reason, rank, place=layer.origin))
+    if not any(process.backward_passes for process in evidence.processes):
+        return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
+    return Sight(findings, evidence.compiled_words)
+
+
+def _needless(first: int, second: int, of_process: ProcessEvidence) -> ModuleSummary | None:
+    """The module of the first of two weights, if both are trained parts of one module and the first is no low rank."""
+    tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
+    modules = {module.id: module for module in of_process.process.modules}
+    one, other = tensors.get(first), tensors.get(second)
+    if one is None or other is None or not (_is_trained(one) and _is_trained(other)):
+        return None
+    layer, following = modules.get(one.module), modules.get(other.module)
+    if layer is None or following is None or layer.type != "Linear" or following.type != "Linear":
+        return None
+    has_bias = any(each.module == layer.id and each.name.endswith(".bias") for each in tensors.values())
+    sizes = [layer.settings.get(key) for key in ("in_features", "out_features")]
+    last = following.settings.get("out_features")
+    if not has_bias or layer.parent != following.parent or not layer.parent:
+        return None
+    width, middle = sizes
+    if not (isinstance(width, int) and isinstance(middle, int) and isinstance(last, int)):
+        return None
+    return layer if middle >= min(width, last) else None
+
+
+def _is_trained(tensor: TensorSummary) -> bool:
+    return tensor.is_stepped and tensor.has_changed
+
+
+CHECK: Final = Check("activations", "linear layers have something between them", _look, (MISSING,))

@@ -1,0 +1,90 @@
+"""Samples of a batch are kept apart.
+
+Recurrent layers and attention of PyTorch take `(sequence, batch, features)` unless they are made with
+`batch_first=True`; given `(batch, sequence, features)` they mix the samples and keep the places of a sequence apart.
+And a softmax over the first dimension makes the weights of a batch sum to 1, in place of those of a sample.
+
+Which dimension is that of the samples is told by sizes: it is the first of what a model is given and of what it puts out.
+If the other one is not there any more in what it puts out, it was the sequence. Calls in which both have one size say
+nothing, and all that do must agree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.acts_summary import MixSummary
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ProcessEvidence
+
+MIXED: Final = Rule(
+    "batch-dimension-mixed",
+    WARNING,
+    "Layers that take the batch for the sequence",
+    "A recurrent or attention layer with `batch_first=False` was given a tensor whose first dimension is that of the "
+    "samples: the model was given as many, and puts out as many, while the second is gone from what it puts out.",
+    "Make the layer with `batch_first=True`, or transpose what it is given and gives.",
+    "show {run} --kind call_module,return_module",
+    sources=("https://discuss.pytorch.org/t/lstm-batch-first-or-not/",),
+)
+OVER_BATCH: Final = Rule(
+    "softmax-over-batch",
+    WARNING,
+    "Softmax over the samples of a batch",
+    "The graph of a loss has a softmax over the first dimension of a tensor, which is that of the samples: the model was "
+    "given as many, and puts out as many, while the second dimension is gone from what it puts out.",
+    "Give the softmax the dimension of the items, mostly `dim=-1`.",
+    "show {run} --kind graph_pattern",
+    sources=("https://discuss.pytorch.org/t/which-dim-to-use-for-softmax/",),
+)
+
+_FEWEST: Final = 2
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
+        acts, rank = of_process.acts, [of_process.process.rank]
+        is_any |= bool(acts.sequences or acts.softmaxes)
+        findings += _of_layers(of_process, tree)
+        for place, mix in acts.softmaxes.items():
+            if _is_mixed(mix):
+                reason = f"a softmax over the samples, of shape {mix.shape}"
+                findings.append(OVER_BATCH.finding("softmax", reason, rank, place=place))
+    return Sight(findings) if is_any else None
+
+
+def _of_layers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The layers of one process that mix the samples, those that were made at one place together."""
+    found: dict[str, list[tuple[str, MixSummary]]] = {}
+    for module, mix in of_process.acts.sequences.items():
+        if _is_mixed(mix):
+            above = list(tree.upwards(module))
+            made = next((each.made for each in above if each.made), "") or mix.place
+            found.setdefault(made, []).append((above[0].name if above else "", mix))
+    return [
+        MIXED.finding(
+            layers[0][0],
+            f"it takes the {layers[0][1].shape[0]:,} samples of shape {layers[0][1].shape} for a sequence",
+            [of_process.process.rank],
+            len(layers),
+            place=made,
+        )
+        for made, layers in found.items()
+    ]
+
+
+def _is_mixed(mix: MixSummary) -> bool:
+    return mix.mixed >= _FEWEST and not mix.kept
+
+
+CHECK: Final = Check("samples", "samples of a batch are kept apart", _look, (MIXED, OVER_BATCH))
+"""Only there if a layer takes the first dimension for the sequence, or a softmax goes over it."""

@@ -1,0 +1,110 @@
+"""Training sees the data that it is meant to see, in an order that changes.
+
+| the loader | code |
+| --- | --- |
+| was begun anew for each step, and gave its first batch, in a fixed order | same-batch |
+| draws its order, and drew the same one in each iteration: the generator was seeded anew, or nobody called `set_epoch` | \
+same-order |
+| has several workers, and all but one of their batches had the values of the one before | equal-worker-streams |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import ERROR, WARNING
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.acts_summary import LoaderSummary
+
+SAME_BATCH: Final = Rule(
+    "same-batch",
+    ERROR,
+    "The first batch in each step",
+    "Nine of ten iterations over a data loader, and at least seven, gave the first of several batches in a fixed order "
+    "and no other one; a step of an optimizer followed each, and a model was called for training behind it.",
+    "Keep one iterator, and make it anew when it is exhausted: `next(iter(loader))` begins from the start each time.",
+    "show {run} --kind loading",
+    sources=("https://discuss.pytorch.org/t/next-iter-dataloader-returns-the-same-batch/",),
+)
+SAME_ORDER: Final = Rule(
+    "same-order",
+    WARNING,
+    "One order of the data in each epoch",
+    "A data loader that trains, and whose sampler shuffles, had the same order as in the iteration before in nine of ten "
+    "iterations, and at least three. Either the random numbers began from the same state, since something sets "
+    "the seed in each epoch; or the sampler shuffles by a number of the epoch that never changed.",
+    "Set the seed once, before the first epoch; call `sampler.set_epoch(epoch)` at the top of each epoch.",
+    "show {run} --kind loading,configuration",
+    sources=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
+)
+EQUAL_WORKERS: Final = Rule(
+    "equal-worker-streams",
+    ERROR,
+    "Workers that draw the same random numbers",
+    "A data loader has several workers, and its batches came in runs of one from each worker that had the same values, to "
+    "the bit, while the runs differed.",
+    "Seed each worker differently: in `worker_init_fn` from `torch.initial_seed()`, which differs between workers; or "
+    "draw from `torch` in place of a generator that the data set keeps.",
+    "show {run} --kind loading",
+    sources=("https://tanelp.github.io/posts/a-bug-that-plagues-thousands-of-open-source-ml-projects/",),
+)
+
+_FEWEST_FIRST: Final = 7
+_FEWEST_ORDERS: Final = 3
+_FEWEST_RUNS: Final = 3
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process in evidence.of_processes:
+        rank = [of_process.process.rank]
+        for loader in of_process.acts.loaders.values():
+            is_any = True
+            found = _judge(loader)
+            if found is not None:
+                rule, reason, numbers = found
+                name = f"DataLoader ({loader.last.sampler})"
+                findings.append(rule.finding(name, reason, rank, place=loader.place, evidence=[numbers]))
+    return Sight(findings) if is_any else None
+
+
+def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
+    """The rule that a loader breaks, what is said of it, and the numbers."""
+    last, earlier = loader.last, loader.last.count - 1
+    if last.first_only >= _FEWEST_FIRST and _is_most(last.first_only, earlier) and loader.trained == loader.calls > 0:
+        return (
+            SAME_BATCH,
+            "each step began anew and took the first batch",
+            f"in {last.first_only:,} of {earlier:,} steps",
+        )
+    if last.trains and last.same_order >= _FEWEST_ORDERS and _is_most(last.same_order, earlier):
+        return (
+            SAME_ORDER,
+            "its order is drawn, and was the same each time",
+            f"in {last.same_order:,} of {earlier:,} epochs",
+        )
+    runs = last.given - last.same_batch
+    if (
+        last.workers > 1
+        and runs >= _FEWEST_RUNS
+        and _is_most(last.same_batch * last.workers, last.given * (last.workers - 1))
+    ):
+        reason = "its workers gave batches of the same values"
+        return EQUAL_WORKERS, reason, f"{last.given:,} batches of {last.workers:,} workers, {runs:,} of them different"
+    return None
+
+
+def _is_most(part: int, whole: int) -> bool:
+    return part * 10 >= whole * 9
+
+
+CHECK: Final = Check(
+    "data", "training saw all data, in an order that changes", _look, (SAME_BATCH, SAME_ORDER, EQUAL_WORKERS)
+)
+"""Only there if batches came from a `DataLoader`."""

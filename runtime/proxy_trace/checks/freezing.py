@@ -1,0 +1,45 @@
+"""Parameters that were to be frozen are frozen.
+
+`parameter.require_grad = False` and `module.requires_grad = False` make a new attribute, and freeze nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import ERROR
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+
+NO_EFFECT: Final = Rule(
+    "freeze-has-no-effect",
+    ERROR,
+    "Freezing that has no effect",
+    "Parameters have an attribute that is a misspelt `requires_grad`, or their module has one of that name, and it is "
+    "`False`; an optimizer has changed them all the same.",
+    "Call `requires_grad_(False)` of the module or the parameter.",
+    "history {run} {name}",
+    "parameter",
+    ("https://discuss.pytorch.org/t/requires-grad-false-does-not-freeze/",),
+)
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings = []
+    for of_process in evidence.of_processes:
+        tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
+        for event, place in of_process.acts.freezings:
+            tensor = tensors.get(event.tensor)
+            if tensor is not None and tensor.is_stepped and tensor.has_changed:
+                reason = f"`{event.attribute} = False` does not freeze it"
+                rank = [of_process.process.rank]
+                findings.append(NO_EFFECT.finding(tensor.name, reason, rank, event.count, place=place))
+    if not any(each.training.optimizers for each in evidence.of_processes):
+        return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
+    return Sight(findings)
+
+
+CHECK: Final = Check("freezing", "what was to be frozen is frozen", _look, (NO_EFFECT,))

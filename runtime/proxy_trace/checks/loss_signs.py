@@ -1,0 +1,107 @@
+"""Losses are made smaller, not larger.
+
+Of processes with one optimizer that steps, so that nobody plays against it:
+
+| the loss | severity |
+| --- | --- |
+| is a standard loss of `torch.nn.functional` times -1, and fell | warning |
+| is something times -1, and fell below 0, ever faster, to ten times the size of its first values | warning |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.rule import Rule
+from proxy_trace.events.loss_text import call_of, loss_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.process.training_summary import LossValues
+    from proxy_wrapper.events import LossNode
+
+WRONG_SIGN: Final = Rule(
+    "wrong-loss-sign",
+    WARNING,
+    "Losses that are maximised",
+    "Only one optimizer steps, and a loss is the negative of something: of a standard loss such as `cross_entropy`, and "
+    "it fell; or of anything else, and it fell below 0, by more in the second half of the run than twice what it fell in "
+    "the first, to ten times the size of its first values: what is made smaller has no end.",
+    "Leave out the minus sign: a loss function gives what is to be small. See whether the model gives back a loss, or a "
+    "log-likelihood.",
+    "show {run} --kind loss,backward",
+    sources=("https://discuss.pytorch.org/t/loss-becomes-negative/",),
+    explains=("learning-rate-too-high", "non-finite"),
+)
+
+_STANDARD: Final = frozenset(
+    {"MseLoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy", "BinaryCrossEntropyWithLogits",
+     "NllLoss", "NllLoss2D", "NllLossNd"}
+)  # fmt: skip
+_SCALINGS: Final = frozenset({"Mean", "Sum", "Div"})
+_FEWEST_VALUES: Final = 20
+_LARGE: Final = 10.0
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process in evidence.of_processes:
+        stepping = [each for each in of_process.training.optimizers.values() if each.steps]
+        is_any |= bool(stepping)
+        if len(stepping) == 1 and stepping[0].tensors and not sum(each.others for each in stepping[0].groups):
+            findings += _negative(of_process)
+    if not is_any:
+        return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
+    return Sight(findings)
+
+
+def _negative(of_process: ProcessEvidence) -> list[Finding]:
+    """The losses of one process that are maximised."""
+    found: dict[str, Finding] = {}
+    for loss in of_process.training.losses.values():
+        values = of_process.training.values.get(loss.place)
+        if not loss.passes or values is None or values.count < _FEWEST_VALUES or loss.made in found:
+            continue
+        is_standard = _is_negative_of_standard(loss.nodes)
+        is_negative = bool(loss.nodes) and call_of(loss.nodes[0]) == "Neg" and not loss.nodes[0].inside
+        first, last = values.first[0], sum(values.last) / len(values.last)
+        if (is_standard and last < first) or (is_negative and _falls_without_end(values)):
+            numbers = [loss_text(loss.nodes), f"{first:.4g} at first, {last:.4g} at last"]
+            reason = "the negative of a loss is made smaller" if is_standard else "it falls below 0, ever faster"
+            rank = [of_process.process.rank]
+            found[loss.made] = WRONG_SIGN.finding("loss", reason, rank, place=loss.made, evidence=numbers)
+    return list(found.values())
+
+
+def _is_negative_of_standard(nodes: Sequence[LossNode]) -> bool:
+    """Whether a loss is -1 times a loss of torch's, or its mean."""
+    calls = [call_of(node) for node in nodes]
+    place = next((index for index, call in enumerate(calls) if call not in _SCALINGS), len(calls))
+    if place >= len(calls) or calls[place] != "Neg" or nodes[place].inside:
+        return False
+    below = next((index for index in range(place + 1, len(calls)) if calls[index] not in _SCALINGS), len(calls))
+    is_chain = all(nodes[index].parent == index - 1 for index in range(1, min(below + 1, len(nodes))))
+    return below < len(calls) and is_chain and calls[below] in _STANDARD
+
+
+def _falls_without_end(values: LossValues) -> bool:
+    """Whether a loss has fallen below 0, by more in the second half than twice what it had fallen before."""
+    curve = values.curve
+    size = len(curve)
+    if size < _FEWEST_VALUES:
+        return False
+    few = max(1, size // 10)
+    start, middle = sum(curve[:few]) / few, sum(curve[size // 2 : size // 2 + few]) / few
+    end = sum(curve[-few:]) / few
+    is_large = -end > _LARGE * max(abs(value) for value in curve[:few])
+    return end < middle < start and end < 0 and is_large and middle - end > 2 * (start - middle)
+
+
+CHECK: Final = Check("signs", "losses were made smaller", _look, (WRONG_SIGN,))

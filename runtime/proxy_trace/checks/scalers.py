@@ -1,0 +1,111 @@
+"""Gradient scalers of mixed precision step, and what they step with was not clipped too early.
+
+A scaler multiplies the loss, so that small gradients do not vanish in half precision, and divides the gradients before
+the step. It skips a step whose gradients are not finite, and lowers the scale in `update()`. A few skips at the start are
+as they should be.
+
+| the scaler | code |
+| --- | --- |
+| skipped three steps, each with no smaller scale than the one before | scaler-skips-steps |
+| was one of three made at one place for one optimizer, of which each skipped steps | \
+scaler-skips-steps |
+| skipped at least 32 steps, and more than half of all | scaler-skips-steps |
+| divided gradients that had been clipped since the backward pass, in two steps | clip-before-unscale |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import ERROR, WARNING
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.acts_summary import ScalerSummary
+    from proxy_trace.process.process_summary import ProcessEvidence
+
+SKIPS: Final = Rule(
+    "scaler-skips-steps",
+    WARNING,
+    "Gradient scalers that skip steps",
+    "A gradient scaler found gradients that were not finite and skipped the step: three times with no smaller scale than "
+    "the time before, so that nothing lowers it; or at least 32 times, and more than half of all; or several scalers "
+    "were made one after the other for one optimizer, and begin with their first scale, which is too large.",
+    "Make one scaler before the loop, and call `scaler.update()` without a scale of your own behind each `scaler.step()`. "
+    "If the scale falls without end, look for the first value that is not finite.",
+    "show {run} --kind scaler_step",
+    sources=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
+    explains=("no-effect", "never-updated"),
+)
+BEFORE_UNSCALE: Final = Rule(
+    "clip-before-unscale",
+    ERROR,
+    "Gradients clipped while they are scaled",
+    "In at least two steps gradients were clipped between the backward pass and the moment when the scaler divided them "
+    "by its scale, which was not 1: the limit was that of gradients as many times as large.",
+    "Call `scaler.unscale_(optimizer)` before the clipping.",
+    "show {run} --kind clip,scaler_step",
+    sources=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
+)
+
+_STUCK: Final = 3
+_MANY: Final = 32
+"""So many skips halve the largest first scale that there is down to less than 1."""
+_FEWEST_SCALERS: Final = 3
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process in evidence.of_processes:
+        scalers = of_process.acts.scalers.values()
+        is_any |= bool(scalers)
+        for scaler in scalers:
+            findings += _of_scaler(scaler, of_process)
+        findings += _made_anew(of_process)
+    return Sight(findings, evidence.sampling_words) if is_any else None
+
+
+def _of_scaler(scaler: ScalerSummary, of_process: ProcessEvidence) -> list[Finding]:
+    """What one scaler did to one optimizer."""
+    last, rank = scaler.last, [of_process.process.rank]
+    optimizer = of_process.training.optimizers.get(scaler.optimizer)
+    name = "GradScaler" if optimizer is None else f"GradScaler of {optimizer.name}"
+    found = []
+    numbers = [f"{last.skipped:,} of the first {last.count:,} steps"]
+    if last.stuck >= _STUCK:
+        reason = "it skipped steps, and its scale was not lowered"
+        found.append(SKIPS.finding(name, reason, rank, step=last.step, place=scaler.place, evidence=numbers))
+    elif last.skipped >= _MANY and last.skipped * 2 > last.count:
+        found.append(SKIPS.finding(name, "it skipped most steps", rank, place=scaler.place, evidence=numbers))
+    if last.clipped >= 2:
+        numbers = [f"in at least {last.clipped:,} steps"]
+        reason = "gradients were clipped before they were divided by the scale"
+        found.append(BEFORE_UNSCALE.finding("clipping", reason, rank, place=scaler.clip_place, evidence=numbers))
+    return found
+
+
+def _made_anew(of_process: ProcessEvidence) -> list[Finding]:
+    """The scalers of one process that were made again and again for one optimizer."""
+    alike: dict[tuple[int, str], list[ScalerSummary]] = {}
+    for scaler in of_process.acts.scalers.values():
+        if scaler.optimizer and scaler.made and scaler.last.skipped:
+            alike.setdefault((scaler.optimizer, scaler.made), []).append(scaler)
+    return [
+        SKIPS.finding(
+            "GradScaler",
+            "made anew again and again, and each skips its first steps",
+            [of_process.process.rank],
+            place=made,
+            evidence=[f"{len(scalers):,} scalers skipped steps"],
+        )
+        for (_, made), scalers in alike.items()
+        if len(scalers) >= _FEWEST_SCALERS
+    ]
+
+
+CHECK: Final = Check("scalers", "gradient scalers stepped", _look, (SKIPS, BEFORE_UNSCALE))
+"""Only there if a scaler skipped a step, or divided gradients that had been clipped."""

@@ -1,0 +1,79 @@
+"""Weights that began as one stay one.
+
+An embedding and the layer that gives scores for its rows often share one weight. A copy of it has the same values at
+first, and goes its own way with the first step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.module_tree import ModuleTree
+    from proxy_trace.process.process_summary import ProcessEvidence, TensorSummary
+
+APART: Final = Rule(
+    "tied-weights-apart",
+    WARNING,
+    "Tied weights that have come apart",
+    "The weight of an embedding and that of a linear layer in one model are two parameters with the same first values, "
+    "to the bit, which are not all one number; and steps of an optimizer have changed both, to different values.",
+    "Assign the parameter itself, `head.weight = embedding.weight`, after everything that makes new parameters: "
+    "initialisation, loading of a whole model, conversion, a copy of a part.",
+    "history {run} {name}",
+    sources=("https://github.com/huggingface/transformers/issues/14108",),
+)
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
+        found = _apart(of_process, tree)
+        is_any |= found is not None
+        findings += found or []
+    return Sight(findings, evidence.sampling_words) if is_any else None
+
+
+def _apart(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding] | None:
+    """The weights of layers that began as an embedding of the same model; None if it has no embedding."""
+    modules = {module.id: module for module in of_process.process.modules}
+    of_type: dict[str, list[TensorSummary]] = {"Embedding": [], "Linear": []}
+    for tensor in of_process.process.tensors:
+        module = modules.get(tensor.module)
+        if module is not None and module.type in of_type and tensor.name.endswith(".weight") and not tensor.removed:
+            of_type[module.type].append(tensor)
+    if not of_type["Embedding"]:
+        return None
+    found = []
+    for embedding in of_type["Embedding"]:
+        for head in of_type["Linear"]:
+            if tree.root_of(head.module) == tree.root_of(embedding.module) and _were_one(embedding, head):
+                holder = modules[head.module]
+                reason = f"it began as {embedding.name}, and is another parameter"
+                rank = [of_process.process.rank]
+                found.append(APART.finding(head.name, reason, rank, place=holder.origin))
+    return found
+
+
+def _were_one(one: TensorSummary, other: TensorSummary) -> bool:
+    """Whether two parameters began with the same values, and steps have made them different."""
+    first, second = one.first, other.first
+    if first is None or second is None or first.bits is None or first.bits != second.bits:
+        return False
+    has_parted = one.last is not None and other.last is not None and one.last.bits != other.last.bits
+    return (
+        first.minimum != first.maximum
+        and has_parted
+        and all(each.is_stepped and each.has_changed for each in (one, other))
+    )
+
+
+CHECK: Final = Check("tied weights", "weights that began as one stay one", _look, (APART,))
+"""Only there if a model has an embedding."""

@@ -1,0 +1,98 @@
+"""Weight decay leaves the weights some size.
+
+A decay that was tuned for another way of applying it, or for a sum where there is a mean, pulls the weights to 0 faster
+than gradients build them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence, TensorSummary
+    from proxy_trace.process.training_summary import OptimizerSummary
+
+DOMINATES: Final = Rule(
+    "weight-decay-dominates",
+    WARNING,
+    "Weight decay that eats the weights",
+    "An optimizer has a weight decay of at least 0.01, and of the weight matrices that it decays at least three in four, "
+    "and two, have come down to a tenth of their first norm or less, while the loss is no lower than half of "
+    "its first values.",
+    "Try a tenth or a hundredth of the decay; of Adam with decoupled decay (`AdamW`) 0.01 to 0.1 is common, of decay "
+    "within the gradient (`Adam`, `SGD`) 1e-5 to 5e-4.",
+    "history {run} {name}",
+    sources=("Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019",),
+    explains=("vanishing-gradients",),
+)
+
+_WEIGHT: Final = re.compile(r"\[\d+, .*\d\]$")
+_LEAST_DECAY: Final = 0.01
+_SHRUNK: Final = 0.1
+_FEWEST_WEIGHTS: Final = 2
+_NOT_LEARNT: Final = 0.5
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    findings: list[Finding] = []
+    is_any = False
+    for of_process in evidence.of_processes:
+        for optimizer in of_process.training.optimizers.values():
+            decay = _decay(optimizer)
+            is_any |= decay > 0 and optimizer.steps > 0
+            if decay < _LEAST_DECAY or not optimizer.steps or _has_learnt(of_process):
+                continue
+            weights = _decayed(optimizer, of_process)
+            shrunk = [each for each in weights if _shrinkage(each) <= _SHRUNK]
+            if len(shrunk) >= _FEWEST_WEIGHTS and len(shrunk) * 4 >= len(weights) * 3:
+                numbers = [
+                    f"weight decay {decay:.3g}",
+                    f"{len(shrunk):,} of {len(weights):,} weights at a tenth of their first norm, or less",
+                ]
+                rank, reason = [of_process.process.rank], "it pulls the weights to 0"
+                findings.append(
+                    DOMINATES.finding(optimizer.name, reason, rank, place=optimizer.origin, evidence=numbers)
+                )
+    return Sight(findings, evidence.sampling_words) if is_any else None
+
+
+def _decay(optimizer: OptimizerSummary) -> float:
+    """The largest weight decay of an optimizer's groups."""
+    decays = [group.settings.get("weight_decay") for group in optimizer.groups]
+    return max((float(each) for each in decays if isinstance(each, (int, float))), default=0.0)
+
+
+def _decayed(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> list[TensorSummary]:
+    """The weight matrices that an optimizer decays."""
+    own = {number for group in optimizer.groups if group.settings.get("weight_decay") for number in group.tensors}
+    return [
+        each
+        for each in of_process.process.tensors
+        if each.id in own and _WEIGHT.search(each.type) and each.is_stepped and not each.removed
+    ]
+
+
+def _shrinkage(weight: TensorSummary) -> float:
+    """The norm of a weight, by that which it had at first; 1 where that is not known."""
+    first = None if weight.first is None else weight.first.norm
+    last = None if weight.last is None else weight.last.norm
+    return last / first if isinstance(first, float) and isinstance(last, float) and first > 0 else 1.0
+
+
+def _has_learnt(of_process: ProcessEvidence) -> bool:
+    """Whether some loss has come down, or none is known."""
+    values = [each for each in of_process.training.values.values() if len(each.first) > 1]
+    return not values or any(
+        sum(each.last) / len(each.last) < _NOT_LEARNT * sum(each.first) / len(each.first) for each in values
+    )
+
+
+CHECK: Final = Check("weight decay", "weight decay leaves the weights some size", _look, (DOMINATES,))
+"""Only there if an optimizer has a weight decay."""
