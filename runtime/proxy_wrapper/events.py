@@ -252,8 +252,8 @@ class CallModule(Happening, frozen=True, gc=False):
     """A proxied module is called. `inputs` are descriptions of the tensors among its arguments, in order.
 
     `compiled` if it was compiled in place, by its `compile()`: of what it calls nothing is seen then. `no_grad` if it
-    is the outermost one and autograd was off, as under `torch.no_grad()`. `around` if it is the outermost one, is called
-    to be trained, and is the model of a `DistributedDataParallel`, or part of it, which is not called.
+    is the outermost one and autograd was off, as under `torch.no_grad()`. `around` if it is the outermost one, in training
+    mode, and is the model of a `DistributedDataParallel`, or part of it, which is not called.
     """
 
     inputs: Sequence[str] = ()
@@ -365,7 +365,7 @@ class ActiveDropout(Happening, frozen=True, gc=False):
 
 
 class FreezeWithoutEffect(Happening, frozen=True, gc=False):
-    """Parameters that an optimizer steps, or modules of them, have an attribute that looks like `requires_grad = False`.
+    """Parameters that an optimizer steps, or their modules, have an attribute that looks like `requires_grad = False`.
 
     It has no effect: `attribute` is not the name of a tensor's, or it is that of a module. `tensor` is the first such
     parameter, `count` says how many there are, `made` is the location where such an attribute is assigned.
@@ -442,7 +442,7 @@ class SchedulerStep(Happening, frozen=True, gc=False):
 
 
 class Clip(Happening, frozen=True, gc=False):
-    """Gradients are clipped, by their norm or each element: the first time at a place, or in another way than last time.
+    """Gradients are clipped, by their norm or by value: the first time at a place, or in another way than last time.
 
     `parameters` counts what was given, `gradients` those of them that had a gradient, `limit` is the largest norm that
     is left. `is_late` if an optimizer has stepped with some of them since the last backward pass.
@@ -455,7 +455,7 @@ class Clip(Happening, frozen=True, gc=False):
 
 
 class ScalerStep(Happening, frozen=True, gc=False):
-    """A gradient scaler has come to a step of an optimizer, and something was amiss for the first, second, fourth, ... time.
+    """A gradient scaler came to a step of an optimizer, and something was amiss the first, second, fourth, ... time.
 
     `id` is its number, `optimizer_id` that of the optimizer, `made` the location where the scaler was made, `count` how
     many steps it has come to. `skipped` counts those that it skipped, as gradients were not finite, and `stuck` those of

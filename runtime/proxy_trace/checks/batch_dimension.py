@@ -4,9 +4,9 @@ Recurrent layers and attention of PyTorch take `(sequence, batch, features)` unl
 `batch_first=True`; given `(batch, sequence, features)` they mix the samples and keep the places of a sequence apart.
 And a softmax over the first dimension makes the weights of a batch sum to 1, in place of those of a sample.
 
-Which dimension is that of the samples is told by sizes: it is the first of what a model is given and of what it puts out.
-If the other one is not there any more in what it puts out, it was the sequence. Calls in which both have one size say
-nothing, and all that do must agree.
+Which dimension is that of the samples is told by sizes: it is the first of what a model is given and of what it puts
+out. If the other one is not there any more in what it puts out, it was the sequence. Calls in which both have one size
+say nothing, and all that do must agree.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ OVER_BATCH: Final = Rule(
     "softmax-over-batch",
     WARNING,
     "Softmax over the samples of a batch",
-    "The graph of a loss has a softmax over the first dimension of a tensor, which is that of the samples: the model was "
-    "given as many, and puts out as many, while the second dimension is gone from what it puts out.",
+    "The graph of a loss has a softmax over the first dimension of a tensor, which is that of the samples: the model "
+    "was given as many, and puts out as many, while the second dimension is gone from what it puts out.",
     "Give the softmax the dimension of the items, mostly `dim=-1`.",
     "show {run} --kind graph_pattern",
     sources=("https://discuss.pytorch.org/t/which-dim-to-use-for-softmax/",),

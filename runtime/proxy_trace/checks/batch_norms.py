@@ -32,9 +32,9 @@ FROZEN_MOVES: Final = Rule(
     "frozen-batch-norm-moves",
     WARNING,
     "Running statistics of frozen batch norms that move",
-    "The weight and the bias of a batch norm are frozen, never had a gradient and never changed, and optimizers step; it "
-    "was called in training mode, and its running statistics changed. What was learnt before was learnt with the old "
-    "ones.",
+    "The weight and the bias of a batch norm are frozen, never had a gradient and never changed, and optimizers "
+    "step; it was called in training mode, and its running statistics changed. What was learnt before was learnt "
+    "with the old ones.",
     "Call `eval()` of the frozen part behind each `model.train()`, or in a `train` method of the model.",
     "history {run} {name}",
     sources=("https://discuss.pytorch.org/t/how-to-freeze-bn-layers-while-training-the-rest-of-network/89736",),

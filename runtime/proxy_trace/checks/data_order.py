@@ -3,8 +3,8 @@
 | the loader | code |
 | --- | --- |
 | was begun anew for each step, and gave its first batch, in a fixed order | same-batch |
-| draws its order, and drew the same one in each iteration: the generator was seeded anew, or nobody called `set_epoch` | \
-same-order |
+| draws its order, and drew the same one in each iteration: the generator was seeded anew, or nobody called \
+`set_epoch` | same-order |
 | has several workers, and all but one of their batches had the values of the one before | equal-worker-streams |
 """
 
@@ -35,8 +35,8 @@ SAME_ORDER: Final = Rule(
     "same-order",
     WARNING,
     "One order of the data in each epoch",
-    "A data loader that trains, and whose sampler shuffles, had the same order as in the iteration before in nine of ten "
-    "iterations, and at least three. Either the random numbers began from the same state, since something sets "
+    "A data loader that trains, and whose sampler shuffles, had the same order as in the iteration before in nine of "
+    "ten iterations, and at least three. Either the random numbers began from the same state, since something sets "
     "the seed in each epoch; or the sampler shuffles by a number of the epoch that never changed.",
     "Set the seed once, before the first epoch; call `sampler.set_epoch(epoch)` at the top of each epoch.",
     "show {run} --kind loading,configuration",
@@ -46,8 +46,8 @@ EQUAL_WORKERS: Final = Rule(
     "equal-worker-streams",
     ERROR,
     "Workers that draw the same random numbers",
-    "A data loader has several workers, and its batches came in runs of one from each worker that had the same values, to "
-    "the bit, while the runs differed.",
+    "A data loader has several workers, and its batches came in runs of one from each worker that had the same "
+    "values, to the bit, while the runs differed.",
     "Seed each worker differently: in `worker_init_fn` from `torch.initial_seed()`, which differs between workers; or "
     "draw from `torch` in place of a generator that the data set keeps.",
     "show {run} --kind loading",

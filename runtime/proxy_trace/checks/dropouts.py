@@ -1,8 +1,8 @@
 """Dropout follows the mode of its module.
 
 `torch.nn.functional.dropout` takes `training=True` by default, whatever the mode of the module that calls it: without
-`training=self.training` it drops in evaluation, too. The first calls of each model in evaluation mode are looked at. A call
-that says `training=True`, and a dropout module that was put into training mode, are taken for meant.
+`training=self.training` it drops in evaluation, too. The first calls of each model in evaluation mode are looked at. A
+call that says `training=True`, and a dropout module that was put into training mode, are taken for meant.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ALWAYS_ON: Final = Rule(
     "dropout-always-on",
     ERROR,
     "Functional dropout in evaluation",
-    "A module in evaluation mode, called by a model in evaluation mode, called a functional dropout that dropped values, "
-    "and said nothing of `training`, which is then taken for true.",
+    "A module in evaluation mode, called by a model in evaluation mode, called a functional dropout that dropped "
+    "values, and said nothing of `training`, which is then taken for true.",
     "Give it `training=self.training`, or make an `nn.Dropout` in `__init__`.",
     "show {run} --kind active_dropout",
     sources=("https://github.com/pytorch/pytorch/issues/12253",),

@@ -60,9 +60,9 @@ LOG_SOFTMAX_TWICE: Final = Rule(
     "log-softmax-twice",
     WARNING,
     "Cross entropy of log-probabilities",
-    "`F.cross_entropy` and `nn.CrossEntropyLoss` apply a log-softmax themselves. Here they were given what a log-softmax "
-    "gave, in the autograd graph of the loss. The second one changes nothing; what reads the outputs as scores, and "
-    "whoever replaces one of both, goes wrong.",
+    "`F.cross_entropy` and `nn.CrossEntropyLoss` apply a log-softmax themselves. Here they were given what a "
+    "log-softmax gave, in the autograd graph of the loss. The second one changes nothing; what reads the outputs as "
+    "scores, and whoever replaces one of both, goes wrong.",
     "Give the loss what comes before the log-softmax, or use `F.nll_loss`.",
     "show {run} --kind loss",
     sources=("https://discuss.pytorch.org/t/does-nn-crossentropyloss-apply-log-softmax/",),

@@ -30,11 +30,11 @@ WRONG_SIGN: Final = Rule(
     "wrong-loss-sign",
     WARNING,
     "Losses that are maximised",
-    "Only one optimizer steps, and a loss is the negative of something: of a standard loss such as `cross_entropy`, and "
-    "it fell; or of anything else, and it fell below 0, by more in the second half of the run than twice what it fell in "
-    "the first, to ten times the size of its first values: what is made smaller has no end.",
-    "Leave out the minus sign: a loss function gives what is to be small. See whether the model gives back a loss, or a "
-    "log-likelihood.",
+    "Only one optimizer steps, and a loss is the negative of something: of a standard loss such as `cross_entropy`, "
+    "and it fell; or of anything else, and it fell below 0, by more in the second half of the run than twice what it "
+    "fell in the first, to ten times the size of its first values: what is made smaller has no end.",
+    "Leave out the minus sign: a loss function gives what is to be small. See whether the model gives back a loss, "
+    "or a log-likelihood.",
     "show {run} --kind loss,backward",
     sources=("https://discuss.pytorch.org/t/loss-becomes-negative/",),
     explains=("learning-rate-too-high", "non-finite"),

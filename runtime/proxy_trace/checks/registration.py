@@ -22,9 +22,9 @@ NOT_REGISTERED: Final = Rule(
     "layers-not-registered",
     ERROR,
     "Layers that are no part of their model",
-    "A model called a module that is not registered in it. Its parameters had gradients, no optimizer has them, and they "
-    "never changed, while steps of an optimizer changed those of the model. A module that is kept apart on purpose, such "
-    "as a teacher in a list, has no gradients.",
+    "A model called a module that is not registered in it. Its parameters had gradients, no optimizer has them, and "
+    "they never changed, while steps of an optimizer changed those of the model. A module that is kept apart on "
+    "purpose, such as a teacher in a list, has no gradients.",
     "Keep the modules in an `nn.ModuleList` or `nn.ModuleDict`, or assign them as attributes in `__init__`.",
     "show {run} --kind module",
     sources=("https://discuss.pytorch.org/t/list-of-nn-module-in-a-nn-module/219",),

@@ -1,8 +1,8 @@
 """Gradient scalers of mixed precision step, and what they step with was not clipped too early.
 
 A scaler multiplies the loss, so that small gradients do not vanish in half precision, and divides the gradients before
-the step. It skips a step whose gradients are not finite, and lowers the scale in `update()`. A few skips at the start are
-as they should be.
+the step. It skips a step whose gradients are not finite, and lowers the scale in `update()`. A few skips at the start
+are as they should be.
 
 | the scaler | code |
 | --- | --- |
@@ -31,11 +31,11 @@ SKIPS: Final = Rule(
     "scaler-skips-steps",
     WARNING,
     "Gradient scalers that skip steps",
-    "A gradient scaler found gradients that were not finite and skipped the step: three times with no smaller scale than "
-    "the time before, so that nothing lowers it; or at least 32 times, and more than half of all; or several scalers "
-    "were made one after the other for one optimizer, and begin with their first scale, which is too large.",
-    "Make one scaler before the loop, and call `scaler.update()` without a scale of your own behind each `scaler.step()`. "
-    "If the scale falls without end, look for the first value that is not finite.",
+    "A gradient scaler found gradients that were not finite and skipped the step: three times with no smaller scale "
+    "than the time before, so that nothing lowers it; or at least 32 times, and more than half of all; or several "
+    "scalers were made one after the other for one optimizer, and begin with their first scale, which is too large.",
+    "Make one scaler before the loop, and call `scaler.update()` without a scale of your own behind each "
+    "`scaler.step()`. If the scale falls without end, look for the first value that is not finite.",
     "show {run} --kind scaler_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
     explains=("no-effect", "never-updated"),
@@ -44,8 +44,8 @@ BEFORE_UNSCALE: Final = Rule(
     "clip-before-unscale",
     ERROR,
     "Gradients clipped while they are scaled",
-    "In at least two steps gradients were clipped between the backward pass and the moment when the scaler divided them "
-    "by its scale, which was not 1: the limit was that of gradients as many times as large.",
+    "In at least two steps gradients were clipped between the backward pass and the moment when the scaler divided "
+    "them by its scale, which was not 1: the limit was that of gradients as many times as large.",
     "Call `scaler.unscale_(optimizer)` before the clipping.",
     "show {run} --kind clip,scaler_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),

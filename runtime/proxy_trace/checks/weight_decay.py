@@ -6,6 +6,7 @@ than gradients build them.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -23,8 +24,8 @@ DOMINATES: Final = Rule(
     "weight-decay-dominates",
     WARNING,
     "Weight decay that eats the weights",
-    "An optimizer has a weight decay of at least 0.01, and of the weight matrices that it decays at least three in four, "
-    "and two, have come down to a tenth of their first norm or less, while the loss is no lower than half of "
+    "An optimizer has a weight decay of at least 0.01, and the weight matrices that it decays, at least two, have "
+    "come down to a tenth of their first norm or less, all together, while the loss is no lower than half of "
     "its first values.",
     "Try a tenth or a hundredth of the decay; of Adam with decoupled decay (`AdamW`) 0.01 to 0.1 is common, of decay "
     "within the gradient (`Adam`, `SGD`) 1e-5 to 5e-4.",
@@ -50,12 +51,9 @@ def _look(evidence: Evidence) -> Sight | None:
             if decay < _LEAST_DECAY or not optimizer.steps or _has_learnt(of_process):
                 continue
             weights = _decayed(optimizer, of_process)
-            shrunk = [each for each in weights if _shrinkage(each) <= _SHRUNK]
-            if len(shrunk) >= _FEWEST_WEIGHTS and len(shrunk) * 4 >= len(weights) * 3:
-                numbers = [
-                    f"weight decay {decay:.3g}",
-                    f"{len(shrunk):,} of {len(weights):,} weights at a tenth of their first norm, or less",
-                ]
+            left = _left(weights)
+            if len(weights) >= _FEWEST_WEIGHTS and left <= _SHRUNK:
+                numbers = [f"weight decay {decay:.3g}", f"the weights came down to {left:.1%} of their first norm"]
                 rank, reason = [of_process.process.rank], "it pulls the weights to 0"
                 findings.append(
                     DOMINATES.finding(optimizer.name, reason, rank, place=optimizer.origin, evidence=numbers)
@@ -79,11 +77,14 @@ def _decayed(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> list[T
     ]
 
 
-def _shrinkage(weight: TensorSummary) -> float:
-    """The norm of a weight, by that which it had at first; 1 where that is not known."""
-    first = None if weight.first is None else weight.first.norm
-    last = None if weight.last is None else weight.last.norm
-    return last / first if isinstance(first, float) and isinstance(last, float) and first > 0 else 1.0
+def _left(weights: list[TensorSummary]) -> float:
+    """The norm of some weights together, by that which they had at first; 1 where that is not known."""
+    firsts = [None if each.first is None else each.first.norm for each in weights]
+    lasts = [None if each.last is None else each.last.norm for each in weights]
+    first = sum(norm**2 for norm in firsts if isinstance(norm, float))
+    last = sum(norm**2 for norm in lasts if isinstance(norm, float))
+    is_known = all(isinstance(norm, float) for norm in (*firsts, *lasts))
+    return math.sqrt(last / first) if is_known and first > 0 else 1.0
 
 
 def _has_learnt(of_process: ProcessEvidence) -> bool:

@@ -1,7 +1,7 @@
 """Distributed models are called by their wrapper.
 
-`DistributedDataParallel` averages gradients in the backward passes that follow a call of the wrapper. If the model in it
-is called around it, each rank steps with its own gradients, and the ranks part.
+`DistributedDataParallel` averages gradients in the backward passes that follow a call of the wrapper. If the model in
+it is called around it, each rank steps with its own gradients, and the ranks part.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ AROUND: Final = Rule(
     "used-around-ddp",
     ERROR,
     "Models called around their wrapper",
-    "A model was given to `DistributedDataParallel`, and at least two backward passes followed calls of it, or of a part "
-    "of it, for training without one of a wrapper; and its parameters part between the ranks.",
+    "A model was given to `DistributedDataParallel`, and at least two backward passes followed calls of it, or of a "
+    "part of it, for training without one of a wrapper; and its parameters part between the ranks.",
     "Call the wrapper for training: `ddp_model(x)`, not `model(x)`, `ddp_model.module(x)` or a part of it.",
     "ranks {run}",
     sources=("https://discuss.pytorch.org/t/calling-ddp-module-directly/",),
