@@ -252,8 +252,8 @@ class CallModule(Happening, frozen=True, gc=False):
     """A proxied module is called. `inputs` are descriptions of the tensors among its arguments, in order.
 
     `compiled` if it was compiled in place, by its `compile()`: of what it calls nothing is seen then. `no_grad` if it
-    is the outermost one and autograd was off, as under `torch.no_grad()`. `around` if it is the outermost one, in training
-    mode, and is the model of a `DistributedDataParallel`, or part of it, which is not called.
+    is the outermost one and autograd was off, as under `torch.no_grad()`. `around` if it is the outermost one, in
+    training mode, and is the model of a `DistributedDataParallel`, or part of it, which is not called.
     """
 
     inputs: Sequence[str] = ()
@@ -442,7 +442,7 @@ class SchedulerStep(Happening, frozen=True, gc=False):
 
 
 class Clip(Happening, frozen=True, gc=False):
-    """Gradients are clipped, by their norm or by value: the first time at a place, or in another way than last time.
+    """Gradients are clipped, by norm or by value: the first time at a place, or in another way than last time.
 
     `parameters` counts what was given, `gradients` those of them that had a gradient, `limit` is the largest norm that
     is left. `is_late` if an optimizer has stepped with some of them since the last backward pass.
@@ -458,9 +458,9 @@ class ScalerStep(Happening, frozen=True, gc=False):
     """A gradient scaler came to a step of an optimizer, and something was amiss the first, second, fourth, ... time.
 
     `id` is its number, `optimizer_id` that of the optimizer, `made` the location where the scaler was made, `count` how
-    many steps it has come to. `skipped` counts those that it skipped, as gradients were not finite, and `stuck` those of
-    them that had no smaller scale than the one skipped before. `clipped` counts the steps whose gradients were clipped
-    while they were still multiplied by the scale; `location` is then where that was, else where the scaler stepped.
+    many steps it has come to. `skipped` counts those that it skipped, as gradients were not finite, and `stuck` those
+    of them that had no smaller scale than the one skipped before. `clipped` counts the steps whose gradients were
+    clipped while they were still multiplied by the scale; `location` is then where that was, else where it stepped.
     """
 
     id: Count = 0
@@ -698,8 +698,10 @@ class RunEnd(Happening, frozen=True, gc=False):
 
 AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
-    CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd, Optimizer, OptimizerStep, OptimizerStepEnd,
-    SchedulerStep, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect, Gradient, Update, NonFinite,
+    CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
+    Optimizer, OptimizerStep, OptimizerStepEnd,
+    SchedulerStep, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect,
+    Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,
 ]  # fmt: skip

@@ -32,15 +32,16 @@ FROZEN_MOVES: Final = Rule(
     "frozen-batch-norm-moves",
     WARNING,
     "Running statistics of frozen batch norms that move",
-    "The weight and the bias of a batch norm are frozen, never had a gradient and never changed, and optimizers "
-    "step; it was called in training mode, and its running statistics changed. What was learnt before was learnt "
-    "with the old ones.",
+    "The weight and the bias of a batch norm are frozen, and did not change; meanwhile its running statistics did, "
+    "between at least five steps of optimizers. What was learnt before was learnt with the old ones.",
     "Call `eval()` of the frozen part behind each `model.train()`, or in a `train` method of the model.",
     "history {run} {name}",
     sources=("https://discuss.pytorch.org/t/how-to-freeze-bn-layers-while-training-the-rest-of-network/89736",),
 )
 
 _LARGEST: Final = 0.9
+_FEWEST_MOVES: Final = 5
+"""More than a critic makes that is frozen for a few steps of what plays against it."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -82,11 +83,7 @@ def _frozen(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     for module in of_process.process.modules:
         if module.type.startswith(("BatchNorm", "SyncBatchNorm")) and module.training_calls >= 2 and not module.removed:
             own = of_modules.get(module.id, [])
-            parameters = [each for each in own if not each.is_buffer]
-            is_frozen = bool(parameters) and not any(map(_is_trained, parameters))
-            if is_frozen and any(
-                each.has_changed for each in own if each.is_buffer and not each.type.startswith("int")
-            ):
+            if any(each.frozen_moves >= _FEWEST_MOVES for each in own):
                 moved.setdefault(tree.root_of(module.id), []).append(module)
     found = []
     for root, modules in moved.items():
@@ -96,11 +93,6 @@ def _frozen(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
         rank, count = [of_process.process.rank], len(modules)
         found.append(FROZEN_MOVES.finding(modules[0].name, reason, rank, count, place=place))
     return found
-
-
-def _is_trained(parameter: TensorSummary) -> bool:
-    """Whether something trains a parameter, or may."""
-    return parameter.requires_grad or bool(parameter.gradients) or parameter.has_changed
 
 
 CHECK: Final = Check("batch norms", "running statistics of batch norms settle", _look, (NEVER_SETTLES, FROZEN_MOVES))

@@ -34,8 +34,9 @@ KEYS_SKIPPED: Final = Rule(
     WARNING,
     "Weights of a checkpoint that were not loaded",
     "A module was given weights with `strict=False`, and lacks some that were given under a longer or a shorter name: "
-    "with a prefix such as `module.` or `model.`, or without one. Or nothing of what it was given was taken. A part "
-    "that has another name altogether, as a new head, is not told.",
+    "with a prefix such as `module.` or `model.`, or without one. Or nothing of what it was given was "
+    "taken; or all that it was given before its first step were its own tensors. A part that has another name "
+    "altogether, as a new head, is not told.",
     "Print what `load_state_dict` gives back; rename the keys, or load into the module that the checkpoint is of.",
     "show {run} --kind load",
     sources=("https://discuss.pytorch.org/t/missing-keys-unexpected-keys-in-state-dict/22009",),
@@ -109,6 +110,10 @@ def _own(
     root = of_process.training.roots.get(tree.root_of(load.module))
     if root is None:
         return None
+    is_only = sum(each.load.is_own and each.module == load.module for each in loads) == 1
+    if is_only and 0 <= load.step <= root.first_step:
+        reason = "it was given its own weights before training: nothing else was under a name that it has"
+        return KEYS_SKIPPED.finding(name, reason, rank, step=load.step, place=load.place)
     if load.step > root.last_step:
         rule = NOT_COPIED
     elif sum(each.load.is_own and each.module == load.module for each in loads) < 2:

@@ -5,7 +5,7 @@ Of processes with one optimizer that steps, so that nobody plays against it:
 | the loss | severity |
 | --- | --- |
 | is a standard loss of `torch.nn.functional` times -1, and fell | warning |
-| is something times -1, and fell below 0, ever faster, to ten times the size of its first values | warning |
+| is anything, and fell below 0, ever faster, to ten times the size of its first values | warning |
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ WRONG_SIGN: Final = Rule(
     "wrong-loss-sign",
     WARNING,
     "Losses that are maximised",
-    "Only one optimizer steps, and a loss is the negative of something: of a standard loss such as `cross_entropy`, "
-    "and it fell; or of anything else, and it fell below 0, by more in the second half of the run than twice what it "
-    "fell in the first, to ten times the size of its first values: what is made smaller has no end.",
+    "Only one optimizer steps, and a loss is the negative of a standard loss such as `cross_entropy`, and fell; or it is "
+    "anything else, and fell below 0, by more in the second half of the run than twice what it fell in the first, to "
+    "ten times the size of its first values: what is made smaller has no end.",
     "Leave out the minus sign: a loss function gives what is to be small. See whether the model gives back a loss, "
     "or a log-likelihood.",
     "show {run} --kind loss,backward",
@@ -67,12 +67,12 @@ def _negative(of_process: ProcessEvidence) -> list[Finding]:
     found: dict[str, Finding] = {}
     for loss in of_process.training.losses.values():
         values = of_process.training.values.get(loss.place)
-        if not loss.passes or values is None or values.count < _FEWEST_VALUES or loss.made in found:
+        is_stepped = loss.steps * 2 >= loss.passes > 0  # Not those of a search for adversarial examples.
+        if not is_stepped or values is None or values.count < _FEWEST_VALUES or loss.made in found:
             continue
         is_standard = _is_negative_of_standard(loss.nodes)
-        is_negative = bool(loss.nodes) and call_of(loss.nodes[0]) == "Neg" and not loss.nodes[0].inside
         first, last = values.first[0], sum(values.last) / len(values.last)
-        if (is_standard and last < first) or (is_negative and _falls_without_end(values)):
+        if (is_standard and last < first) or _falls_without_end(values):
             numbers = [loss_text(loss.nodes), f"{first:.4g} at first, {last:.4g} at last"]
             reason = "the negative of a loss is made smaller" if is_standard else "it falls below 0, ever faster"
             rank = [of_process.process.rank]

@@ -37,6 +37,10 @@ DOMINATES: Final = Rule(
 _WEIGHT: Final = re.compile(r"\[\d+, .*\d\]$")
 _LEAST_DECAY: Final = 0.01
 _SHRUNK: Final = 0.1
+_HUGE: Final = 1.0
+_LITTLE: Final = 0.3
+_DECOUPLED: Final = re.compile(r"W$|Lion|SGDW")
+"""Classes that do not add the decay to the gradient, so that larger ones are in use."""
 _FEWEST_WEIGHTS: Final = 2
 _NOT_LEARNT: Final = 0.5
 
@@ -48,11 +52,12 @@ def _look(evidence: Evidence) -> Sight | None:
         for optimizer in of_process.training.optimizers.values():
             decay = _decay(optimizer)
             is_any |= decay > 0 and optimizer.steps > 0
-            if decay < _LEAST_DECAY or not optimizer.steps or _has_learnt(of_process):
+            is_huge = decay >= _HUGE and not _DECOUPLED.search(optimizer.name)
+            if decay < _LEAST_DECAY or not optimizer.steps or (_has_learnt(of_process) and not is_huge):
                 continue
             weights = _decayed(optimizer, of_process)
             left = _left(weights)
-            if len(weights) >= _FEWEST_WEIGHTS and left <= _SHRUNK:
+            if len(weights) >= _FEWEST_WEIGHTS and left <= (_LITTLE if is_huge else _SHRUNK):
                 numbers = [f"weight decay {decay:.3g}", f"the weights came down to {left:.1%} of their first norm"]
                 rank, reason = [of_process.process.rank], "it pulls the weights to 0"
                 findings.append(

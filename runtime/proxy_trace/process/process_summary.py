@@ -115,6 +115,9 @@ class TensorSummary(msgspec.Struct):
         largest_gradient: the largest magnitude that an element of its gradients had, where that was finite.
         made_anew: how often another tensor with other values came in its place.
         frozen_steps: how many steps have changed it although it was frozen, and its gradient was zero.
+        frozen_moves: of a buffer, between how many steps it changed since a parameter of its module, all of which are
+            frozen, last had a gradient or changed.
+        last_move: the last of them, as the number of steps that had ended; -1 if there is none.
         first_frozen_step: the first of them, as the number of steps that had ended; -1 if there is none.
     """
 
@@ -145,6 +148,8 @@ class TensorSummary(msgspec.Struct):
     made_anew: int = 0
     frozen_steps: int = 0
     first_frozen_step: int = -1
+    frozen_moves: int = 0
+    last_move: int = -1
 
     def begin_anew(self) -> None:
         """Forget what became of the tensor that had the name before."""
@@ -327,6 +332,7 @@ class ProcessCollector:
         self._has_begun = False
         self._current: dict[int, events.Statistics | None] = {}
         self._stages_outside: dict[str, None] = {}
+        self._of_modules: dict[int, list[TensorSummary]] = {}
         self._takers: dict[type[events.Event], Callable[[Any], None]] = {
             events.Module: self._module,
             events.Parameter: self._tensor,
@@ -490,6 +496,7 @@ class ProcessCollector:
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
         tensor.freed = event.freed
+        self._keep_by_module(tensor)
         is_known = event.id in self._current  # Then this is about its name, or whether it is frozen.
         if is_known and are_same_values(self._current[event.id], event.statistics) is False:
             tensor.begin_anew()  # Or a layer has come in the place of another.
@@ -513,6 +520,12 @@ class ProcessCollector:
                 return TensorSummary(id_, f"#{id_}")
             tensor = self._tensors[id_] = TensorSummary(id_, f"#{id_}")
         return tensor
+
+    def _keep_by_module(self, tensor: TensorSummary) -> None:
+        """Have a parameter or buffer be found by its module."""
+        of_module = self._of_modules.setdefault(tensor.module, [])
+        if not any(each is tensor for each in of_module):
+            of_module.append(tensor)
 
     def _call_module(self, event: events.CallModule) -> None:
         module = self._module_of(event.module)
@@ -678,6 +691,8 @@ class ProcessCollector:
         if is_same:
             cause = "unchanged"
         tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
+        if is_same is False:
+            self._note_move(tensor, event)
         if statistics is not None and statistics.norm == "inf":
             self._check_norm(event, tensor)
         if cause == "unchanged":
@@ -691,6 +706,18 @@ class ProcessCollector:
         else:
             # What leaves no mark but the values is found late: the program may be in another stage by then.
             self._compare_with_first(tensor, statistics, _ANY_STAGE if cause == "data" else event.stage)
+
+    def _note_move(self, tensor: TensorSummary, event: events.Update) -> None:
+        """Count that a buffer changes while all parameters of its module are frozen; or begin anew, if one changes."""
+        of_module = self._of_modules.get(tensor.module, [])
+        if not tensor.is_buffer:
+            for each in of_module:
+                each.frozen_moves = 0
+            return
+        parameters = [each for each in of_module if not (each.is_buffer or each.removed)]
+        if self._process.steps and parameters and not any(each.requires_grad for each in parameters):
+            tensor.frozen_moves += event.step > tensor.last_move
+            tensor.last_move = event.step
 
     @staticmethod
     def _compare_with_first(tensor: TensorSummary, statistics: events.Statistics | None, stage: str) -> None:

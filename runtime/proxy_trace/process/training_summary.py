@@ -120,6 +120,7 @@ class LossSummary(msgspec.Struct):
         made: where the variable was assigned that they began with, or else `place`.
         passes: how many of them.
         first_step: the steps that had ended at the first.
+        steps: before how many steps of an optimizer it was the only one.
     """
 
     nodes: list[events.LossNode] = []
@@ -127,6 +128,7 @@ class LossSummary(msgspec.Struct):
     made: str = ""
     passes: int = 0
     first_step: int = 0
+    steps: int = 0
 
 
 class ModeSummary(msgspec.Struct):
@@ -443,6 +445,9 @@ class TrainingCollector:
         optimizer.steps += 1
         self._stepping, self._found, self._before = optimizer, _FoundGradients(), self._since
         self._since = {}
+        alone = self._losses.get(next(iter(self._before))[1]) if len(self._before) == 1 else None
+        if alone is not None:
+            alone.steps += 1
         if event.carried:
             optimizer.carried += 1
             if optimizer.first_carried < 0:

@@ -153,7 +153,7 @@ class ClippedGradients(ReplacingInterceptor):
     def _scaler_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         @uncounted
-        def __init__(scaler: Any, *args: Any, **kwargs: Any) -> None:
+        def make_scaler(scaler: Any, *args: Any, **kwargs: Any) -> None:
             try:
                 original(scaler, *args, **kwargs)
             except BaseException as error:
@@ -161,7 +161,7 @@ class ClippedGradients(ReplacingInterceptor):
                 raise
             self._note(self._scaler_made, scaler)
 
-        return __init__
+        return make_scaler
 
     def _scaler_made(self, scaler: Any) -> None:
         self._made += 1

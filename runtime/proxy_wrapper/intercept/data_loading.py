@@ -1,7 +1,7 @@
 """Sees iterations over data loaders: in which order, how far they go, and whether batches repeat.
 
-The order of a random sampler follows from the generator's state when an iteration begins, of which the iteration keeps a
-number that it has drawn for its workers: if that 64-bit number is the one of the iteration before, so is the order. A
+The order of a random sampler follows from the generator's state when an iteration begins, of which the iteration keeps
+a number that it has drawn for its workers: if that 64-bit number is the one of the iteration before, so is the order. A
 sampler with `set_epoch` draws the order from its seed and the epoch.
 """
 
@@ -73,7 +73,7 @@ class DataLoading(ReplacingInterceptor):
     def _giver(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         @uncounted
-        def __next__(iteration: Any) -> Any:
+        def give_next(iteration: Any) -> Any:
             self._note(self._asks, iteration)
             try:
                 batch = original(iteration)
@@ -83,7 +83,7 @@ class DataLoading(ReplacingInterceptor):
             self._note(self._gives, iteration, batch)
             return batch
 
-        return __next__
+        return give_next
 
     def _asks(self, iteration: Any) -> None:
         """Take note of an iteration that begins, and of a step between two batches."""

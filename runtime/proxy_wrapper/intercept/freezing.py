@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 _RIGHT: Final = "requires_grad"
 _ALIKE: Final = re.compile(r"requ?i?re?[sd]?_?grad(s|ients?)?")
-_LOOKS: Final = 2
-"""How many steps of an optimizer are looked at: a program may freeze parameters behind the first."""
+_FIRST: Final = 2
+_EVERY: Final = 32
+"""Which steps of an optimizer are looked at: the first ones and each so many-th, as a program may freeze them later."""
 
 
 class Freezing:
@@ -30,15 +31,15 @@ class Freezing:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._looks: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+        self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._told: set[str] = set()
 
     def look(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
-        """Look at the parameters that an optimizer steps, and at their modules, the first few times."""
-        looks = self._looks.get(optimizer, 0)
-        if looks >= _LOOKS:
+        """Look at the parameters that an optimizer steps, and at their modules, now and then."""
+        step = self._steps.get(optimizer, 0)
+        self._steps[optimizer] = step + 1
+        if step >= _FIRST and step % _EVERY:
             return
-        self._looks[optimizer] = looks + 1
         found: dict[str, list[int]] = {}
         for state, tensor in states:
             if not tensor.requires_grad:

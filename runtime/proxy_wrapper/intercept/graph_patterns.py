@@ -1,7 +1,7 @@
 """Finds what an autograd graph has that no call of a module shows: what is computed between and inside of modules.
 
-Only the first backward passes at a place are looked at, and of a large graph only the nodes that are nearest to the loss.
-Reading the graph makes no node and changes none.
+Only the first backward passes at a place are looked at, and of a large graph only the nodes that are nearest to the
+loss. Reading the graph makes no node and changes none.
 """
 
 from __future__ import annotations

@@ -235,16 +235,25 @@ class ModuleCalls:
                 ),
                 location,
             )
-            if not stack and module.training and entry.input_looks:
-                self._inputs.look(entry, args, location, thread)
-            elif not (stack or module.training) and entry.dropout_looks and not compiled:
-                entry.dropout_looks -= 1
-                self._dropouts.begin()
+            if not stack:
+                self._look_closer(entry, args, location, thread, is_seen=not compiled)
         frame = sys._getframe(_TO_CALL)
         running = id(frame) if frame.f_code is _MODULE_CALL else 0
         stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, input_versions, {}))
         if mode.is_installed:
             mode.enter(module, is_proxied=True)
+
+    def _look_closer(self, entry: ModuleEntry, args: Any, location: int, thread: ThreadState, *, is_seen: bool) -> None:
+        """Look at what only the first outermost calls of a module tell."""
+        module = entry.module()
+        if module is None:
+            return
+        if module.training:
+            if entry.input_looks:
+                self._inputs.look(entry, args, location, thread)
+        elif entry.dropout_looks and is_seen:
+            entry.dropout_looks -= 1
+            self._dropouts.begin()
 
     def _is_around_wrapper(self, entry: ModuleEntry) -> bool:
         """Whether a module that is called for training belongs to a distributed wrapper, which is not called."""
@@ -275,10 +284,7 @@ class ModuleCalls:
     def _end(self, module: nn.Module, args: Any, rest: tuple[Any, ...], thread: ThreadState) -> None:
         entry = self._modules.get(id(module))
         stack = thread.stack
-        if stack and stack[-1].entry is entry:
-            call: ActiveCall | None = stack.pop()
-        else:
-            call = self._finished(entry, stack) if entry is not None else None
+        call = self._taken_off(entry, stack)
         if thread.aside:
             self._mode.leave(module)
         if not stack:
@@ -408,6 +414,12 @@ class ModuleCalls:
             thread.checked[number] = version
             if not (entry.has_been_nonfinite or is_known_finite(known) or is_certainly_finite(tensor)):
                 self._outputs.check(entry, tensor, thread, known)
+
+    def _taken_off(self, entry: ModuleEntry | None, stack: list[ActiveCall]) -> ActiveCall | None:
+        """Take the call of `entry` off the stack; None if it is not there."""
+        if stack and stack[-1].entry is entry:
+            return stack.pop()
+        return self._finished(entry, stack) if entry is not None else None
 
     def _finished(self, entry: ModuleEntry, stack: list[ActiveCall]) -> ActiveCall | None:
         """Take the call of `entry`, which is not the last one on the stack, off it; None if there is none."""

@@ -117,7 +117,7 @@ class TrainingActs(ReplacingInterceptor):
     def _wrapper_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         @uncounted
-        def __init__(wrapper: nn.Module, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+        def make_wrapper(wrapper: nn.Module, module: nn.Module, *args: Any, **kwargs: Any) -> None:
             try:
                 original(wrapper, module, *args, **kwargs)
             except BaseException as error:
@@ -125,7 +125,7 @@ class TrainingActs(ReplacingInterceptor):
                 raise
             self._note(self._tracer.wrapped_models.add, module)
 
-        return __init__
+        return make_wrapper
 
     # Weights.
 

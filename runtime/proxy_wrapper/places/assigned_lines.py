@@ -75,7 +75,7 @@ def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
 
 
 def arguments_given(frame: FrameType) -> tuple[int, tuple[str, ...]] | None:
-    """How many arguments the call that `frame` is at gives by position, and the names of the others; None if unknown."""
+    """How many arguments the call that `frame` is at gives by position, and the names of the rest; None if unknown."""
     upto = [each for each in dis.get_instructions(frame.f_code) if each.offset <= frame.f_lasti]
     upto = [each for each in upto if each.opname not in ("CACHE", "PRECALL")]
     if len(upto) < 2:
