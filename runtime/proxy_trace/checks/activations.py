@@ -25,7 +25,7 @@ MISSING: Final = Rule(
     "rank; steps of an optimizer have changed both.",
     "Put an activation such as `nn.ReLU()` between them, or leave one out.",
     "show {run} --kind graph_pattern",
-    sources=("https://stackoverflow.com/questions/54584393/what-if-i-do-not-use-an-activation-function",),
+    sources=("https://github.com/Nota-NetsPresso/netspresso-trainer/issues/320",),
 )
 
 

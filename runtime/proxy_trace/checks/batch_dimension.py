@@ -32,7 +32,7 @@ MIXED: Final = Rule(
     "samples: the model was given as many, and puts out as many, while the second is gone from what it puts out.",
     "Make the layer with `batch_first=True`, or transpose what it is given and gives.",
     "show {run} --kind call_module,return_module",
-    sources=("https://discuss.pytorch.org/t/lstm-batch-first-or-not/",),
+    sources=("https://github.com/Exorust/TorchLeet/issues/5",),
 )
 OVER_BATCH: Final = Rule(
     "softmax-over-batch",
@@ -42,7 +42,7 @@ OVER_BATCH: Final = Rule(
     "was given as many, and puts out as many, while the second dimension is gone from what it puts out.",
     "Give the softmax the dimension of the items, mostly `dim=-1`.",
     "show {run} --kind graph_pattern",
-    sources=("https://discuss.pytorch.org/t/which-dim-to-use-for-softmax/",),
+    sources=("https://github.com/PetrochukM/PyTorch-NLP/issues/2",),
 )
 
 _FEWEST: Final = 2

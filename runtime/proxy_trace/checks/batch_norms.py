@@ -36,7 +36,7 @@ FROZEN_MOVES: Final = Rule(
     "between at least five steps of optimizers. What was learnt before was learnt with the old ones.",
     "Call `eval()` of the frozen part behind each `model.train()`, or in a `train` method of the model.",
     "history {run} {name}",
-    sources=("https://discuss.pytorch.org/t/how-to-freeze-bn-layers-while-training-the-rest-of-network/89736",),
+    sources=("https://github.com/pgniewko/gt-pyg/issues/112",),
 )
 
 _LARGEST: Final = 0.9

@@ -29,7 +29,7 @@ SAME_BATCH: Final = Rule(
     "and no other one; a step of an optimizer followed each, and a model was called for training behind it.",
     "Keep one iterator, and make it anew when it is exhausted: `next(iter(loader))` begins from the start each time.",
     "show {run} --kind loading",
-    sources=("https://discuss.pytorch.org/t/next-iter-dataloader-returns-the-same-batch/",),
+    sources=("https://github.com/ZhaoJ9014/face.evoLVe/pull/39",),
 )
 SAME_ORDER: Final = Rule(
     "same-order",

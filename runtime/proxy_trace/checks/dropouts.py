@@ -24,7 +24,7 @@ ALWAYS_ON: Final = Rule(
     "values, and said nothing of `training`, which is then taken for true.",
     "Give it `training=self.training`, or make an `nn.Dropout` in `__init__`.",
     "show {run} --kind active_dropout",
-    sources=("https://github.com/pytorch/pytorch/issues/12253",),
+    sources=("https://github.com/rixwew/pytorch-fm/issues/21",),
 )
 
 

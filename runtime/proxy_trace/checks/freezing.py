@@ -23,7 +23,7 @@ NO_EFFECT: Final = Rule(
     "Call `requires_grad_(False)` of the module or the parameter.",
     "history {run} {name}",
     "parameter",
-    ("https://discuss.pytorch.org/t/requires-grad-false-does-not-freeze/",),
+    ("https://github.com/HengyiWang/Co-SLAM/issues/12",),
 )
 
 

@@ -65,7 +65,7 @@ LOG_SOFTMAX_TWICE: Final = Rule(
     "scores, and whoever replaces one of both, goes wrong.",
     "Give the loss what comes before the log-softmax, or use `F.nll_loss`.",
     "show {run} --kind loss",
-    sources=("https://discuss.pytorch.org/t/does-nn-crossentropyloss-apply-log-softmax/",),
+    sources=("https://github.com/speedinghzl/Pytorch-Deeplab/issues/2",),
 )
 NO_LOGARITHM: Final = Rule(
     "nll-without-log-softmax",

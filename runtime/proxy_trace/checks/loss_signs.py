@@ -30,13 +30,13 @@ WRONG_SIGN: Final = Rule(
     "wrong-loss-sign",
     WARNING,
     "Losses that are maximised",
-    "Only one optimizer steps, and a loss is the negative of a standard loss such as `cross_entropy`, and fell; or it is "
-    "anything else, and fell below 0, by more in the second half of the run than twice what it fell in the first, to "
-    "ten times the size of its first values: what is made smaller has no end.",
+    "Only one optimizer steps, and a loss is the negative of a standard loss such as `cross_entropy`, and fell; or it "
+    "is anything else, and fell below 0, by more in the second half of the run than twice what it fell in the first, "
+    "to ten times the size of its first values: what is made smaller has no end.",
     "Leave out the minus sign: a loss function gives what is to be small. See whether the model gives back a loss, "
     "or a log-likelihood.",
     "show {run} --kind loss,backward",
-    sources=("https://discuss.pytorch.org/t/loss-becomes-negative/",),
+    sources=("https://github.com/KanishJebaMathewM/Truxify/pull/11885",),
     explains=("learning-rate-too-high", "non-finite"),
 )
 

@@ -52,7 +52,7 @@ HAS_FROZEN: Final = Rule(
     "Give the optimizer only what is to be trained, after the freezing; or let `zero_grad` set gradients to `None`.",
     "history {run} {name}",
     "parameter",
-    ("https://discuss.pytorch.org/t/parameters-with-requires-grad-false-are-updated-during-training/90096",),
+    ("https://github.com/neuralmagic/sparseml/issues/965",),
 )
 _FEWEST_RECREATED: Final = 5
 """So many optimizers from one place are no few phases of training."""

@@ -27,7 +27,7 @@ NOT_REGISTERED: Final = Rule(
     "purpose, such as a teacher in a list, has no gradients.",
     "Keep the modules in an `nn.ModuleList` or `nn.ModuleDict`, or assign them as attributes in `__init__`.",
     "show {run} --kind module",
-    sources=("https://discuss.pytorch.org/t/list-of-nn-module-in-a-nn-module/219",),
+    sources=("https://github.com/pytorch/pytorch/issues/59925",),
     explains=("optimizer-misses-parameters", "never-updated", "untrained", "only-evaluated"),
 )
 

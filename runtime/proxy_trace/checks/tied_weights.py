@@ -27,7 +27,7 @@ APART: Final = Rule(
     "Assign the parameter itself, `head.weight = embedding.weight`, after everything that makes new parameters: "
     "initialisation, loading of a whole model, conversion, a copy of a part.",
     "history {run} {name}",
-    sources=("https://github.com/huggingface/transformers/issues/14108",),
+    sources=("https://github.com/NVIDIA/Megatron-LM/issues/656",),
 )
 
 

@@ -23,7 +23,7 @@ AROUND: Final = Rule(
     "part of it, for training without one of a wrapper; and its parameters part between the ranks.",
     "Call the wrapper for training: `ddp_model(x)`, not `model(x)`, `ddp_model.module(x)` or a part of it.",
     "ranks {run}",
-    sources=("https://discuss.pytorch.org/t/calling-ddp-module-directly/",),
+    sources=("https://github.com/moojink/openvla-oft/issues/160",),
     explains=("ranks-part",),
 )
 

@@ -1,0 +1,243 @@
+"""Data loaders, scalers, dropout, freezing and graphs are told of, and nothing changes by that."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import _VF, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import proxy_wrapper.proxy as Proxy
+from proxy_wrapper.events import (
+    ActiveDropout,
+    CallModule,
+    Clip,
+    FreezeWithoutEffect,
+    GraphPattern,
+    Loading,
+    Location,
+    ScalerStep,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy_wrapper.writing.observers.memory import MemoryObserver
+
+
+def of(seen: MemoryObserver, kind: type[Any]) -> list[Any]:
+    """The events of a class."""
+    return [event for event in seen.events if type(event) is kind]
+
+
+def line(seen: MemoryObserver, number: int) -> int:
+    """The line of a location."""
+    return int(next(each.line for each in of(seen, Location) if each.id == number))
+
+
+class Net(nn.Module):
+    """Two linear layers, with a dropout between them that is called as `how` says."""
+
+    def __init__(self, how: str = "module") -> None:
+        super().__init__()
+        self.first, self.second, self.dropout = nn.Linear(4, 8), nn.Linear(8, 2), nn.Dropout(0.5)
+        self.how = how
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        if self.how == "default":
+            x = F.dropout(x, 0.5)
+        elif self.how == "keyword":
+            x = F.dropout(x, p=0.5)
+        elif self.how == "mode":
+            x = F.dropout(x, 0.5, training=self.training)
+        elif self.how == "meant":
+            x = F.dropout(x, 0.5, True)
+        elif self.how == "module":
+            x = self.dropout(torch.relu(x))
+        return self.second(x)
+
+
+def train(model: nn.Module, steps: int = 1) -> torch.optim.SGD:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        F.cross_entropy(model(torch.randn(6, 4)), torch.zeros(6, dtype=torch.long)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return optimizer
+
+
+# Data loaders.
+
+
+@pytest.mark.parametrize(("seed", "repeated"), [(True, 3), (False, 0)])
+def test_an_order_that_is_drawn_anew_from_one_seed_is_counted(
+    seed: bool, repeated: int, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    loader = DataLoader(TensorDataset(torch.randn(12, 4)), 3, shuffle=True)
+    for _ in range(4):
+        if seed:
+            torch.manual_seed(1)
+        for (x,) in loader:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model(x).sum().backward()
+            optimizer.step()
+    last = of(seen, Loading)[-1]
+    assert (last.count, last.same_order, last.trains, last.batches, last.given) == (4, repeated, True, 4, 12)
+
+
+def test_a_first_batch_again_and_again_is_counted(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    loader = DataLoader(TensorDataset(torch.randn(12, 4)), 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(8):
+        (x,) = next(iter(loader))
+        model(x).sum().backward()
+        optimizer.step()
+    found = of(seen, Loading)
+    assert [each.count for each in found] == [1, 2, 4, 8]
+    assert found[-1].first_only == 7
+
+
+# Scalers.
+
+
+@pytest.mark.parametrize("function", [nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_])
+@pytest.mark.parametrize("is_unscaled", [True, False])
+def test_clipping_before_the_gradients_are_divided_is_counted(
+    function: Callable[..., Any], is_unscaled: bool, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=8.0)
+    for _ in range(2):
+        scaler.scale(model(torch.randn(3, 4)).sum()).backward()
+        if is_unscaled:
+            scaler.unscale_(optimizer)
+        function(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    assert [each.clipped for each in of(seen, ScalerStep)] == ([] if is_unscaled else [1, 2])
+    assert len(of(seen, Clip)) == 1
+
+
+def test_steps_that_are_skipped_with_one_scale_are_counted(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=8.0)
+    for infinite in (False, True, True, True):
+        scaler.scale(model(torch.randn(3, 4)).sum() * (float("inf") if infinite else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update(8.0)
+        optimizer.zero_grad()
+    last = of(seen, ScalerStep)[-1]
+    assert (last.count, last.skipped, last.stuck) == (4, 3, 2)
+
+
+# Dropout.
+
+
+@pytest.mark.parametrize("how", ["default", "keyword", "mode", "meant", "module"])
+def test_functional_dropout_that_nobody_told_of_the_mode_is_told(how: str, logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Net(how), recurse=True, logdir=logdir)
+    model(torch.randn(3, 4))
+    assert not of(seen, ActiveDropout)
+    model.eval()
+    for _ in range(3):
+        model(torch.randn(3, 4))
+    found = of(seen, ActiveDropout)
+    assert len(found) == (how in ("default", "keyword"))
+    offset = {"default": 4, "keyword": 6}.get(how, 0)
+    assert [line(seen, each.location) for each in found] == [Net.forward.__code__.co_firstlineno + offset - 1] * len(
+        found
+    )
+    assert "dropout" not in _VF.__dict__
+
+
+def test_dropout_that_was_put_into_training_mode_is_meant(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Net(), recurse=True, logdir=logdir)
+    model.eval()
+    model.dropout.train()
+    model(torch.randn(3, 4))
+    assert not of(seen, ActiveDropout)
+
+
+# Freezing.
+
+
+def test_a_misspelt_attribute_is_told_where_it_is_assigned(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Net(), recurse=True, logdir=logdir)
+    for parameter in model.first.parameters():
+        assigned = sys._getframe().f_lineno + 1
+        parameter.require_grad = False
+    train(model, 2)
+    (found,) = of(seen, FreezeWithoutEffect)
+    assert (found.attribute, found.count, line(seen, found.made)) == ("require_grad", 2, assigned)
+
+
+def test_what_is_frozen_is_not_told(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(Net(), recurse=True, logdir=logdir)
+    model.first.requires_grad_(False)
+    train(model)
+    assert not of(seen, FreezeWithoutEffect)
+
+
+# Graphs.
+
+
+@pytest.mark.parametrize(("how", "is_told"), [("none", True), ("module", False)])
+def test_linear_layers_with_nothing_between_them_are_told(
+    how: str, is_told: bool, logdir: str, seen: MemoryObserver
+) -> None:
+    train(Proxy.Proxy(Net(how), recurse=True, logdir=logdir), 3)
+    assert [each.what for each in of(seen, GraphPattern)] == ["linear-linear"] * 2 * is_told
+
+
+def test_a_softmax_is_told_with_its_dimension(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Sequential(nn.Linear(4, 5), nn.Softmax(-1)), recurse=True, logdir=logdir)
+    model(torch.randn(3, 4)).pow(2).sum().backward()
+    assert [(each.what, each.dim, tuple(each.shape)) for each in of(seen, GraphPattern)] == [("softmax", 1, (3, 5))]
+
+
+# What the program does is left as it is.
+
+
+def _run(logdir: str | None) -> list[torch.Tensor]:
+    """All that a program computes which does everything that is seen here."""
+    torch.manual_seed(0)
+    model: Any = Net("default")
+    if logdir is not None:
+        model = Proxy.Proxy(model, recurse=True, logdir=logdir)
+    model.first.require_grad = False
+    loader = DataLoader(TensorDataset(torch.randn(12, 4)), 3, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**120)
+    found = []
+    for _ in range(3):
+        model.train()
+        for (x,) in loader:
+            loss = model(x).pow(2).sum()
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            nn.utils.clip_grad_value_(model.parameters(), 0.5)
+            scaler.step(optimizer)
+            scaler.update()
+            found.append(loss.detach().clone())
+        model.eval()
+        with torch.no_grad():
+            found.append(model(x))
+    return [*found, *(each.detach().clone() for each in model.parameters()), torch.get_rng_state()]
+
+
+def test_nothing_changes(logdir: str) -> None:
+    for plain, traced in zip(_run(None), _run(logdir), strict=True):
+        assert torch.equal(plain, traced)
+
+
+def test_calls_of_a_model_without_a_wrapper_are_not_around_one(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    model(torch.randn(3, 4))
+    assert [each.around for each in of(seen, CallModule)] == [False]
