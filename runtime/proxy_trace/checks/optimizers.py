@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import WARNING, fold_names
+from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
+from proxy_trace.reading.folded_names import fold_names
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
