@@ -345,12 +345,12 @@ class Loss(Happening, frozen=True, gc=False):
 class GraphPattern(Happening, frozen=True, gc=False):
     """Something that the autograd graph of a loss has, found in the first backward passes at a place.
 
-    `what` is "linear-linear", where a linear layer takes what another one gave, and nothing else does: `tensors` are
-    their weights, the first one first. Or it is "softmax", over the dimension `dim` of a tensor with `shape`.
+    `what` is "linear-linear", where a linear layer takes what another one gave, and nothing else does: `weights`
+    are the ids of theirs, the first one first. Or it is "softmax", over the dimension `dim` of a tensor with `shape`.
     """
 
     what: str = ""
-    tensors: Sequence[Count] = ()
+    weights: Sequence[Count] = ()
     dim: Count = 0
     shape: Sequence[Count] = ()
 

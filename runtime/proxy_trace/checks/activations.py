@@ -34,9 +34,9 @@ def _look(evidence: Evidence) -> Sight:
     for of_process in evidence.of_processes:
         told: set[str] = set()
         for pattern in of_process.acts.patterns:
-            if pattern.event.what != "linear-linear" or len(pattern.event.tensors) != 2:
+            if pattern.event.what != "linear-linear" or len(pattern.event.weights) != 2:
                 continue
-            first, second = pattern.event.tensors
+            first, second = pattern.event.weights
             layer = _needless(first, second, of_process)
             if layer is not None and layer.name not in told:
                 told.add(layer.name)

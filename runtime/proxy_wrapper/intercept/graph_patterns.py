@@ -87,11 +87,11 @@ class GraphPatterns:
         dim = dim - 2 * _SIGN if dim >= _SIGN else dim
         self._emit("softmax", (), dim % max(1, len(shape)), shape, location)
 
-    def _emit(self, what: str, tensors: tuple[int, ...], dim: int, shape: tuple[int, ...], location: int) -> None:
+    def _emit(self, what: str, weights: tuple[int, ...], dim: int, shape: tuple[int, ...], location: int) -> None:
         tracer = self._tracer
         thread = tracer.thread
         now = tracer.now_us()
-        event = GraphPattern(now, tracer.step, 0, location, thread.number, thread.stage, what, tensors, dim, shape)
+        event = GraphPattern(now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape)
         tracer.broadcast(event, location, level=INFO)
 
 

@@ -53,6 +53,25 @@ DETAILS: list[tuple[events.Event, str]] = [
         "3 keys; missing fc.w; unexpected head.w",
     ),
     (events.Load(1, loaded=3, is_own=True), "3 keys; its own tensors"),
+    (
+        events.ScalerStep(1, id=1, count=4, skipped=3, stuck=2, clipped=1),
+        "#1: 4 steps, 3 skipped, 2 with no smaller scale, 1 with gradients that were clipped before",
+    ),
+    (
+        events.Loading(1, id=2, sampler="RandomSampler", batches=8, count=4, same_order=3),
+        "#2: RandomSampler, 8 batches, iteration 4, 3 in the order of the one before",
+    ),
+    (
+        events.Loading(1, id=2, sampler="MySampler", count=4, first_only=2, given=9, same_batch=1),
+        "#2: MySampler, iteration 4, 2 with the first batch alone, 1 of 9 batches as the one before",
+    ),
+    (events.ActiveDropout(1, module=2, function="dropout"), "dropout, in evaluation mode"),
+    (
+        events.FreezeWithoutEffect(1, attribute="require_grad", tensor=1, count=2),
+        "require_grad = False, model.fc.weight, 2 parameters",
+    ),
+    (events.GraphPattern(1, what="linear-linear", weights=[1, 1]), "linear-linear: model.fc.weight, model.fc.weight"),
+    (events.GraphPattern(1, what="softmax", dim=0, shape=[4, 3]), "softmax over dimension 0 of [4, 3]"),
     (events.Backward(1, inputs=["float32[]"]), "backward of float32[]"),
     (events.Backward(1, inputs=["float32[]"], loss_value=0.25, loss=1), "backward of float32[] = 0.25"),
     (
