@@ -43,9 +43,10 @@ def test_summary_as_json_has_everything(small_trace: Path, capsys: pytest.Captur
     summary = json.loads(capsys.readouterr().out)
     assert summary["findings"][0]["name"] == "model.spare"
     checks = {check["name"]: check["state"] for check in summary["checks"]}
-    passed = ("outputs", "losses", "gradients", "parameters", "layers", "training", "updates", "tracing")
-    of_settings = ("steps", "clearing", "optimizers", "rates", "schedulers", "modes", "progress")
-    not_checked = ("end", *of_settings, "loss functions", "inputs")
+    of_structure = ("layers", "registration", "activations")
+    passed = ("outputs", "losses", "gradients", "parameters", *of_structure, "training", "updates", "tracing")
+    of_settings = ("steps", "clearing", "optimizers", "rates", "schedulers", "modes", "progress", "freezing", "signs")
+    not_checked = ("end", *of_settings, "loss functions", "inputs", "dropout")
     assert checks == {
         **dict.fromkeys(passed, "passed"),
         **dict.fromkeys(("calls", "files"), "finding"),

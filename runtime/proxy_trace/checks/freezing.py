@@ -38,7 +38,7 @@ def _look(evidence: Evidence) -> Sight:
                 rank = [of_process.process.rank]
                 findings.append(NO_EFFECT.finding(tensor.name, reason, rank, event.count, place=place))
     if not any(each.training.optimizers for each in evidence.of_processes):
-        return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
+        return Sight(findings, evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings)
 
 

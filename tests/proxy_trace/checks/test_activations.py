@@ -1,0 +1,55 @@
+"""Linear layers with nothing between them are told where the first is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, OTHER_VALUES, STEP, VALUES, find
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+PLACE = events.Location(3, "train.py", 20, "main")
+
+
+def linear(number: int, width: int, height: int) -> list[events.Event]:
+    name = f"model.fc{number}"
+    return [
+        events.Module(number, name, "Linear", 1, 1, made=3, settings={"in_features": width, "out_features": height}),
+        events.Parameter(
+            number, f"{name}.weight", number, f"float32[{height}, {width}]", requires_grad=True, statistics=VALUES
+        ),
+    ]
+
+
+BIAS = events.Parameter(9, "model.fc2.bias", 2, "float32[8]", requires_grad=True, statistics=VALUES)
+PATTERN = events.GraphPattern(2, what="linear-linear", weights=[2, 3])
+CHANGES = [events.Update(4, tensor=number, statistics=OTHER_VALUES) for number in (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("middle", "bias", "changes", "is_told"),
+    [
+        pytest.param(8, [BIAS], CHANGES, True, id="no activation"),
+        pytest.param(2, [BIAS], CHANGES, False, id="a low rank"),
+        pytest.param(8, [], CHANGES, False, id="no bias, as an adapter"),
+        pytest.param(8, [BIAS], CHANGES[:1], False, id="one is not trained"),
+    ],
+)
+def test_what_is_one_linear_layer_is_told(
+    tmp_path: Path,
+    write_trace: WriteTrace,
+    middle: int,
+    bias: list[events.Event],
+    changes: list[events.Event],
+    is_told: bool,
+) -> None:
+    layers = [*linear(2, 6, middle), *linear(3, middle, 4), *bias]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, *layers, events.Backward(1), PATTERN, *changes, STEP)
+    found = [(each.name, each.place) for each in find(path) if each.code == "missing-activation"]
+    assert found == [("model.fc2", "train.py:20")] * is_told

@@ -1,0 +1,63 @@
+"""Loaders that give the same batch, the same order, or the same from each worker are told where they begin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, find
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+PLACE = events.Location(3, "train.py", 20, "main")
+
+TRAINED = (events.CallModule(2, module=1, training=True), events.ReturnModule(3, module=1))
+EVALUATED = (events.CallModule(2, module=1), events.ReturnModule(3, module=1))
+
+
+def loading(count: int, workers: int = 0, **fields: int) -> events.Loading:
+    given = fields.pop("given", 8 * count)
+    trains = bool(fields.pop("trains", 0))
+    return events.Loading(
+        1,
+        location=3,
+        id=1,
+        sampler="Sampler",
+        batches=8,
+        workers=workers,
+        count=count,
+        given=given,
+        trains=trains,
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "calls", "codes"),
+    [
+        pytest.param(loading(8, first_only=7), TRAINED, ["same-batch"], id="the first batch in each step"),
+        pytest.param(loading(8, first_only=7), EVALUATED, [], id="a fixed batch to look at"),
+        pytest.param(loading(16, first_only=7), TRAINED, [], id="half of the time"),
+        pytest.param(loading(4, same_order=3, trains=1), TRAINED, ["same-order"], id="one order"),
+        pytest.param(loading(4, same_order=3), TRAINED, [], id="one order of what trains nothing"),
+        pytest.param(loading(8, same_order=3, trains=1), TRAINED, [], id="one order now and then"),
+        pytest.param(loading(2, 2, given=8, same_batch=4), TRAINED, ["equal-worker-streams"], id="pairs"),
+        pytest.param(loading(2, 2, given=8, same_batch=7), TRAINED, [], id="all alike"),
+        pytest.param(loading(2, 2, given=8, same_batch=1), TRAINED, [], id="twice by chance"),
+    ],
+)
+def test_what_a_loader_gives_is_judged(
+    tmp_path: Path,
+    write_trace: WriteTrace,
+    record: events.Event,
+    calls: tuple[events.Event, ...],
+    codes: list[str],
+) -> None:
+    found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, record, *calls))
+    told = [(each.code, each.place) for each in found if each.name.startswith("DataLoader")]
+    assert told == [(code, "train.py:20") for code in codes]

@@ -1,0 +1,26 @@
+"""Freezing without an effect is told where it is written, if training has changed the parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, OTHER_VALUES, STEP, find, weight
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+PLACE = events.Location(3, "train.py", 20, "main")
+
+
+@pytest.mark.parametrize("has_changed", [True, False])
+def test_only_what_has_changed_is_told(tmp_path: Path, write_trace: WriteTrace, has_changed: bool) -> None:
+    record = events.FreezeWithoutEffect(2, attribute="require_grad", tensor=1, count=1, made=3)
+    changes = [events.Update(4, tensor=1, statistics=OTHER_VALUES)] if has_changed else []
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), record, *changes, STEP)
+    found = [(each.name, each.place) for each in find(path) if each.code == "freeze-has-no-effect"]
+    assert found == [("model.w", "train.py:20")] * has_changed

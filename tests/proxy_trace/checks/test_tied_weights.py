@@ -1,0 +1,39 @@
+"""Weights that began as one, and are two, are told where the second layer is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, STEP, find
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+PLACE = events.Location(3, "train.py", 20, "main")
+
+EMBEDDING = events.Module(2, "model.embed", "Embedding", 1, 1)
+HEAD = events.Module(3, "model.head", "Linear", 1, 1, made=3)
+
+
+def values(bits: str) -> events.Statistics:
+    return events.Statistics(-1.0, 1.0, 2.0, bits=bits * 16)
+
+
+def parameter(number: int, name: str, bits: str) -> events.Parameter:
+    return events.Parameter(number, name, number, "float32[9, 4]", requires_grad=True, statistics=values(bits))
+
+
+@pytest.mark.parametrize(("first", "is_told"), [("a", True), ("c", False)], ids=["a copy", "another weight"])
+def test_a_copy_that_goes_its_own_way_is_told(
+    tmp_path: Path, write_trace: WriteTrace, first: str, is_told: bool
+) -> None:
+    state = [parameter(2, "model.embed.weight", "a"), parameter(3, "model.head.weight", first)]
+    updates = [events.Update(4, tensor=2, statistics=values("d")), events.Update(4, tensor=3, statistics=values("e"))]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, EMBEDDING, HEAD, *state, events.Backward(1), *updates, STEP)
+    found = [(each.name, each.place) for each in find(path) if each.code == "tied-weights-apart"]
+    assert found == [("model.head.weight", "train.py:20")] * is_told
