@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +20,7 @@ TRAINED = (events.CallModule(2, module=1, training=True), events.ReturnModule(3,
 EVALUATED = (events.CallModule(2, module=1), events.ReturnModule(3, module=1))
 
 
-def loading(count: int, workers: int = 0, **fields: int) -> events.Loading:
+def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
     given = fields.pop("given", 8 * count)
     trains = bool(fields.pop("trains", 0))
     return events.Loading(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PLACE = events.Location(3, "train.py", 20, "main")
 
 
-def scaler(number: int = 1, **fields: int) -> events.ScalerStep:
+def scaler(number: int = 1, **fields: Any) -> events.ScalerStep:
     return events.ScalerStep(1, location=3, id=number, optimizer_id=1, made=3, **fields)
 
 

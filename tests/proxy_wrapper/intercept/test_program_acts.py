@@ -59,7 +59,8 @@ class Net(nn.Module):
             x = F.dropout(x, 0.5, True)
         elif self.how == "module":
             x = self.dropout(torch.relu(x))
-        return self.second(x)
+        result: torch.Tensor = self.second(x)
+        return result
 
 
 def train(model: nn.Module, steps: int = 1) -> torch.optim.SGD:
@@ -172,7 +173,7 @@ def test_a_misspelt_attribute_is_told_where_it_is_assigned(logdir: str, seen: Me
     model = Proxy.Proxy(Net(), recurse=True, logdir=logdir)
     for parameter in model.first.parameters():
         assigned = sys._getframe().f_lineno + 1
-        parameter.require_grad = False
+        parameter.require_grad = False  # type: ignore[attr-defined]
     train(model, 2)
     (found,) = of(seen, FreezeWithoutEffect)
     assert (found.attribute, found.count, line(seen, found.made)) == ("require_grad", 2, assigned)
