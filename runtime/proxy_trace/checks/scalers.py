@@ -38,7 +38,7 @@ SKIPS: Final = Rule(
     "`scaler.step()`. If the scale falls without end, look for the first value that is not finite.",
     "show {run} --kind scaler_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
-    explains=("no-effect", "never-updated"),
+    explains=("no-effect", "never-updated", "accumulation-never-stepped", "backward-without-step"),
 )
 BEFORE_UNSCALE: Final = Rule(
     "clip-before-unscale",
