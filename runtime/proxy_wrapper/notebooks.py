@@ -20,7 +20,7 @@ import shlex
 import subprocess
 import sys
 import time
-from types import CodeType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import proxy_wrapper.proxy as Proxy
@@ -120,13 +120,26 @@ def _telling_names(tree: ast.Module, names: Mapping[str, Any]) -> ast.Module:
 
 
 def _mentioned(found: set[str], names: Mapping[str, Any]) -> set[str]:
-    """Names, and those that the functions mention which they stand for, and so on."""
+    """Names, those that their functions mention, and those of what their objects hold, and so on."""
     mentioned: set[str] = set()
     while new := found - mentioned:
         mentioned |= new
         codes = [code for name in new for code in _codes_of(names.get(name))]
         found = {name for code in codes for name in code.co_names}
+        held = {id(each) for name in new for each in _attributes_of(names.get(name))}
+        found |= {name for name, value in names.items() if id(value) in held}
     return mentioned
+
+
+def _attributes_of(value: Any) -> list[Any]:
+    """What an object keeps as its own attributes, as a trainer keeps its model."""
+    if isinstance(value, (type, ModuleType, FunctionType)):
+        return []
+    try:
+        kept = object.__getattribute__(value, "__dict__")  # no code of the object's class runs
+    except AttributeError:
+        return []
+    return [*kept.values()] if type(kept) is dict else []
 
 
 def _codes_of(value: Any) -> list[CodeType]:

@@ -438,7 +438,7 @@ def test_a_model_inside_a_transform_computes_the_same_and_has_no_graph() -> None
     with Proxy.trace(model) as trace:
         found = torch.vmap(model)(x)
     assert torch.equal(found, wanted)
-    with pytest.raises(InsideTransformError, match="Trace a call that is in none"):
+    with pytest.raises(InsideTransformError, match="Trace a call that is in no transform"):
         trace.graph()
     assert left_behind() == []
 

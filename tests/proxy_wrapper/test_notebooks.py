@@ -99,6 +99,19 @@ def test_a_model_that_has_a_name_is_traced_while_the_cell_runs(shell: Any, tmp_p
     assert not Proxy.is_proxied(shell.user_ns["model"])
 
 
+def test_a_model_that_an_object_holds_is_traced(shell: Any, tmp_path: Path) -> None:
+    run_cell(shell, "model = Net()\nother = Net()")
+    run_cell(
+        shell,
+        "class Trainer:\n    def __init__(self, net):\n        self.net = net\n"
+        "    def run(self):\n        return train(self.net)\ntrainer = Trainer(model)",
+    )
+    run_cell(shell, "%%trace\ntrainer.run()")
+    (records,) = records_of(tmp_path / "proxy_trace")
+    assert {record["name"] for record in records if record["kind"] == "module"} == {"model", "model.fc"}
+    assert sum(record["kind"] == "optimizer_step" for record in records) == 3
+
+
 def test_an_error_has_the_lines_of_the_cell(shell: Any) -> None:
     failing = "model = Net()\nmodel(torch.ones(1, 3))\n"
     plain = shell.run_cell("#\n" + failing)
