@@ -111,8 +111,8 @@ and * matches dots too.
 
 [bold]Kinds of events[/bold]
 
-  calls       call_module, return_module, loss, graph_pattern, backward, backward_end
-              active_dropout
+  calls       call_module, return_module, loss, graph_pattern
+              backward, backward_end, active_dropout
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
               scheduler_step, scaler_step, clip, freeze_without_effect
   values      parameter, buffer, input, load, loading, non_finite

@@ -11,7 +11,8 @@ from proxy_views.call_state import CallUnder
 
 if TYPE_CHECKING:
     from proxy_views.call_state import CallState
-    from proxy_views.recording import ModuleCall, Recording
+    from proxy_views.recording import Recording
+    from proxy_views.steps import ModuleCall
 
 
 class Constants:

@@ -14,14 +14,15 @@ import torch
 from torch import fx, nn
 from torch.utils.checkpoint import checkpoint
 
+from proxy_views.call_kinds import SIZE, VALUE
 from proxy_views.call_state import CallState, CallUnder
 from proxy_views.constants import Constants
 from proxy_views.places import Places
 from proxy_views.recorded_graph import RecordedGraph
-from proxy_views.recording import SIZE, VALUE, ModuleCall, TorchCall
 from proxy_views.signature import Argument, arguments_of
 from proxy_views.sizes import LiveSize, SizeArithmetic, SizeRead
 from proxy_views.snapshots import COLLECTIONS, Fill, Rebuild, Snapshot
+from proxy_views.steps import ModuleCall, TorchCall
 from proxy_views.structures import Part, is_dataclass, parts_of, tensors_in
 from proxy_views.targets import Method, Targets
 from proxy_views.targets import arguments_of as node_arguments
@@ -30,7 +31,8 @@ from proxy_views.tensor_meta import describe_tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from proxy_views.recording import Recording, Region
+    from proxy_views.recording import Recording
+    from proxy_views.steps import Region
 
 _TENSOR: Final = torch._C.TensorBase
 _LITERALS: Final = (str, int, float, complex, bool, type(None), type(...), torch.dtype, torch.device, torch.layout)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from proxy_trace.order.execution_order import execution_order
 from proxy_views.activations import Activations, Table, Weights
+from proxy_views.call_kinds import VALUE
 from proxy_views.cut import cut
 from proxy_views.errors import (
     BentInsideError,
@@ -27,7 +28,7 @@ from proxy_views.passes.checkpoint_regions import checkpoint_regions
 from proxy_views.passes.split_bias import split_bias as split_biases
 from proxy_views.places import Place, Places
 from proxy_views.recorded_events import events_of
-from proxy_views.recording import VALUE, Frozen, ModuleCall, TorchCall
+from proxy_views.steps import Frozen, ModuleCall, TorchCall
 
 if TYPE_CHECKING:
     import os

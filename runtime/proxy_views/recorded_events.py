@@ -8,7 +8,8 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from proxy_views.recording import SIZE, VALUE, ModuleCall, TorchCall
+from proxy_views.call_kinds import SIZE, VALUE
+from proxy_views.steps import ModuleCall, TorchCall
 from proxy_views.structures import tensors_in
 from proxy_wrapper import events
 

@@ -6,23 +6,21 @@ tensor is that of a value: no other one can have its `id` meanwhile.
 
 from __future__ import annotations
 
-import copy
-import operator
 import sys
-import types
-from functools import cache
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from proxy_views.as_given import arguments_as_given, as_given, keywords_as_given
+from proxy_views.call_kinds import ITERATOR, READ, SIZE, SWITCH, kind_of
 from proxy_views.call_state import CallState, now
 from proxy_views.errors import TransformError
 from proxy_views.grad_switches import GradSwitches
-from proxy_views.places import Frames, frames_inside_module
+from proxy_views.places import frames_inside_module
 from proxy_views.sizes import SizeRead, live_size
-from proxy_views.snapshots import COLLECTIONS, Fill, snapshot
+from proxy_views.steps import Change, Frozen, ModuleCall, Region, TorchCall
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
@@ -30,179 +28,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-_PLAIN: Final = frozenset({int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout})
-"""Types whose values hold no tensor and do not change."""
-
-_ATOMS: Final = frozenset({*_PLAIN, torch.Tensor, torch.nn.Parameter, torch.Size})
-"""Types of arguments that need not be looked into: nothing in them changes."""
-
-_TENSOR: Final = torch._C.TensorBase  # The base of `torch.Tensor`, which has most of its methods.
-
-READ: Final = 1
-"""It gives no tensor and changes nothing: what it gives is in the program, not in the graph."""
-SIZE: Final = 2
-"""It gives sizes, which stay in the graph."""
-VALUE: Final = 3
-"""It gives values of a tensor to Python."""
-SWITCH: Final = 4
-"""It turns gradients on or off, which is part of the calls that run meanwhile."""
-ITERATOR: Final = 5
-"""It gives an iterator over a tensor."""
-
-_BUILTIN: Final = frozenset(
-    {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType}
-)
-"""Types of functions that are written in C."""
-
-_READS: Final = (
-    *("dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_inference", "is_conj"),
-    *("is_neg", "is_pinned", "is_shared", "is_same_size", "element_size", "data_ptr", "get_device", "storage_offset"),
-    *("untyped_storage", "type", "__repr__", "__format__", "__hash__", "__dir__", "__deepcopy__", "is_set_to"),
-)
-_VALUES: Final = (
-    *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__len__", "__contains__", "__array__"),
-    *("item", "tolist", "numpy", "is_nonzero", "equal", "allclose"),
-)
-_SIZES: Final = ("size", "numel", "nelement", "stride")
-_ATTRIBUTES: Final = (
-    *("dtype", "device", "ndim", "layout", "requires_grad", "is_leaf", "grad_fn", "output_nr", "name", "names"),
-    *("is_cuda", "is_cpu", "is_sparse", "is_sparse_csr", "is_quantized", "is_meta", "is_mps", "is_nested", "is_mkldnn"),
-    *("is_xpu", "is_xla", "is_ipu", "is_hpu", "is_mtia", "is_vulkan", "is_maia", "itemsize", "nbytes", "_version"),
-    *("retains_grad", "_backward_hooks", "_post_accumulate_grad_hooks", "volatile"),
-)
-
-
-class ModuleCall:
-    """A call of a module.
-
-    Attributes:
-        module: what was called.
-        parent: the call that it was made in; None for that of the model.
-        args: by position, as they were when it was called.
-        kwargs: by keyword.
-        output: what it gave back.
-        frames: from the call outwards, to where its parent begins.
-        is_opaque: whether what it calls is not seen.
-        end: the number of the first step behind it.
-        region: the checkpoints that it is called in.
-        serial: its number among all calls that have begun.
-    """
-
-    __slots__ = (
-        "args",
-        "end",
-        "frames",
-        "hook",
-        "is_opaque",
-        "kwargs",
-        "module",
-        "output",
-        "parent",
-        "region",
-        "serial",
-        "state",
-    )
-
-    def __init__(
-        self,
-        module: nn.Module,
-        parent: ModuleCall | None,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        frames: Frames,
-        region: tuple[Region, ...],
-        state: CallState,
-        *,
-        is_opaque: bool,
-    ) -> None:
-        self.module, self.parent, self.args, self.kwargs = module, parent, args, kwargs
-        self.frames, self.region, self.state, self.is_opaque = frames, region, state, is_opaque
-        self.output: Any = None
-        self.end = self.serial = 0
-        self.hook = 0  # The key of the hook of ours that waits for the call to end.
-
-
-class Region(NamedTuple):
-    """An activation checkpoint.
-
-    Attributes:
-        number: among those of the region that it is in.
-        is_reentrant: how it recomputes.
-        state: which of torch's switches were on where it was called.
-    """
-
-    number: int
-    is_reentrant: bool
-    state: CallState
-
-
-class TorchCall:
-    """A call of a function: torch's, a `torch.autograd.Function`'s, or one that was named as a leaf.
-
-    Attributes:
-        function: as torch names it to a function mode.
-        args: by position; lists and dictionaries as they were when it was called.
-        kwargs: by keyword.
-        result: what it gave back.
-        version: how often torch had counted a change of the result in place, when it gave it; -1 if that is no tensor.
-        module_call: the innermost call of a module that it was made in.
-        frames: from the call outwards, to where that begins.
-        state: which of torch's switches were on.
-        kind: `SIZE`, `VALUE`, or 0 for what is computed.
-        region: the checkpoints that it is made in, the outermost first.
-        serial: its number among all calls that have begun.
-    """
-
-    __slots__ = (
-        "args",
-        "frames",
-        "function",
-        "kind",
-        "kwargs",
-        "module_call",
-        "region",
-        "result",
-        "serial",
-        "state",
-        "version",
-    )
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        module_call: ModuleCall,
-        frames: Frames,
-        state: CallState,
-        region: tuple[Region, ...],
-        kind: int,
-    ) -> None:
-        self.function, self.args, self.kwargs, self.module_call = function, args, kwargs, module_call
-        self.frames, self.state, self.region, self.kind = frames, state, region, kind
-        self.result: Any = None
-        self.version = -1
-        self.serial = 0
-
-
-class Frozen(NamedTuple):
-    """Something that the program read from a size, and went on with as a fixed value."""
-
-    step: int
-    what: str
-    value: object
-    frames: Frames
-    module_call: ModuleCall
-
-
-Step: TypeAlias = "ModuleCall | TorchCall"
-
-
-class Change(NamedTuple):
-    """A value that the program goes on with in the place of another, and the innermost call that it was changed in."""
-
-    what: str
-    inside: Step
+    from proxy_views.steps import Step
 
 
 class _Checkpoint:
@@ -276,7 +102,7 @@ class Recording:
         self._wanted = call
         self._is_blacklisted = is_blacklisted
         self._live_sizes = live_sizes
-        self._kinds: dict[Any, int] = _kinds()
+        self._kinds: dict[Any, int] = {torch._C._set_grad_enabled: SWITCH}
         self._stack: list[ModuleCall] = []
         self._depth = 0  # Calls of the model that are not the one to be recorded.
         self._inside: Any = None  # The call, of a module or a function, whose inner calls are not recorded.
@@ -373,7 +199,7 @@ class Recording:
             is_opaque = self._is_blacklisted(module) or _is_compiled(module)
             self._opaque_types[type(module)] = is_opaque
         call = ModuleCall(
-            module, parent, _arguments_as_given(args), _keywords_as_given(kwargs),
+            module, parent, arguments_as_given(args), keywords_as_given(kwargs),
             frames_inside_module(4, of_call=True), self._region, self._state(),
             is_opaque=is_opaque or self._enters_compiled or getattr(module, "_compiled_call_impl", None) is not None,
         )  # fmt: skip
@@ -451,7 +277,7 @@ class Recording:
         except TypeError:  # Nothing that can be a key.
             kind = 0
         if kind is None:
-            kind = _kind_of_builtin(function) if type(function) in _BUILTIN else kind_of(function)
+            kind = kind_of(function)
             self._kinds[function] = kind
         if kind == SWITCH:
             if self._grad is not None:
@@ -462,7 +288,7 @@ class Recording:
         if torch._C._are_functorch_transforms_active():
             raise TransformError(frames_inside_module(3))
         call = TorchCall(
-            function, _arguments_as_given(args), _keywords_as_given(kwargs), self._stack[-1],
+            function, arguments_as_given(args), keywords_as_given(kwargs), self._stack[-1],
             frames_inside_module(3), self._state(), self._region, kind,
         )  # fmt: skip
         call.serial = self._begun = self._begun + 1
@@ -574,79 +400,6 @@ def _take_hook_out(call: ModuleCall) -> None:
         call.hook = 0
 
 
-def _arguments_as_given(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What `as_given` gives for arguments, most of which have nothing to be copied."""
-    for each in args:
-        if type(each) not in _ATOMS:
-            return tuple(map(as_given, args))
-    return args
-
-
-def _keywords_as_given(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same for arguments by keyword; the dictionary is the call's own."""
-    for each in kwargs.values():
-        if type(each) not in _ATOMS:
-            return {key: as_given(each) for key, each in kwargs.items()}
-    return kwargs
-
-
-def as_given(value: Any) -> Any:
-    """`value` itself, with the lists, dictionaries and objects in it copied: the program may change its own."""
-    kind = type(value)
-    if kind in _PLAIN or isinstance(value, _TENSOR):
-        return value
-    if kind is tuple:
-        copies = tuple(map(as_given, value))
-        return value if all(map(operator.is_, copies, value)) else copies
-    if kind is list:
-        return [as_given(each) for each in value]
-    if isinstance(value, dict):
-        copied = {key: as_given(each) for key, each in value.items()}
-        return copied if kind is dict else _like(value, copied)
-    return copy.copy(value) if kind in COLLECTIONS else snapshot(value, as_given)
-
-
-def _like(value: dict[Any, Any], copied: dict[Any, Any]) -> Any:
-    """`copied` as a dictionary of the type of `value`, where such can be made of its items alone."""
-    try:
-        return type(value)(**copied) if hasattr(value, "__dataclass_fields__") else Fill(value)(copied)
-    except Exception:  # noqa: BLE001  Whatever the program's class does with it.
-        return value
-
-
 def _is_compiled(module: nn.Module) -> bool:
     """Whether nothing is seen of what a call of `module` does: it is compiled, or TorchScript."""
     return isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule"
-
-
-def _kinds() -> dict[Any, int]:
-    """What is known of functions from the start."""
-    return {torch._C._set_grad_enabled: SWITCH}
-
-
-@cache
-def _kind_of_builtin(function: Any) -> int:
-    """The same, kept from one recording to the next: functions that are written in C are those of torch, and stay."""
-    return kind_of(function)
-
-
-def kind_of(function: Any) -> int:
-    """Which of the kinds above a call of `function` is; 0 if it computes."""
-    name = getattr(function, "__name__", "")
-    if name == "__get__":
-        owner = function.__self__
-        attribute = getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "")
-        return SIZE if attribute == "shape" else READ if attribute in _ATTRIBUTES else 0
-    if name == "__iter__":
-        return ITERATOR
-    if name in _VALUES:
-        return VALUE
-    is_method = hasattr(function, "__objclass__") or getattr(function, "__qualname__", "").startswith("Tensor.")
-    if name in _SIZES and is_method:
-        return SIZE
-    if name in _READS:
-        return READ
-    module = str(getattr(function, "__module__", ""))
-    if module.startswith("torch._ops.profiler"):
-        return READ
-    return SWITCH if name in ("_set_grad_enabled", "_enter_autocast", "_exit_autocast", "set_grad_enabled") else 0

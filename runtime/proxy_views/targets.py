@@ -12,7 +12,7 @@ from torch.fx.node import _get_qualified_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_views.recording import TorchCall
+    from proxy_views.steps import TorchCall
 
 _OF_TWO: Final = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "matmul", "eq", "ne", "lt", "le", "gt", "ge")},

@@ -357,6 +357,9 @@ def test_of_a_program_that_only_evaluates_training_is_not_checked(logdir: str) -
         model(torch.randn(8, 4))
     assert limits_of(logdir) == {
         "losses": ("not checked", ["no backward pass was traced"]),
+        "activations": ("not checked", ["no backward pass was traced"]),
+        "freezing": ("not checked", ["no record of an optimizer"]),
+        "signs": ("not checked", ["no record of an optimizer"]),
         "gradients": ("not checked", ["no gradient was recorded"]),
         "training": ("not checked", ["no backward pass was traced"]),
         "steps": ("not checked", ["no record of an optimizer"]),
@@ -375,9 +378,9 @@ def test_of_a_program_that_only_evaluates_training_is_not_checked(logdir: str) -
 def test_at_level_warning_it_is_said_what_was_not_checked(logdir: str) -> None:
     model = proxied(Net(), logdir, log_level="WARNING")
     fit(model, sgd(model))
-    of_values = ("losses", "gradients", "parameters", "training", "updates", "calls")
-    of_settings = ("steps", "clearing", "optimizers", "rates", "schedulers", "modes", "progress")
-    names = (*of_values, *of_settings, "loss functions", "inputs")
+    of_values = ("losses", "gradients", "parameters", "training", "updates", "calls", "activations", "signs")
+    of_settings = ("steps", "clearing", "optimizers", "freezing", "rates", "schedulers", "modes", "dropout", "progress")
+    names = (*of_values, *of_settings, "loss functions", "inputs", "registration")
     assert limits_of(logdir) == dict.fromkeys(names, ("not checked", ["level WARNING"]))
 
 
@@ -386,7 +389,8 @@ def test_what_a_part_at_level_warning_leaves_out_is_said(logdir: str) -> None:
     Proxy.Proxy(model.second, log_level="WARNING")
     fit(model, sgd(model))
     names = ("gradients", "parameters", "updates", "calls")
-    assert limits_of(logdir) == dict.fromkeys(names, ("passed", ["1 of 4 modules at level WARNING"]))
+    part = ["1 of 4 modules at level WARNING"]
+    assert limits_of(logdir) == {**dict.fromkeys(names, ("passed", part)), "dropout": ("not checked", part)}
 
 
 def test_of_a_sample_it_is_said_that_it_is_one(logdir: str) -> None:
@@ -417,7 +421,7 @@ def test_compiled_code_limits_what_was_looked_at(logdir: str) -> None:
     model = proxied(Net(), logdir)
     fit(torch.compile(model, backend="eager"), sgd(model))
     words = ["inside of compiled code nothing is seen"]
-    passed = dict.fromkeys(("outputs", "loss functions", "calls"), ("passed", words))
+    passed = dict.fromkeys(("outputs", "loss functions", "calls", "activations"), ("passed", words))
     assert limits_of(logdir) == {
         **passed,
         "modes": ("not checked", words),
@@ -442,7 +446,7 @@ raise ValueError("no")
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.stderr.endswith("ValueError: no\n")
     text = text_of(summarize(Trace.open(tmp_path)))
-    assert "1 check found something: end; 19 checks passed.\n" in text
+    assert "1 check found something: end; 23 checks passed.\n" in text
     assert (
         "error[ended-by-exception] Exceptions that ended processes (1)\n  ValueError  ended the process, at step 3\n"
         in text

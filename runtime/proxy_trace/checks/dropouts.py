@@ -28,7 +28,7 @@ ALWAYS_ON: Final = Rule(
 )
 
 
-def _look(evidence: Evidence) -> Sight:
+def _look(evidence: Evidence) -> Sight | None:
     findings = []
     for of_process in evidence.of_processes:
         names = {module.id: module.name for module in of_process.process.modules}
@@ -38,7 +38,7 @@ def _look(evidence: Evidence) -> Sight:
             findings.append(ALWAYS_ON.finding(name, reason, rank, step=event.step, place=place))
     is_any = any(root.evaluated_calls for each in evidence.of_processes for root in each.training.roots.values())
     if not is_any:
-        return Sight(findings, evidence.level_words or ["no model was called in evaluation mode"], has_looked=False)
+        return Sight((), evidence.level_words, has_looked=False) if evidence.level_words else None
     return Sight(findings, evidence.compiled_words)
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from proxy_views.bending.targets import Slot
+from proxy_views.call_kinds import READ, SWITCH, kind_of
 from proxy_views.call_state import CallState, now
-from proxy_views.recording import READ, SWITCH, kind_of
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:

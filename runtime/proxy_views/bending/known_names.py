@@ -9,7 +9,7 @@ import torch
 from proxy_views.bending.errors import NotBendableError
 from proxy_views.bending.node_names import NodeNames
 from proxy_views.live_trace import LiveTrace
-from proxy_views.recording import ModuleCall, TorchCall
+from proxy_views.steps import ModuleCall, TorchCall
 
 if TYPE_CHECKING:
     from proxy_views.recording import Recording
