@@ -275,8 +275,8 @@ def test_modules_that_record_too_little_are_not_said_to_be_well(
     assert (
         "Nothing looks wrong: 5 checks passed; "
         "not checked: losses, gradients, parameters, training, steps, clearing, optimizers, freezing, rates, "
-        "schedulers, loss functions, signs, inputs, modes, dropout, progress, registration, activations, updates, calls "
-        "(level WARNING).\n"
+        "schedulers, loss functions, signs, inputs, modes, dropout, progress, registration, activations, updates, "
+        "calls (level WARNING).\n"
     ) in report(write_trace(tmp_path / "a.jsonl", *definitions))
     some = [at_warning(event) if "spare" in repr(event) else event for event in small_run]
     assert "passed; in part: gradients, parameters, updates, calls (1 of 3 modules at level WARNING); " in report(
