@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib
+import importlib.util
 import re
 import statistics
 import sys
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
+sys.path.insert(1, str(Path(__file__).parents[1]))
 
 import torch
 from torch import nn
@@ -33,6 +34,7 @@ from torch.nn import functional as F
 import proxy_wrapper.proxy as Proxy
 from overhead.tables import titled_table
 from proxy_views import Scale, bend
+from tests.oracles import torchvision_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +110,8 @@ def small_cnn() -> nn.Module:
 
 
 def gpt2() -> nn.Module:
+    if importlib.util.find_spec("torchvision") is not None:
+        torchvision_models.load()  # transformers imports it, whether its compiled part loads or not.
     import transformers
 
     config = transformers.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100, bos_token_id=1, eos_token_id=2)
