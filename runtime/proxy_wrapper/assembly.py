@@ -20,6 +20,7 @@ from proxy_wrapper.intercept.processes import Processes, SentModules
 from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
 from proxy_wrapper.intercept.torch_calls import TorchCalls
 from proxy_wrapper.intercept.training_acts import TrainingActs
+from proxy_wrapper.intercept.unhooked_warnings import UnhookedWarnings
 from proxy_wrapper.intercept.updates import Updates
 from proxy_wrapper.tracer import Tracer
 
@@ -52,6 +53,7 @@ def assemble(
     optimizer_states = OptimizerStates(tracer)
     torch_calls = TorchCalls(tracer, blacklist, optimizer_states)
     module_calls = ModuleCalls(tracer, torch_calls)
+    unhooked_warnings = UnhookedWarnings(tracer, module_calls)
     updates = Updates(tracer, optimizer_states)
     tracer.before_flush = updates.before_flush
     tracer.before_root_call = updates.before_root_call
@@ -59,6 +61,7 @@ def assemble(
     autograd_functions = AutogradFunctions(tracer)
     in_torch: list[Interceptor] = [
         module_calls,
+        unhooked_warnings,
         updates,
         BackwardPasses(tracer, torch_calls, updates),
         TensorSwaps(tracer),
@@ -79,5 +82,5 @@ def assemble(
     tracer.interceptors = [*processes, GraphCaptures(tracer), *in_torch, compiled_code, tracer.flow_steps]
     tracer.debug_interceptors = [torch_calls, attributes]
     tracer.torch_calls = torch_calls
-    tracer.live_interceptors = [module_calls, compiled_code, torch_calls, autograd_functions]
+    tracer.live_interceptors = [module_calls, unhooked_warnings, compiled_code, torch_calls, autograd_functions]
     return tracer
