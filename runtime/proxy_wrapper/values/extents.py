@@ -21,6 +21,7 @@ from proxy_wrapper.values.torch_functions import (
     amax,
     amin,
     aminmax,
+    contiguous,
     convert,
     flatten,
     foreach_norm,
@@ -121,8 +122,8 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
     for index, tensor in enumerate(tensors):
         dtype, size = tensor.dtype, numel(tensor)
         if size >= _LARGE:
-            yield [index], [tensor]
-        elif size <= _SMALL and dtype not in _NARROW and is_contiguous(tensor):
+            yield [index], [_laid_out(tensor)]
+        elif size <= _SMALL and dtype not in _NARROW:
             small.setdefault((dtype, size), []).append(index)
         else:
             others.setdefault(dtype, []).append(index)
@@ -136,14 +137,18 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
                 rows = view(_join([tensors[index] for index in indices]), (len(indices), size))
                 yield indices, rows
     for indices in others.values():
-        yield indices, [tensors[index] for index in indices]
+        yield indices, [_laid_out(tensors[index]) for index in indices]
+
+
+def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor`, or a contiguous copy: it is read several times, and its norm is not to depend on how it lies."""
+    return tensor if is_contiguous(tensor) else contiguous(tensor)
 
 
 def _is_read_in_pieces(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is larger than a piece, and lies in memory as it is reduced."""
+    """Whether `tensor`, a contiguous one, is larger than a piece, and lies in memory as it is reduced."""
     return (
         size_in_bytes((tensor,)) > PIECE_BYTES
-        and is_contiguous(tensor)
         and is_floating_point(tensor)
         and tensor.dtype not in _NARROW
         and not is_neg(tensor)

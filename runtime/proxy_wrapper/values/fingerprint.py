@@ -26,7 +26,8 @@ by one. docs/benchmarks.md has what it takes as it is.
 
 from __future__ import annotations
 
-from ctypes import c_char
+from ctypes import c_char, c_int32, c_int64
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -51,6 +52,7 @@ from proxy_wrapper.values.torch_functions import (
     frombuffer,
     is_complex,
     is_conj,
+    is_contiguous,
     is_neg,
     item,
     multiply,
@@ -77,7 +79,12 @@ _COLUMNS: Final = (2039, 2029)
 """How many words a row has in either sequence. Powers of two would be slower, too: their rows share cache sets."""
 
 _BLOCK: Final = 16
-"""So many rows are summed at a time, which the nearer caches hold. All at once take twice as long, from memory."""
+"""So many rows of a large tensor are summed at a time, which the nearest cache holds. All at once take half as long
+again where they come from memory."""
+
+_AT_ONCE: Final = 8 * _BLOCK
+"""Up to this many are summed at once, with fewer calls: of a tensor that is asked for its extremes, too, they have been
+read just before."""
 
 PIECE_BYTES: Final = 16 * _BLOCK * _COLUMNS[0] * 8
 """How much of a tensor on the CPU is read at a time, so that the second look at it finds it in the cache: 4 MB."""
@@ -89,6 +96,7 @@ _Memory: Final = c_char * (1 << 46)
 """As much as there may be, of which a part is looked at: to make a type for each size takes as long as a large sum."""
 
 _HALF_BYTES: Final = 4
+_OF_WHOLE_HALVES: Final = frozenset({torch.float32, torch.float64, torch.int32, torch.int64})
 _ALL_BITS: Final = (1 << 64) - 1
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _ODD: Final = _GOLDEN - (1 << 64)
@@ -114,7 +122,7 @@ def fingerprints_of_rows(rows: torch.Tensor) -> list[str]:
     if row_bytes % _HALF_BYTES:
         return [fingerprint((row,)) for row in rows.unbind()]
     terms = convert(view(rows, torch.int32), torch.int64)  # (n, row_bytes / 4)
-    weights = narrow(_WEIGHTS, 0, 0, row_bytes // _HALF_BYTES)
+    weights = _first(_WEIGHTS, row_bytes // _HALF_BYTES)
     return [as_text(weighted_sum, row_bytes) for weighted_sum in tolist(mv(terms, weights))]
 
 
@@ -148,12 +156,14 @@ def _combined(numbers: Sequence[Any]) -> Any:
 
 def _halves(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes of a tensor as a flat one of int32, zeros filling up the last."""
+    if tensor.dtype in _OF_WHOLE_HALVES and is_contiguous(tensor) and not is_neg(tensor):  # As most are.
+        return view(_first(tensor, numel(tensor)), torch.int32)
     size_bytes = numel(tensor) * tensor.dtype.itemsize
     if is_neg(tensor):
         tensor = resolve_neg(tensor)
     flat = view(contiguous(real_numbers(tensor) if is_complex(tensor) else tensor), (-1,))
-    if numel(flat) == 1:  # Its stride may be any, in which torch would not view it as another dtype.
-        flat = as_strided(flat, (1,), (1,))
+    if numel(flat) == 1:
+        flat = _first(flat, 1)
     if size_bytes % _HALF_BYTES:
         padded = zeros((size_bytes + _HALF_BYTES - size_bytes % _HALF_BYTES,), dtype=torch.uint8, device=tensor.device)
         copy_into(narrow(padded, 0, 0, size_bytes), view(flat, torch.uint8))
@@ -161,6 +171,15 @@ def _halves(tensor: torch.Tensor) -> torch.Tensor:
     elif flat.storage_offset() * flat.dtype.itemsize % _HALF_BYTES:
         flat = flat.clone()
     return view(flat, torch.int32)
+
+
+def _first(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """The first elements of a contiguous tensor, flat.
+
+    The cheapest of torch's ways to a view; and the stride of a single element, which may be any, is 1 then, without
+    which torch would not view it as another dtype.
+    """
+    return as_strided(tensor, (count,), (1,))
 
 
 def real_numbers(tensor: torch.Tensor) -> torch.Tensor:
@@ -178,9 +197,37 @@ def real_numbers(tensor: torch.Tensor) -> torch.Tensor:
 def _weighted_sum(tensor: torch.Tensor) -> int:
     """The weighted sum of a tensor on the CPU."""
     halves = _halves(tensor)
-    if numel(halves) > _SHORT // _HALF_BYTES:
-        return _read_in_pieces(halves, PIECE_BYTES).weighted_sum()
-    return int(item(dot(convert(halves, torch.int64), narrow(_WEIGHTS, 0, 0, numel(halves)))))
+    count = numel(halves)
+    if count <= _SHORT // _HALF_BYTES:
+        return int(item(dot(convert(halves, torch.int64), _first(_WEIGHTS, count))))
+    if count <= 2 * _AT_ONCE * _COLUMNS[1]:
+        return _weigh(_sums_at_once(halves), halves)
+    return _weigh(_read_in_pieces(halves, PIECE_BYTES).finish(), halves)
+
+
+def _sums_at_once(halves: torch.Tensor) -> list[torch.Tensor]:
+    """What `_LargeSums.finish` gives, for a tensor on the CPU of few rows: with as few calls as can be."""
+    sums: list[torch.Tensor] = []
+    for skipped, columns in enumerate(_COLUMNS):
+        count = (numel(halves) - skipped) // 2
+        rows, rest = divmod(count, columns)
+        words = _words(halves, skipped, count)
+        sums.append(total(as_strided(words, (rows, columns), (columns, 1)), 0))
+        sums.append(as_strided(words, (rest,), (1,), count - rest))
+    return sums
+
+
+def _weigh(sums: list[torch.Tensor], halves: torch.Tensor) -> int:
+    """The weighted sum of a large tensor on the CPU, from what its words have been summed up to.
+
+    The last half is weighted, too: of one sequence no word has it.
+    """
+    terms = concatenate(sums)
+    count = numel(terms)
+    # Read in memory, which takes a tenth of what torch takes to give out two numbers.
+    last = c_int32.from_address(data_ptr(halves) + (numel(halves) - 1) * _HALF_BYTES).value
+    weight = c_int64.from_address(data_ptr(_WEIGHTS) + 8 * count).value
+    return int(item(dot(terms, _first(_WEIGHTS, count)))) + last * weight
 
 
 def _terms(tensor: torch.Tensor) -> torch.Tensor:
@@ -189,7 +236,7 @@ def _terms(tensor: torch.Tensor) -> torch.Tensor:
     if numel(halves) <= _SHORT // _HALF_BYTES:
         return convert(halves, torch.int64)
     sums = _read_in_pieces(halves, _DEVICE_PIECE_BYTES)
-    return concatenate([sums.of_words(), convert(sums.last, torch.int64)])
+    return concatenate([*sums.finish(), convert(narrow(halves, 0, numel(halves) - 1, 1), torch.int64)])
 
 
 def _read_in_pieces(halves: torch.Tensor, piece_bytes: int) -> _LargeSums:
@@ -207,15 +254,16 @@ class RunningFingerprint:
     def __init__(self, tensor: torch.Tensor) -> None:
         """Begin with a contiguous tensor on the CPU, of more than `_SHORT` bytes."""
         self._size_bytes = size_in_bytes((tensor,))
-        self._sums = _LargeSums(_halves(tensor))
+        self._halves = _halves(tensor)
+        self._sums = _LargeSums(self._halves)
 
     def read_to(self, end_bytes: int) -> None:
-        """Read what has not been read of the bytes before this one, but for what does not fill a block."""
+        """Read what has not been read of the bytes before this one, but for what does not fill a row."""
         self._sums.read_to(end_bytes // _HALF_BYTES)
 
     def finish(self) -> str:
         """Read the rest; what `fingerprint` gives."""
-        return as_text(self._sums.weighted_sum(), self._size_bytes)
+        return as_text(_weigh(self._sums.finish(), self._halves), self._size_bytes)
 
 
 class _LargeSums:
@@ -223,24 +271,15 @@ class _LargeSums:
 
     def __init__(self, halves: torch.Tensor) -> None:
         self._sequences = [_ColumnSums(halves, skipped, columns) for skipped, columns in enumerate(_COLUMNS)]
-        self.last = narrow(halves, 0, numel(halves) - 1, 1)
-        """The last half, which is weighted, too: no word of one sequence has it."""
 
     def read_to(self, end: int) -> None:
-        """Add up all blocks that end before this half and have not been."""
+        """Add up all rows that end before this half and have not been."""
         for each in self._sequences:
             each.read_to(end)
 
-    def of_words(self) -> torch.Tensor:
-        """Add up the rest; what is weighted of both sequences, int64."""
-        return concatenate([part for each in self._sequences for part in each.finish()])
-
-    def weighted_sum(self) -> int:
-        """Add up the rest; the weighted sum, of a tensor on the CPU."""
-        of_words = self.of_words()
-        count = numel(of_words)
-        of_last = int(item(self.last)) * int(item(narrow(_WEIGHTS, 0, count, 1)))  # To convert it would take longer.
-        return int(item(dot(of_words, narrow(_WEIGHTS, 0, 0, count)))) + of_last
+    def finish(self) -> list[torch.Tensor]:
+        """Add up the rest; what is weighted of both sequences, int64, one tensor after the other."""
+        return [part for each in self._sequences for part in each.finish()]
 
 
 class _ColumnSums:
@@ -252,35 +291,34 @@ class _ColumnSums:
         self._skipped = skipped
         self._columns = columns
         self._rows, self._rest = divmod((numel(halves) - skipped) // 2, columns)
+        self._strides = (_BLOCK * columns, columns, 1)
         self._next = 0  # The row that is to be read next.
         self._sums: torch.Tensor | None = None
         self._words = _words(halves, skipped, self._rows * columns + self._rest) if halves.is_cpu else None
 
     def read_to(self, end: int) -> None:
-        """Add up the blocks that end before this half and have not been."""
-        rows = min((end - self._skipped) // (2 * self._columns), self._rows)
-        blocks = (rows - self._next) // _BLOCK
-        if blocks > 1:
-            words = view(self._part(self._next * self._columns, blocks * _BLOCK * self._columns), (blocks, _BLOCK, -1))
-            self._add(total(total(words, 1), 0))
-            self._next += blocks * _BLOCK
+        """Add up the rows that end before this half and have not been."""
+        rows = min((end - self._skipped) // (2 * self._columns), self._rows) - self._next
+        if rows > _AT_ONCE:
+            rows -= rows % _BLOCK
+            self._add(total(total(self._part(self._next, (rows // _BLOCK, _BLOCK, self._columns)), 1), 0))
+        elif rows:
+            self._add(total(self._part(self._next, (rows, self._columns)), 0))
+        self._next += rows
 
     def finish(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The sums of the columns, and the words that do not fill a row."""
-        if self._rows - self._next > 2 * _BLOCK:  # Else one call more would take longer than it saves.
+        while self._next < self._rows:
             self.read_to(numel(self._halves))
-        rows = self._rows - self._next
-        if rows:
-            words = self._part(self._next * self._columns, rows * self._columns)
-            self._add(total(view(words, (rows, -1)), 0))
         assert self._sums is not None, "what is called large has a row"
-        return self._sums, self._part(self._rows * self._columns, self._rest)
+        return self._sums, self._part(self._rows, (self._rest,))
 
-    def _part(self, first: int, count: int) -> torch.Tensor:
-        """So many words, from the first on."""
+    def _part(self, row: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """So many words as this shape has, from a row on."""
+        first = row * self._columns
         if self._words is None:
-            return _words(self._halves, self._skipped + 2 * first, count)
-        return narrow(self._words, 0, first, count)
+            return view(_words(self._halves, self._skipped + 2 * first, prod(shape)), shape)
+        return as_strided(self._words, shape, self._strides[-len(shape) :], first)
 
     def _add(self, sums: torch.Tensor) -> None:
         self._sums = sums if self._sums is None else add_(self._sums, sums)
