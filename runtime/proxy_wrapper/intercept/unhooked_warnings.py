@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from torch.jit import _builtins
 
 from proxy_wrapper.intercept.call_sites import DISPATCHER, hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 
+_SCRIPTED: Final = "aten::warn"
+"""What calls of `warnings.warn` are in TorchScript."""
+
+
 class UnhookedWarnings(ReplacingInterceptor):
     """Stands for `warnings.warn`, and passes over the calls that are there for us alone."""
 
@@ -33,6 +39,18 @@ class UnhookedWarnings(ReplacingInterceptor):
         super().__init__(tracer)
         self._module_calls = module_calls
         self._made: dict[Callable[..., None], Callable[..., None]] = {}
+
+    def install(self) -> None:
+        """Stand for it to TorchScript as well, which knows the functions that it can compile by identity."""
+        super().install()
+        for each in self._replaced:
+            _let_script_know(each.replacement)
+
+    def remove(self) -> None:
+        """Put it back, and have TorchScript forget what stood for it."""
+        for each in self._replaced:
+            _let_script_forget(each.replacement)
+        super().remove()
 
     def _targets(self) -> tuple[Target, ...]:
         return (Target(warnings, "warn", self._warner),)
@@ -107,6 +125,20 @@ class UnhookedWarnings(ReplacingInterceptor):
         if WITHOUT_HOOKS is None or frame.f_code is not WITHOUT_HOOKS.inner:
             return False
         return self._module_calls.is_alone() and not has_own_hooks(frame.f_locals["self"])
+
+
+def _let_script_know(warn: Callable[..., None]) -> None:
+    """Have TorchScript compile calls of `warn` as it does those of `warnings.warn`."""
+    _builtins._builtin_ops.append((warn, _SCRIPTED))  # The table is made of it when something is first scripted.
+    if _builtins._builtin_table is not None:
+        _builtins._builtin_table[id(warn)] = _SCRIPTED
+
+
+def _let_script_forget(warn: Callable[..., None]) -> None:
+    """Undo that: another function may get the same id later."""
+    _builtins._builtin_ops[:] = [each for each in _builtins._builtin_ops if each[0] is not warn]
+    if _builtins._builtin_table is not None:
+        _builtins._builtin_table.pop(id(warn), None)
 
 
 def _is_passed_over(frame: FrameType, prefixes: tuple[Any, ...]) -> bool:

@@ -181,3 +181,29 @@ def test_code_that_warns_is_compiled_as_often(logdir: str) -> None:
 
     plain, proxied = both(count, Breaking, logdir=logdir)
     assert proxied == plain
+
+
+class ScriptedSoftmax(nn.Module):
+    """Scripted, it calls what warns within torch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("of a script", stacklevel=2)
+        return torch.nn.functional.softmax(x, dim=1)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_code_that_warns_is_scripted(logdir: str) -> None:
+    x = torch.randn(2, 3)
+    plain = torch.jit.script(ScriptedSoftmax())
+    model = Proxy.Proxy(nn.Linear(3, 3), name="model", logdir=logdir)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scripted = torch.jit.script(ScriptedSoftmax())
+        assert torch.equal(scripted(x), plain(x))
+    assert "of a script" in [str(each.message) for each in caught]
+    assert torch.jit._builtins._find_builtin(warnings.warn) == "aten::warn"
+    stood_in = warnings.warn
+    Proxy.unproxy(model)
+    assert warnings.warn is not stood_in
+    assert torch.jit._builtins._find_builtin(stood_in) is None
+    assert torch.jit._builtins._find_builtin(warnings.warn) == "aten::warn"
