@@ -40,11 +40,6 @@ from proxy_wrapper.values.torch_functions import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_LARGE: Final = 1 << 15
-"""From this many elements on, a tensor is a group of its own: what was just read for its norm is in the cache for the
-rest. Above `PIECE_BYTES` it is read piece by piece, so that this holds for any size, and a model comes from memory
-once. There an `aminmax` is faster than an `amin` and an `amax`, which go over the memory twice."""
-
 _SMALL: Final = 1 << 12
 """Up to this many elements, tensors of one size are stacked and reduced by rows: that is then faster (eight of 128
 elements by 4 times)."""
@@ -79,70 +74,70 @@ def extents(tensors: Sequence[torch.Tensor]) -> Extents:
     Args:
         tensors: on the CPU, strided, with elements, of floating dtypes, integers or truth values.
     """
+    if len(tensors) == 1:  # As of what a call gives: without the lists.
+        low, high, norm, text = _of_one(_laid_out(tensors[0]))
+        return Extents([low], [high], [norm], [text])
     lowest, highest, norms = [0.0] * len(tensors), [0.0] * len(tensors), [0.0] * len(tensors)
     bits = [""] * len(tensors)
-    for indices, members in _groups(tensors):
-        if isinstance(members, torch.Tensor):
-            values = _floating(members)
-            group_norms: list[float] = tolist(vector_norm(values, dim=1))
-            group_bits = fingerprints_of_rows(members)
-            lows, highs = tolist(amin(values, 1)), tolist(amax(values, 1))
-            for index, low, high, norm, text in zip(indices, lows, highs, group_norms, group_bits, strict=True):
-                lowest[index], highest[index], norms[index], bits[index] = low, high, norm, text
-            continue
-        if len(members) == 1 and _is_read_in_pieces(members[0]):
+    for indices, found in _groups(tensors):
+        if len(indices) == 1:
             (index,) = indices
-            lowest[index], highest[index], norms[index], bits[index] = _of_pieces(members[0])
+            lowest[index], highest[index], norms[index], bits[index] = _of_one(found)
             continue
-        group_norms = _norms(members)
-        for index, member, norm in zip(indices, members, group_norms, strict=True):
-            low, high = aminmax(_floating(member))
-            lowest[index], highest[index], norms[index] = item(low), item(high), norm
-            bits[index] = fingerprint((member,))
+        for index, low, high, norm, text in zip(indices, *_of_rows(found), strict=True):
+            lowest[index], highest[index], norms[index], bits[index] = low, high, norm, text
     return Extents(lowest, highest, norms, bits)
 
 
 def fingerprints(tensors: Sequence[torch.Tensor]) -> list[str]:
     """The fingerprint of each tensor, as `extents` gives it."""
-    found = [""] * len(tensors)
-    for indices, members in _groups(tensors):
-        if isinstance(members, torch.Tensor):
-            group_bits = fingerprints_of_rows(members)
-        else:
-            group_bits = [fingerprint((member,)) for member in members]
-        for index, text in zip(indices, group_bits, strict=True):
-            found[index] = text
-    return found
+    bits = [""] * len(tensors)
+    for indices, found in _groups(tensors):
+        texts = [fingerprint((found,))] if len(indices) == 1 else fingerprints_of_rows(found)
+        for index, text in zip(indices, texts, strict=True):
+            bits[index] = text
+    return bits
 
 
-def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.Tensor | list[torch.Tensor]]]:
-    """The tensors in groups: their places, and themselves; as the rows of one tensor where that is faster."""
+def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.Tensor]]:
+    """The tensors in groups: their places, and one tensor alone, or several as the rows of one where that is faster."""
     small: dict[tuple[torch.dtype, int], list[int]] = {}
-    others: dict[torch.dtype, list[int]] = {}
     for index, tensor in enumerate(tensors):
         dtype, size = tensor.dtype, numel(tensor)
-        if size >= _LARGE:
-            yield [index], [_laid_out(tensor)]
-        elif size <= _SMALL and dtype not in _NARROW:
+        if size <= _SMALL and dtype not in _NARROW:
             small.setdefault((dtype, size), []).append(index)
         else:
-            others.setdefault(dtype, []).append(index)
-    for (dtype, size), alike in small.items():
+            yield [index], _laid_out(tensor)
+    for (_, size), alike in small.items():
         most = _STACK // max(1, size)
         for first in range(0, len(alike), most):
             indices = alike[first : first + most]
             if len(indices) < _FEW:
-                others.setdefault(dtype, []).extend(indices)
+                for index in indices:
+                    yield [index], _laid_out(tensors[index])
             else:
-                rows = view(_join([tensors[index] for index in indices]), (len(indices), size))
-                yield indices, rows
-    for indices in others.values():
-        yield indices, [_laid_out(tensors[index]) for index in indices]
+                yield indices, view(_join([tensors[index] for index in indices]), (len(indices), size))
 
 
 def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
     """`tensor`, or a contiguous copy: it is read several times, and its norm is not to depend on how it lies."""
     return tensor if is_contiguous(tensor) else contiguous(tensor)
+
+
+def _of_one(tensor: torch.Tensor) -> tuple[float, float, float, str]:
+    """Minimum, maximum, norm and fingerprint of a contiguous tensor."""
+    if _is_read_in_pieces(tensor):
+        return _of_pieces(tensor)
+    values = _floating(tensor)
+    low, high = aminmax(values)  # Faster than an `amin` and an `amax`, which go over the memory twice.
+    return item(low), item(high), _norm(values), fingerprint((tensor,))
+
+
+def _of_rows(rows: torch.Tensor) -> Extents:
+    """The extents of each row of a contiguous tensor, (n, k)."""
+    values = _floating(rows)
+    norms = vector_norm(values, dim=1)
+    return Extents(tolist(amin(values, 1)), tolist(amax(values, 1)), tolist(norms), fingerprints_of_rows(rows))
 
 
 def _is_read_in_pieces(tensor: torch.Tensor) -> bool:
@@ -156,14 +151,17 @@ def _is_read_in_pieces(tensor: torch.Tensor) -> bool:
 
 
 def _of_pieces(tensor: torch.Tensor) -> tuple[float, float, float, str]:
-    """Minimum, maximum, norm and fingerprint of a tensor that is read piece by piece."""
+    """Minimum, maximum, norm and fingerprint of a tensor that is read piece by piece.
+
+    What was just read for its extremes is in the cache for the rest then, and the tensor comes from memory once.
+    """
     running = RunningFingerprint(tensor)
     extremes: list[torch.Tensor] = []
     squares = 0.0
     pieces = split(view(tensor, (-1,)), PIECE_BYTES // tensor.dtype.itemsize)
     for number, piece in enumerate(pieces, 1):
         extremes += aminmax(piece)
-        norm: float = item(foreach_norm([piece], 2)[0])
+        norm = _norm(piece)
         squares += norm * norm
         running.read_to(number * PIECE_BYTES)
     low, high = aminmax(stack(extremes))
@@ -183,7 +181,7 @@ def _join(tensors: list[torch.Tensor]) -> torch.Tensor:
     return flatten(tensors)
 
 
-def _norms(members: list[torch.Tensor]) -> list[float]:
-    # The squares of the narrow dtypes overflow.
-    dtype = torch.float32 if members[0].dtype in _NARROW else None
-    return [item(norm) for norm in foreach_norm([_floating(member) for member in members], 2, dtype)]
+def _norm(values: torch.Tensor) -> float:
+    """The L2 norm, in float32 for the narrow dtypes, whose squares overflow."""
+    norm: float = item(foreach_norm((values,), 2, torch.float32 if values.dtype in _NARROW else None)[0])
+    return norm

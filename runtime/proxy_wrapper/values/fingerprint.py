@@ -113,6 +113,9 @@ def fingerprint(parts: Sequence[torch.Tensor]) -> str:
 
     To be called, as all here, where neither modes nor autograd see it.
     """
+    if len(parts) == 1:
+        (part,) = parts
+        return as_text(_weighted_sum(part), numel(part) * part.dtype.itemsize)
     return as_text(_combined([_weighted_sum(part) for part in parts]), size_in_bytes(parts))
 
 
@@ -156,7 +159,7 @@ def _combined(numbers: Sequence[Any]) -> Any:
 
 def _halves(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes of a tensor as a flat one of int32, zeros filling up the last."""
-    if tensor.dtype in _OF_WHOLE_HALVES and is_contiguous(tensor) and not is_neg(tensor):  # As most are.
+    if _is_of_whole_halves(tensor):
         return view(_first(tensor, numel(tensor)), torch.int32)
     size_bytes = numel(tensor) * tensor.dtype.itemsize
     if is_neg(tensor):
@@ -171,6 +174,11 @@ def _halves(tensor: torch.Tensor) -> torch.Tensor:
     elif flat.storage_offset() * flat.dtype.itemsize % _HALF_BYTES:
         flat = flat.clone()
     return view(flat, torch.int32)
+
+
+def _is_of_whole_halves(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies in memory as it is read, as most do."""
+    return tensor.dtype in _OF_WHOLE_HALVES and is_contiguous(tensor) and not is_neg(tensor)
 
 
 def _first(tensor: torch.Tensor, count: int) -> torch.Tensor:
@@ -196,37 +204,38 @@ def real_numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 def _weighted_sum(tensor: torch.Tensor) -> int:
     """The weighted sum of a tensor on the CPU."""
-    halves = _halves(tensor)
-    count = numel(halves)
+    halves = tensor if _is_of_whole_halves(tensor) else _halves(tensor)
+    count = numel(halves) * halves.dtype.itemsize // _HALF_BYTES
     if count <= _SHORT // _HALF_BYTES:
-        return int(item(dot(convert(halves, torch.int64), _first(_WEIGHTS, count))))
+        return int(item(dot(convert(_halves(halves), torch.int64), _first(_WEIGHTS, count))))
     if count <= 2 * _AT_ONCE * _COLUMNS[1]:
-        return _weigh(_sums_at_once(halves), halves)
-    return _weigh(_read_in_pieces(halves, PIECE_BYTES).finish(), halves)
+        address = data_ptr(halves)
+        return _weigh(_sums_at_once(address, count), address, count)
+    return _read_in_pieces(_halves(halves), PIECE_BYTES).weighted_sum()
 
 
-def _sums_at_once(halves: torch.Tensor) -> list[torch.Tensor]:
-    """What `_LargeSums.finish` gives, for a tensor on the CPU of few rows: with as few calls as can be."""
+def _sums_at_once(address: int, halves: int) -> list[torch.Tensor]:
+    """What `_LargeSums.finish` gives, for so many halves at an address, of few rows: with as few calls as can be."""
     sums: list[torch.Tensor] = []
     for skipped, columns in enumerate(_COLUMNS):
-        count = (numel(halves) - skipped) // 2
+        count = (halves - skipped) // 2
         rows, rest = divmod(count, columns)
-        words = _words(halves, skipped, count)
+        words = _words_at(address + skipped * _HALF_BYTES, count)
         sums.append(total(as_strided(words, (rows, columns), (columns, 1)), 0))
         sums.append(as_strided(words, (rest,), (1,), count - rest))
     return sums
 
 
-def _weigh(sums: list[torch.Tensor], halves: torch.Tensor) -> int:
-    """The weighted sum of a large tensor on the CPU, from what its words have been summed up to.
+def _weigh(sums: list[torch.Tensor], address: int, halves: int) -> int:
+    """The weighted sum of so many halves at an address, from what their words have been summed up to.
 
     The last half is weighted, too: of one sequence no word has it.
     """
     terms = concatenate(sums)
     count = numel(terms)
     # Read in memory, which takes a tenth of what torch takes to give out two numbers.
-    last = c_int32.from_address(data_ptr(halves) + (numel(halves) - 1) * _HALF_BYTES).value
-    weight = c_int64.from_address(data_ptr(_WEIGHTS) + 8 * count).value
+    last = c_int32.from_address(address + (halves - 1) * _HALF_BYTES).value
+    weight = c_int64.from_address(_ADDRESS_OF_WEIGHTS + 8 * count).value
     return int(item(dot(terms, _first(_WEIGHTS, count)))) + last * weight
 
 
@@ -254,8 +263,7 @@ class RunningFingerprint:
     def __init__(self, tensor: torch.Tensor) -> None:
         """Begin with a contiguous tensor on the CPU, of more than `_SHORT` bytes."""
         self._size_bytes = size_in_bytes((tensor,))
-        self._halves = _halves(tensor)
-        self._sums = _LargeSums(self._halves)
+        self._sums = _LargeSums(_halves(tensor))
 
     def read_to(self, end_bytes: int) -> None:
         """Read what has not been read of the bytes before this one, but for what does not fill a row."""
@@ -263,13 +271,14 @@ class RunningFingerprint:
 
     def finish(self) -> str:
         """Read the rest; what `fingerprint` gives."""
-        return as_text(_weigh(self._sums.finish(), self._halves), self._size_bytes)
+        return as_text(self._sums.weighted_sum(), self._size_bytes)
 
 
 class _LargeSums:
     """What a large tensor is summed up to, read from its first byte to its last."""
 
     def __init__(self, halves: torch.Tensor) -> None:
+        self._halves = halves
         self._sequences = [_ColumnSums(halves, skipped, columns) for skipped, columns in enumerate(_COLUMNS)]
 
     def read_to(self, end: int) -> None:
@@ -280,6 +289,10 @@ class _LargeSums:
     def finish(self) -> list[torch.Tensor]:
         """Add up the rest; what is weighted of both sequences, int64, one tensor after the other."""
         return [part for each in self._sequences for part in each.finish()]
+
+    def weighted_sum(self) -> int:
+        """Add up the rest; the weighted sum, of a tensor on the CPU."""
+        return _weigh(self.finish(), data_ptr(self._halves), numel(self._halves))
 
 
 class _ColumnSums:
@@ -325,15 +338,19 @@ class _ColumnSums:
 
 
 def _words(halves: torch.Tensor, first: int, count: int) -> torch.Tensor:
-    """So many 64-bit words, from a half on.
-
-    On the CPU they share its memory, which has to outlive them. No view: torch has none that begins between two words.
-    """
+    """So many 64-bit words, from a half on; on the CPU they share its memory."""
     if halves.is_cpu and count:
-        memory = _Memory.from_address(data_ptr(halves) + first * _HALF_BYTES)
-        return frombuffer(memory, dtype=torch.int64, count=count)
+        return _words_at(data_ptr(halves) + first * _HALF_BYTES, count)
     part = narrow(halves, 0, first, 2 * count)
     return view(part if part.storage_offset() % 2 == 0 else part.clone(), torch.int64)
+
+
+def _words_at(address: int, count: int) -> torch.Tensor:
+    """So many 64-bit words at an address in memory, which has to outlive them.
+
+    No view of a tensor: torch has none that begins between two words.
+    """
+    return frombuffer(_Memory.from_address(address), dtype=torch.int64, count=count)
 
 
 def _make_weights(device: torch.device) -> torch.Tensor:
@@ -357,3 +374,4 @@ def _as_signed(number: int) -> int:
 # Whatever modes the program is in when it proxies its first model, they are not to see this.
 with _disable_current_modes(), torch._C.DisableTorchFunction():
     _WEIGHTS: Final = _make_weights(torch.device("cpu"))
+    _ADDRESS_OF_WEIGHTS: Final = data_ptr(_WEIGHTS)

@@ -56,6 +56,9 @@ _transform: Final = torch._C._functorch.maybe_current_level
 _tracing_state: Final = torch._C._get_tracing_state
 _is_grad_enabled: Final = torch.is_grad_enabled
 _set_grad_enabled: Final = torch._C._set_grad_enabled
+_is_forward_grad_enabled: Final = torch._C._is_fwd_grad_enabled
+_set_forward_grad_enabled: Final = torch._C._set_fwd_grad_enabled
+_DisableTorchFunction: Final = torch._C.DisableTorchFunction
 
 PendingOr: TypeAlias = Statistics | PendingStatistics | None
 Parts: TypeAlias = "tuple[torch.Tensor, ...]"
@@ -86,14 +89,14 @@ class unobserved:  # noqa: N801  A context manager is called as a function is.
 
     def __enter__(self) -> bool:
         self._modes: AbstractContextManager[Any] | None = None
-        self._had_gradients = torch.is_grad_enabled()
-        self._had_forward_gradients = torch._C._is_fwd_grad_enabled()
-        self._functions = torch._C.DisableTorchFunction()
+        self._had_gradients = _is_grad_enabled()
+        self._had_forward_gradients = _is_forward_grad_enabled()
+        self._functions = _DisableTorchFunction()
         try:  # A `KeyboardInterrupt` may come after any call, and finds no `with` to leave yet.
             self._functions.__enter__()
-            torch._C._set_grad_enabled(False)
-            torch._C._set_fwd_grad_enabled(False)  # Else what is computed of a dual number is one too.
-            if torch._C._len_torch_dispatch_stack():
+            _set_grad_enabled(False)
+            _set_forward_grad_enabled(False)  # Else what is computed of a dual number is one too.
+            if _count_dispatch_modes():
                 self._modes = _disable_current_modes()
                 self._modes.__enter__()
             return are_values_readable()
@@ -107,17 +110,17 @@ class unobserved:  # noqa: N801  A context manager is called as a function is.
                 self._modes.__exit__(None, None, None)
         finally:
             try:
-                torch._C._set_fwd_grad_enabled(self._had_forward_gradients)
+                _set_forward_grad_enabled(self._had_forward_gradients)
             finally:
                 try:
-                    torch._C._set_grad_enabled(self._had_gradients)
+                    _set_grad_enabled(self._had_gradients)
                 finally:
                     self._functions.__exit__(None, None, None)
 
 
 def are_values_readable() -> bool:
     """Whether reading a tensor's value now would leave the program as it is."""
-    if torch._C._get_tracing_state() is not None or torch._C._functorch.maybe_current_level() is not None:
+    if _tracing_state() is not None or _transform() is not None:
         return False
     return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
