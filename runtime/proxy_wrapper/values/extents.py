@@ -21,7 +21,6 @@ from proxy_wrapper.values.torch_functions import (
     amax,
     amin,
     aminmax,
-    contiguous,
     convert,
     flatten,
     foreach_norm,
@@ -75,7 +74,7 @@ def extents(tensors: Sequence[torch.Tensor]) -> Extents:
         tensors: on the CPU, strided, with elements, of floating dtypes, integers or truth values.
     """
     if len(tensors) == 1:  # As of what a call gives: without the lists.
-        low, high, norm, text = _of_one(_laid_out(tensors[0]))
+        low, high, norm, text = _of_one(tensors[0])
         return Extents([low], [high], [norm], [text])
     lowest, highest, norms = [0.0] * len(tensors), [0.0] * len(tensors), [0.0] * len(tensors)
     bits = [""] * len(tensors)
@@ -104,28 +103,23 @@ def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.
     small: dict[tuple[torch.dtype, int], list[int]] = {}
     for index, tensor in enumerate(tensors):
         dtype, size = tensor.dtype, numel(tensor)
-        if size <= _SMALL and dtype not in _NARROW:
+        if size <= _SMALL and dtype not in _NARROW and is_contiguous(tensor):
             small.setdefault((dtype, size), []).append(index)
         else:
-            yield [index], _laid_out(tensor)
+            yield [index], tensor
     for (_, size), alike in small.items():
         most = _STACK // max(1, size)
         for first in range(0, len(alike), most):
             indices = alike[first : first + most]
             if len(indices) < _FEW:
                 for index in indices:
-                    yield [index], _laid_out(tensors[index])
+                    yield [index], tensors[index]
             else:
                 yield indices, view(_join([tensors[index] for index in indices]), (len(indices), size))
 
 
-def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor`, or a contiguous copy: it is read several times, and its norm is not to depend on how it lies."""
-    return tensor if is_contiguous(tensor) else contiguous(tensor)
-
-
 def _of_one(tensor: torch.Tensor) -> tuple[float, float, float, str]:
-    """Minimum, maximum, norm and fingerprint of a contiguous tensor."""
+    """Minimum, maximum, norm and fingerprint of a tensor."""
     if _is_read_in_pieces(tensor):
         return _of_pieces(tensor)
     values = _floating(tensor)
@@ -141,9 +135,10 @@ def _of_rows(rows: torch.Tensor) -> Extents:
 
 
 def _is_read_in_pieces(tensor: torch.Tensor) -> bool:
-    """Whether `tensor`, a contiguous one, is larger than a piece, and lies in memory as it is reduced."""
+    """Whether `tensor` is larger than a piece, and lies in memory as it is reduced."""
     return (
         size_in_bytes((tensor,)) > PIECE_BYTES
+        and is_contiguous(tensor)
         and is_floating_point(tensor)
         and tensor.dtype not in _NARROW
         and not is_neg(tensor)
