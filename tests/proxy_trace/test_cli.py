@@ -46,7 +46,7 @@ def test_summary_as_json_has_everything(small_trace: Path, capsys: pytest.Captur
     of_structure = ("layers", "registration", "activations")
     passed = ("outputs", "losses", "gradients", "parameters", *of_structure, "training", "updates", "tracing")
     of_settings = ("steps", "clearing", "optimizers", "rates", "schedulers", "modes", "progress", "freezing", "signs")
-    not_checked = ("end", *of_settings, "loss functions", "inputs", "dropout")
+    not_checked = ("end", *of_settings, "loss functions", "inputs")
     assert checks == {
         **dict.fromkeys(passed, "passed"),
         **dict.fromkeys(("calls", "files"), "finding"),
