@@ -13,6 +13,11 @@ def as_text(text: object) -> str:
     return escape(for_terminal(str(text)))
 
 
+def as_breakable(name: str) -> str:
+    """A dotted name as text, which may end a line behind each dot."""
+    return as_text(name).replace(".", ".<wbr>")
+
+
 def as_text_with_code(text: str) -> str:
     """The same, with what stands between backticks as code."""
     return re.sub("`([^`]*)`", r"<code>\1</code>", as_text(text))

@@ -321,6 +321,9 @@
     return state.filter((number) => words.every((word) => meta.series[number][1].toLowerCase().includes(word)));
   }
 
+  // Names end lines behind dots, where there is no room for all.
+  const breakable = (name) => name.split(/(?<=\.)/).flatMap((part) => [part, make("wbr")]);
+
   function listNames() {
     const found = matching();
     const listed = [...new Set([...chosen.filter((number) => found.includes(number)), ...found])].slice(0, LISTED);
@@ -330,7 +333,7 @@
       box.checked = chosen.includes(number);
       box.addEventListener("change", () => choose(box.checked ? [...chosen, number].slice(-MOST) : chosen.filter((each) => each !== number)));
       const swatch = make("i", { class: box.checked && chosen.length > 1 ? `c${chosen.indexOf(number) % COLOURS}` : "" });
-      return make("label", {}, box, swatch, make("span", {}, name), make("small", {}, isBuffer ? `${type} (buffer)` : type));
+      return make("label", {}, box, swatch, make("span", {}, ...breakable(name)), make("small", {}, isBuffer ? `${type} (buffer)` : type));
     }));
     const more = found.length > listed.length ? `, ${listed.length} listed` : "";
     $("chosen").textContent = `${chosen.length} drawn, at most ${MOST}; ${found.length.toLocaleString("en")} of ${state.length.toLocaleString("en")} match${more}`;
@@ -413,7 +416,7 @@
           ? make("button", { "aria-expanded": isOpen, "data-row": row, "aria-label": `${isOpen ? "close" : "open"} ${name}` }, isOpen ? "\u25be" : "\u25b8")
           : make("span", { class: "leaf" });
         const first = make("td", {}, toggle, make("span", { title: name }, depth ? name.slice(name.lastIndexOf(".") + 1) : name));
-        first.style.paddingLeft = `${Math.min(depth, 20) * 1.1}rem`;
+        first.style.setProperty("--depth", Math.min(depth, 20));
         const bar = make("i", { class: "bar" });
         bar.style.width = `${(100 * totalUs) / longest}%`;
         rows.push(make("tr", {}, first, make("td", {}, type), make("td", { class: "n" }, calls, notes ? ` (${notes})` : ""),

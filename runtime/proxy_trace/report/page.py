@@ -17,7 +17,7 @@ from proxy_trace.checks.finding import grouped
 from proxy_trace.checks.finding_text import place_of
 from proxy_trace.process.module_tree import ModuleTree
 from proxy_trace.report.evidence import STATE, SeriesName, plot_of
-from proxy_trace.report.markup import as_text, as_text_with_code
+from proxy_trace.report.markup import as_breakable, as_text, as_text_with_code
 from proxy_trace.report.packed import PackedCurves, compressed
 from proxy_trace.report.process_curves import AT_LEAST, GRADIENT, LOSS, MAXIMUM, MINIMUM, NORM, RATE, RATIO
 from proxy_trace.summary.summary_text import call_words, check_words, header_rows
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from proxy_trace.checks.finding import Finding
     from proxy_trace.checks.rule import Rule
     from proxy_trace.process.process_summary import ModuleSummary, ProcessSummary
+    from proxy_trace.report.evidence import Plot
     from proxy_trace.report.process_curves import ProcessCurves
     from proxy_trace.report.script_lines import Script
     from proxy_trace.report.step_strip import Strip
@@ -124,7 +125,7 @@ def _policy(script: str, style: str) -> str:
 
 def _header(page: RunPage) -> Iterator[str]:
     yield '<header>\n<div class="title"><h1>'
-    yield " <span>and</span> ".join(as_text(" ".join([each.script, *each.argv])) for each in page.summaries)
+    yield " <span>and</span> ".join(_command(each) for each in page.summaries)
     yield '</h1><button id="log" aria-pressed="false" title="linear or logarithmic (l)">log</button>'
     yield '<button id="theme" title="light or dark (t)">light / dark</button>'
     yield '<button id="help" title="keys (?)">?</button></div>\n<div class="runs">'
@@ -136,6 +137,12 @@ def _header(page: RunPage) -> Iterator[str]:
     for place, title in (("findings-0", "Findings"), *parting, *_SECTIONS):
         yield f'<a href="#{place}">{title}</a>'
     yield "</nav>\n<noscript>The plots, the modules and the script need JavaScript.</noscript></header>\n"
+
+
+def _command(summary: Summary) -> str:
+    """The command line, which ends no line within an argument if there is room for that."""
+    arguments = (f'<span class="argument">{as_text(each)}</span>' for each in summary.argv)
+    return " ".join([as_text(summary.script), *arguments])
 
 
 _SECTIONS: Final = (
@@ -157,8 +164,11 @@ def _findings(page: RunPage, summary: Summary, number: int, series: Sequence[Ser
             f'<div class="rule {severity}"><h3><span class="badge">{severity}</span> '
             f"{as_text(rule.title)} <code>{as_text(code)}</code></h3>\n"
         )
+        shown: list[Plot | None] = []
         for finding in findings[:_MOST_FINDINGS]:
-            yield _finding(finding, rule, summary, series)
+            plot = plot_of(finding, series)
+            yield _finding(finding, rule, summary, None if plot in shown else plot)
+            shown.append(plot)
         if len(findings) > _MOST_FINDINGS:
             yield f"<p>and {len(findings) - _MOST_FINDINGS:,} more; <code>proxy-trace summary</code> has all</p>\n"
         if rule.remedy:
@@ -167,7 +177,7 @@ def _findings(page: RunPage, summary: Summary, number: int, series: Sequence[Ser
     yield "</section>\n"
 
 
-def _finding(finding: Finding, rule: Rule, summary: Summary, series: Sequence[SeriesName]) -> str:
+def _finding(finding: Finding, rule: Rule, summary: Summary, plot: Plot | None) -> str:
     name = finding.name
     if finding.names > 1:
         name += f" ({format_count(finding.names, rule.counts or 'name')})"
@@ -185,7 +195,6 @@ def _finding(finding: Finding, rule: Rule, summary: Summary, series: Sequence[Se
     more = [f"made by {' from '.join(finding.trail)}"] if finding.trail else []
     lines = [*more, *finding.evidence][:_MOST_EVIDENCE]
     evidence = "".join(f"<li>{as_text(line)}</li>" for line in lines)
-    plot = plot_of(finding, series)
     drawn = ""
     if plot is not None:
         step = "" if plot.step is None else f' data-step="{plot.step}"'
@@ -196,7 +205,7 @@ def _finding(finding: Finding, rule: Rule, summary: Summary, series: Sequence[Se
             f'data-kinds="{kinds}"{step}></div></figure>'
         )
     return (
-        f'<article class="finding" tabindex="0"><div><b>{as_text(name)}</b><p>{", ".join(words)}</p>'
+        f'<article class="finding" tabindex="0"><div><b>{as_breakable(name)}</b><p>{", ".join(words)}</p>'
         f"{f'<ul>{evidence}</ul>' if evidence else ''}</div>{drawn}</article>\n"
     )
 

@@ -255,6 +255,28 @@ def test_findings_have_place_evidence_and_remedy(
     assert page.problems() == []
 
 
+def test_evidence_that_findings_share_is_drawn_once(browser: webdriver.Chrome, make_page: Callable[..., Path]) -> None:
+    records = drawn_records(steps=9)
+    spare = [events.Module(number, f"model.spare{number}", "ReLU", 1, 1, "INFO", 0, 1) for number in (3, 4)]
+    page = Page(browser, make_page([*records[:8], *spare, *records[8:]]))
+    findings = page.all(".rule.warning .finding")
+    assert [each.text.splitlines()[0] for each in findings] == ["model.spare3", "model.spare4"]
+    assert [len(each.find_elements(By.CSS_SELECTOR, ".plot")) for each in findings] == [1, 0]
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_no_line_ends_within_an_argument_or_a_part_of_a_name(page: Page, width: int) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        for box in ("h1 .argument", "#names span"):
+            script = f"return [...document.querySelectorAll('{box}')].map(each => each.getClientRects().length)"
+            assert set(page.run(script)) == {1}, box
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_two_runs_are_laid_over_each_other(browser: webdriver.Chrome, make_page: Callable[..., Path]) -> None:
     page = Page(browser, make_page(drawn_records(steps=9), drawn_records(steps=9, momentum=0.9)))
     assert [each.text for each in page.all("#processes label")] == ["first", "second"]
