@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = int(os.environ.get("TRACE_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("TRACE_EXAMPLES", "40"))
 SECONDS = 30
 """How long all commands may take with one small trace."""
 

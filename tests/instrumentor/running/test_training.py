@@ -114,6 +114,8 @@ for step in range(3):
     optimizer.step()
 if dist.get_rank() == 0:
     torch.save(wrapped.state_dict(), "weights.pt")
+dist.barrier()
+del model, optimizer
 dist.destroy_process_group()
 """
     (folder / "program.py").write_text(text.lstrip())
