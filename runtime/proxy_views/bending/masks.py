@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Mask(DrawnCallback):
-    """Keeps each element with probability `p`, and puts zero in the place of the others: the same ones at each call.
-
-    With `dim`, whole channels along it; then the other dimensions may have any size.
-    """
+class _DrawnMask(DrawnCallback):
+    """Keeps a part `p` of what it is given, of all elements or of the channels along `dim`: the same at each call."""
 
     p: Number = 0.3
 
@@ -34,6 +31,14 @@ class Mask(DrawnCallback):
         """
         self.p = check_probability("p", p)
         super().__init__(seed=seed, dim=dim)
+
+
+@dataclass(init=False)
+class Mask(_DrawnMask):
+    """Keeps each element with probability `p`, and puts zero in the place of the others: the same ones at each call.
+
+    With `dim`, whole channels along it; then the other dimensions may have any size.
+    """
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
         """What is kept, and zeros."""
@@ -41,23 +46,12 @@ class Mask(DrawnCallback):
         return value.masked_fill(self.drawn(value, place, uniform, lambda drawn: drawn >= p, p), 0)
 
 
-@dataclass
-class OrderedMask(DrawnCallback):
+@dataclass(init=False)
+class OrderedMask(_DrawnMask):
     """Keeps the share `p` of all elements, or channels along `dim`: the first of a random order that is drawn once.
 
     What is kept for a smaller `p` is kept for a greater one, too.
     """
-
-    p: Number = 0.3
-
-    def __init__(self, p: Number = 0.3, *, dim: int | tuple[int, ...] | None = None, seed: int | None = None) -> None:
-        """Draw nothing yet.
-
-        Raises:
-            SettingError: if `p` is not from 0 to 1.
-        """
-        self.p = check_probability("p", p)
-        super().__init__(seed=seed, dim=dim)
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
         """What is kept, and zeros."""
