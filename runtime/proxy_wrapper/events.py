@@ -334,12 +334,13 @@ class Loss(Happening, frozen=True, gc=False):
 
     The nodes come breadth first, with a few of those inside the model; of more than 24, the first ones. Another shape
     makes another way. `made` is the location of the statement that assigned the variable which the backward pass was
-    given, if that is known.
+    given, if that is known, and `computed` that of the line that computed it, in a function which the other one calls.
     """
 
     id: Count = 0
     nodes: Sequence[LossNode] = ()
     made: Count = 0
+    computed: Count = 0
 
 
 class GraphPattern(Happening, frozen=True, gc=False):
@@ -411,12 +412,15 @@ class OptimizerStep(Happening, frozen=True, gc=False):
     `optimizer_id` is the id that its `Optimizer` record has. `carried` says that the gradients of its last step had not
     been cleared when any of the backward passes for this one began, so that these have added to them. That is decided
     by the values of one of its parameters; it is False where they could not be read without waiting for a device.
+    `dropped` counts the backward passes since the last step, all at one place, whose gradients had been cleared when
+    the next of them began.
     """
 
     optimizer: str = ""
     tensors: Count = 0
     optimizer_id: Count = 0
     carried: bool = False
+    dropped: Count = 0
 
 
 class OptimizerStepEnd(Happening, frozen=True, gc=False):

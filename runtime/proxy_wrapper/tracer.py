@@ -200,15 +200,15 @@ class Tracer:
             for channel in self.channels.values():
                 channel.add(observer)
 
-    def broadcast(self, event: AnyEvent, location: int = 0, *, level: int, made: int = 0) -> None:
+    def broadcast(self, event: AnyEvent, location: int = 0, *, level: int, also: Sequence[int] = ()) -> None:
         """Send what concerns no one module to every channel that has a module at `level` or closer.
 
-        `made` is another location that the event refers to.
+        `also` are other locations that the event refers to.
         """
         for channel in list(self.channels.values()):
             if channel.level <= level:
-                if made:
-                    channel.define_location(made)
+                for other in also:
+                    channel.define_location(other)
                 channel.emit(event, location)
 
     def report(self, message: str) -> None:

@@ -45,7 +45,18 @@ def test_summary_as_json_has_everything(small_trace: Path, capsys: pytest.Captur
     checks = {check["name"]: check["state"] for check in summary["checks"]}
     of_structure = ("layers", "registration", "activations")
     passed = ("outputs", "losses", "gradients", "parameters", *of_structure, "training", "updates", "tracing")
-    of_settings = ("steps", "clearing", "optimizers", "rates", "schedulers", "modes", "progress", "freezing", "signs")
+    of_settings = (
+        "steps",
+        "clearing",
+        "optimizers",
+        "rates",
+        "schedulers",
+        "modes",
+        "progress",
+        "initial weights",
+        "freezing",
+        "signs",
+    )
     not_checked = ("end", *of_settings, "loss functions", "inputs")
     assert checks == {
         **dict.fromkeys(passed, "passed"),

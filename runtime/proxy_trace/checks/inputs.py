@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import NOTE
+from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_NORMALIZED: Final = Rule(
     "inputs-not-normalized",
-    NOTE,
+    WARNING,
     "Inputs that are not normalised",
     "What a trained model was given went into a layer as it was, and the root of the mean of its squares was above 50, "
     "in each of the first calls. Nothing is said where a normalisation follows the layer.",

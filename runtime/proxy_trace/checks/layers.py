@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import NOTE, WARNING
+from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
@@ -33,16 +33,18 @@ MADE_IN_FORWARD: Final = Rule(
 )
 EQUAL_UNITS: Final = Rule(
     "equal-units",
-    NOTE,
+    WARNING,
     "Units that begin equal",
-    "Two weight matrices that follow each other began with one number, other than 0, for all their elements, and were "
-    "trained: the units between them stay equal, so that they are as good as one.",
+    "The weights of two linear, convolutional or recurrent layers that follow each other began with one number each, "
+    "other than 0, the biases of the first with one number too, and both were trained: the units between them stay "
+    "equal, so that they are as good as one.",
     "Draw initial weights at random (`nn.init.kaiming_uniform_`, `nn.init.xavier_uniform_`).",
     "history {run} {name}",
     sources=("Goodfellow et al., Deep Learning, chapter 8.4, MIT Press 2016",),
 )
 
 _FEWEST: Final = 5
+_LAYER: Final = re.compile(r"(Linear|Conv\dd|RNN|LSTM|GRU)(Cell)?$")
 _WEIGHT: Final = re.compile(r"\[(\d+), .*\d\]$")
 """How the description of a tensor with two dimensions or more ends, and how many units it is for."""
 
@@ -83,18 +85,27 @@ def _equal(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     before: dict[int, TensorSummary] = {}
     modules = {module.id: module for module in of_process.process.modules}
     for tensor in of_process.process.tensors:
-        if tensor.is_buffer or tensor.removed or not _WEIGHT.search(tensor.type):
+        holder = modules.get(tensor.module)
+        is_weight = not (tensor.is_buffer or tensor.removed) and _WEIGHT.search(tensor.type)
+        if not is_weight or holder is None or not _LAYER.search(holder.type):
             continue
         root = tree.root_of(tensor.module)
         earlier = before.get(root)
         before[root] = tensor
         if earlier is None or not (_is_one_number(tensor) and _is_one_number(earlier) and tensor.has_changed):
             continue
+        if any(each.module == earlier.module and not _is_even(each) for each in of_process.process.tensors):
+            continue  # A bias that differs from unit to unit tells them apart.
         holder = modules.get(earlier.module)
         reason = f"all weights began with one number, those of {tensor.name} too"
         place = "" if holder is None else holder.origin
         found.append(EQUAL_UNITS.finding(earlier.name, reason, [of_process.process.rank], place=place))
     return found
+
+
+def _is_even(tensor: TensorSummary) -> bool:
+    """Whether a parameter began with one number for all its elements, as far as is known."""
+    return tensor.first is not None and tensor.first.minimum == tensor.first.maximum
 
 
 def _is_one_number(tensor: TensorSummary) -> bool:

@@ -116,9 +116,11 @@ def _look(evidence: Evidence) -> Sight:
             is_any_told |= loss.passes > 0
             for rule, words in _judge(loss.nodes) if loss.passes else ():
                 numbers = [f"{loss_text(loss.nodes)}, in {loss.passes:,} backward passes"]
+                # What is compared is chosen where a helper is called; what it is compared with, within the helper.
+                place = loss.made if rule is BROADCASTS else loss.computed
                 rank = of_process.process.rank
                 findings.append(
-                    rule.finding("loss", words, [rank], step=loss.first_step, place=loss.made, evidence=numbers)
+                    rule.finding("loss", words, [rank], step=loss.first_step, place=place, evidence=numbers)
                 )
     if not is_any_told:
         return Sight((), evidence.unseen_training("a loss"), has_looked=False)

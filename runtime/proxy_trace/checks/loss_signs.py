@@ -68,7 +68,7 @@ def _negative(of_process: ProcessEvidence) -> list[Finding]:
     for loss in of_process.training.losses.values():
         values = of_process.training.values.get(loss.place)
         is_stepped = loss.steps * 2 >= loss.passes > 0  # Not those of a search for adversarial examples.
-        if not is_stepped or values is None or values.count < _FEWEST_VALUES or loss.made in found:
+        if not is_stepped or values is None or values.count < _FEWEST_VALUES or loss.computed in found:
             continue
         is_standard = _is_negative_of_standard(loss.nodes)
         first, last = values.first[0], sum(values.last) / len(values.last)
@@ -76,7 +76,7 @@ def _negative(of_process: ProcessEvidence) -> list[Finding]:
             numbers = [loss_text(loss.nodes), f"{first:.4g} at first, {last:.4g} at last"]
             reason = "the negative of a loss is made smaller" if is_standard else "it falls below 0, ever faster"
             rank = [of_process.process.rank]
-            found[loss.made] = WRONG_SIGN.finding("loss", reason, rank, place=loss.made, evidence=numbers)
+            found[loss.computed] = WRONG_SIGN.finding("loss", reason, rank, place=loss.computed, evidence=numbers)
     return list(found.values())
 
 

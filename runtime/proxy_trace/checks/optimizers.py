@@ -27,7 +27,9 @@ OTHER_MODEL: Final = Rule(
     "An optimizer that stepped has tensors that are no parameters of a traced model now. Either it has no others, "
     "and a traced model has as many parameters, or as many trainable ones, of which some had gradients and none was "
     "ever in a step or has changed. Or it has parameters of a model, and as many others as parameters of that "
-    "model had gradients that no optimizer took, and have not changed.",
+    "model had gradients that no optimizer took, and have not changed. Or an optimizer found gradients at first, and "
+    "in its last twenty steps and more, a third of all, none of its parameters had one, though none is frozen and "
+    "backward passes were made.",
     "Make the optimizer after the last change of the model: after it was copied, wrapped, moved, given another head or "
     "loaded as a whole; or call `load_state_dict`, which keeps the tensors.",
     "show {run} --kind optimizer",
@@ -55,6 +57,7 @@ HAS_FROZEN: Final = Rule(
     "parameter",
     ("https://github.com/neuralmagic/sparseml/issues/965",),
 )
+_FEWEST_LEFT: Final = 20
 _FEWEST_RECREATED: Final = 5
 """So many optimizers from one place are no few phases of training."""
 
@@ -66,6 +69,7 @@ def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         findings += _strangers(of_process, tree)
+        findings += _left_behind(of_process)
         findings += _recreated(of_process)
         findings += _frozen(of_process)
     if not any(each.training.optimizers for each in evidence.of_processes):
@@ -98,6 +102,26 @@ def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
                         optimizer.name, reason, [rank], place=place, evidence=[numbers], concerns=concerns
                     )
                 )
+    return found
+
+
+def _left_behind(of_process: ProcessEvidence) -> list[Finding]:
+    """The optimizers of one process whose parameters had gradients, and from some step on no more."""
+    tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
+    found = []
+    for optimizer in of_process.training.optimizers.values():
+        since = optimizer.steps - optimizer.last_fed
+        own = [tensors[number] for number in optimizer.tensors if number in tensors]
+        is_frozen = not all(each.requires_grad for each in own)
+        if not optimizer.last_fed or since < _FEWEST_LEFT or since * 3 < optimizer.steps or is_frozen or not own:
+            continue
+        if optimizer.passes_since >= since and optimizer.idle * 10 < since and optimizer.cleared * 10 < since:
+            numbers = [
+                f"none in its last {since:,} of {optimizer.steps:,} steps, with {optimizer.passes_since:,} passes"
+            ]
+            reason = "its parameters have no gradients any more: another model is trained"
+            rank, place = [of_process.process.rank], optimizer.origin
+            found.append(OTHER_MODEL.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
     return found
 
 

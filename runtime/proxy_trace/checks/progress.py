@@ -17,11 +17,13 @@ accumulation-not-scaled |
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import NOTE
+from proxy_trace.checks.finding import NOTE, WARNING
 from proxy_trace.checks.rule import Rule
 from proxy_trace.events.loss_text import call_of
 
@@ -34,11 +36,12 @@ if TYPE_CHECKING:
 
 RATE_TOO_HIGH: Final = Rule(
     "learning-rate-too-high",
-    NOTE,
+    WARNING,
     "Learning rates that are too high",
     "The only optimizer that steps made a weight at least fifty times as large as at the start, and the loss ended at "
-    "least half above its first value, or the optimizer is of the family of Adam and its rate at least 0.5. Or the "
-    "loss grew to ten times its first value, and then a loss, a gradient or a parameter was no longer finite.",
+    "least half above its first value, or the optimizer is of the family of Adam and its rate at least 0.5. A weight "
+    "that began with next to nothing, below 0.005 in the root of its mean square, may grow. Or the loss grew to ten "
+    "times its first value, and then a loss, a gradient or a parameter was no longer finite.",
     "Try a tenth of the rate, or several rates in short runs; for Adam begin with 1e-3.",
     "show {run} --kind optimizer,backward",
     sources=("Zhang et al., AUTOTRAINER: An Automatic DNN Training Problem Detection and Repair System, ICSE 2021",),
@@ -46,10 +49,12 @@ RATE_TOO_HIGH: Final = Rule(
 )
 EXPLODING: Final = Rule(
     "exploding-gradients",
-    NOTE,
+    WARNING,
     "Gradients that explode",
     "In a model with recurrence the largest element of the gradients that steps took grew a thousand times over that "
-    "of the first steps, nothing clipped them, and then a loss, a gradient or a parameter was no longer finite.",
+    "of the first steps, nothing clipped them, and then a loss, a gradient or a parameter was no longer finite. Or the "
+    "first gradients had elements above 1,000, no normalisation was called, and the weights of at least four layers "
+    "began so large that each passes on four times what it is given, or more.",
     "Clip the gradients between `backward()` and `step()` with `torch.nn.utils.clip_grad_norm_`; or make the "
     "sequences shorter, or the rate smaller.",
     "show {run} --kind gradient,non_finite",
@@ -58,10 +63,12 @@ EXPLODING: Final = Rule(
 )
 VANISHING: Final = Rule(
     "vanishing-gradients",
-    NOTE,
+    WARNING,
     "Gradients that vanish",
     "Of a model with at least four weight matrices the first had, at most, a thousandth of the gradient of the last, "
-    "and the loss ended no lower than 98 % of its first value.",
+    "each had less than the one behind it, and the loss ended no lower than 98 % of its first value. Or the loss "
+    "ended there, and the weights of four layers, or those with which an `nn.RNN` takes its own state, began so small "
+    "that each passes on less than a fifth of what it is given.",
     "Use ReLU or GELU in place of sigmoid and tanh, residual connections or normalisation layers, and an "
     "initialisation that is made for the activation.",
     "show {run} --kind gradient",
@@ -69,7 +76,7 @@ VANISHING: Final = Rule(
 )
 NOT_SCALED: Final = Rule(
     "accumulation-not-scaled",
-    NOTE,
+    WARNING,
     "Accumulated gradients that are not scaled",
     "Before nine of ten steps of an SGD optimizer the same number of backward passes, at least four, was made at one "
     "place, each with the loss as it is: the step takes the sum of their gradients, so the rate is as many times "
@@ -87,7 +94,10 @@ _SCALED: Final = frozenset({"Div", "Mul", "Sum"})
 _WEIGHT: Final = re.compile(r"\[\d+, .*\d\]$")
 """How the description of a tensor with two dimensions or more ends."""
 
+_SIZES: Final = re.compile(r"\[([\d, ]*)\]$")
+
 _GROWN: Final = 50.0
+_SMALLEST: Final = 0.005
 _HIGH_RATE: Final = 0.5
 _EXPLODED: Final = 1e3
 _VANISHED: Final = 1e-3
@@ -148,7 +158,7 @@ class _Judge:
         if values is None:
             return None
         first, last = values.first[0], sum(values.last) / len(values.last)
-        growth = max(map(_growth, self._weights), default=0.0)
+        growth = max((_growth(each) for each in self._weights if _root_mean_square(each) >= _SMALLEST), default=0.0)
         rate = max((group.largest_rate for group in optimizer.groups), default=0.0)
         is_bold = rate >= _HIGH_RATE and bool(_ADAPTIVE.match(optimizer.name))
         has_grown = growth >= _GROWN and values.count >= _FEWEST_VALUES and (is_bold or last > 1.5 * first > 0)
@@ -169,7 +179,8 @@ class _Judge:
             return None
         first, last = values.first[0], sum(values.last) / len(values.last)
         ratio = weights[0].largest_gradient / weights[-1].largest_gradient
-        if ratio > _VANISHED or last < 0.98 * first or last > 2 * first or self._is_non_finite:
+        is_steady = all(one.largest_gradient < next_.largest_gradient for one, next_ in pairwise(weights))
+        if ratio > _VANISHED or not is_steady or last < 0.98 * first or last > 2 * first or self._is_non_finite:
             return None
         numbers = [f"{ratio:.1g} of that of {weights[-1].name}", f"loss {first:.4g} at first, {last:.4g} at last"]
         place = next(iter(self._of_process.training.values))
@@ -206,6 +217,14 @@ def _growth(weight: TensorSummary) -> float:
     first = None if weight.first is None else weight.first.norm
     last = None if weight.last is None else weight.last.norm
     return last / first if isinstance(first, float) and isinstance(last, float) and first > 0.01 else 0.0
+
+
+def _root_mean_square(weight: TensorSummary) -> float:
+    """The size of the elements that a weight began with; 0 where that is not known."""
+    norm = None if weight.first is None else weight.first.norm
+    sizes = _SIZES.search(weight.type)
+    count = 0 if sizes is None else math.prod(int(size) for size in sizes[1].split(",") if size.strip())
+    return norm / math.sqrt(count) if isinstance(norm, float) and count else 0.0
 
 
 CHECK: Final = Check(

@@ -41,7 +41,9 @@ CLEARED: Final = Rule(
     ERROR,
     "Gradients cleared before the step",
     "In nine of ten steps of an optimizer, and at least two, there was no gradient, or nothing but zeros, although a "
-    "backward pass had left some: something such as `zero_grad` came between them.",
+    "backward pass had left some: something such as `zero_grad` came between them. Or in as many steps gradients were "
+    "accumulated over several backward passes at one place, with a loss that is divided for that, and those of a pass "
+    "were cleared before the next one.",
     "Call `zero_grad()` before the backward pass, or after the step.",
     "show {run} --kind optimizer_step,gradient",
     sources=("https://discuss.pytorch.org/t/zero-grad-optimizer-or-net/1887",),
@@ -128,6 +130,10 @@ def _is_most(part: int, whole: int) -> bool:
 def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> Finding | None:
     """What is wrong with the steps of an optimizer."""
     steps, starved = optimizer.steps, optimizer.starved
+    if _is_most(optimizer.dropped, steps - 1) and _is_of_scaled(optimizer, of_process):
+        reason = "gradients of the passes before the last were cleared, and no step takes them"
+        found = [f"in {optimizer.dropped:,} of {steps:,} steps"]
+        return CLEARED.finding(optimizer.name, reason, [of_process.process.rank], place=optimizer.place, evidence=found)
     if not _is_most(starved, steps):
         return None
     numbers = [f"{starved:,} of {steps:,} steps found none"]
@@ -154,7 +160,7 @@ def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns:
     if _is_most(optimizer.all_zero, optimizer.starved):
         reason = "all gradients of it are zero"
         return CONSTANT.finding("loss", reason, rank, place=loss.made, evidence=numbers, concerns=concerns)
-    if any(node.inside for each in losses for node in each.nodes):
+    if any(each.is_within or any(node.inside for node in each.nodes) for each in losses):
         return None
     reason = "nothing that a model has put out is in its graph"
     return DETACHED.finding("loss", reason, rank, place=loss.made, evidence=numbers, concerns=concerns)
@@ -183,6 +189,12 @@ def _unstepped(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: M
         evidence=[f"{process.backward_passes:,} backward passes", f"made at {optimizer.made}"],
         concerns=_root_names(optimizer, of_process, tree),
     )
+
+
+def _is_of_scaled(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:
+    """Whether an optimizer steps with a loss that was scaled last."""
+    loss = of_process.training.losses.get(optimizer.loss)
+    return loss is not None and _is_scaled(loss)
 
 
 def _is_scaled(loss: LossSummary) -> bool:

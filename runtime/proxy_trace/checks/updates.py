@@ -264,7 +264,7 @@ class _Judge:
         if tensor.has_nonzero_gradient:
             is_half = tensor.type.startswith(("float16", "bfloat16"))
             return TOO_SMALL if is_half and not tensor.missing_gradients else NEVER_UPDATED
-        if tensor.cleared_gradients:
+        if _were_cleared(tensor):
             return NEVER_UPDATED
         is_called = any(module.training_calls for module in self._tree.upwards(tensor.module) if module.calls)
         holder = self._modules.get(tensor.module)
@@ -315,10 +315,15 @@ class _Judge:
         }
 
 
+def _were_cleared(tensor: TensorSummary) -> bool:
+    """Whether most steps found no gradient of a parameter, or only zeros, since it was cleared before them."""
+    return tensor.cleared_gradients * 2 > tensor.missing_gradients + tensor.gradients
+
+
 def _why_not_stepped(tensor: TensorSummary) -> str:
     """Why the steps of its optimizer have not changed a parameter."""
     if not tensor.has_nonzero_gradient:
-        if tensor.cleared_gradients:
+        if _were_cleared(tensor):
             return "its gradient was cleared before the step"
         if tensor.missing_gradients and not tensor.gradients:
             return "it never had a gradient"

@@ -26,7 +26,9 @@ DOMINATES: Final = Rule(
     "Weight decay that eats the weights",
     "An optimizer has a weight decay of at least 0.01, and the weight matrices that it decays, at least two, have "
     "come down to a tenth of their first norm or less, all together, while the loss is no lower than half of "
-    "its first values.",
+    "its first values. Or the decay is huge: each step takes 2 % of the weights and more, where the decay is decoupled "
+    "or the optimizer is SGD, and they have come down by a tenth; or it is at least 1 within the gradient of another "
+    "optimizer, and they have come down to a third.",
     "Try a tenth or a hundredth of the decay; of Adam with decoupled decay (`AdamW`) 0.01 to 0.1 is common, of decay "
     "within the gradient (`Adam`, `SGD`) 1e-5 to 5e-4.",
     "history {run} {name}",
@@ -39,6 +41,8 @@ _LEAST_DECAY: Final = 0.01
 _SHRUNK: Final = 0.1
 _HUGE: Final = 1.0
 _LITTLE: Final = 0.3
+_HUGE_PART: Final = 0.02
+_LESS: Final = 0.9
 _DECOUPLED: Final = re.compile(r"W$|Lion|SGDW")
 """Classes that do not add the decay to the gradient, so that larger ones are in use."""
 _FEWEST_WEIGHTS: Final = 2
@@ -52,18 +56,26 @@ def _look(evidence: Evidence) -> Sight | None:
         for optimizer in of_process.training.optimizers.values():
             decay = _decay(optimizer)
             is_any |= decay > 0 and optimizer.steps > 0
-            is_huge = decay >= _HUGE and not _DECOUPLED.search(optimizer.name)
-            if decay < _LEAST_DECAY or not optimizer.steps or (_has_learnt(of_process) and not is_huge):
+            most_left = _most_left(optimizer, decay)
+            if decay < _LEAST_DECAY or not optimizer.steps or (_has_learnt(of_process) and most_left == _SHRUNK):
                 continue
             weights = _decayed(optimizer, of_process)
             left = _left(weights)
-            if len(weights) >= _FEWEST_WEIGHTS and left <= (_LITTLE if is_huge else _SHRUNK):
+            if len(weights) >= _FEWEST_WEIGHTS and left <= most_left:
                 numbers = [f"weight decay {decay:.3g}", f"the weights came down to {left:.1%} of their first norm"]
                 rank, reason = [of_process.process.rank], "it pulls the weights to 0"
                 findings.append(
                     DOMINATES.finding(optimizer.name, reason, rank, place=optimizer.origin, evidence=numbers)
                 )
     return Sight(findings, evidence.sampling_words) if is_any else None
+
+
+def _most_left(optimizer: OptimizerSummary, decay: float) -> float:
+    """To which part of their first norm weights have come down that an optimizer with such a decay has eaten."""
+    rate = max((group.largest_rate for group in optimizer.groups), default=0.0)
+    if _DECOUPLED.search(optimizer.name) or optimizer.name == "SGD":
+        return _LESS if rate * decay >= _HUGE_PART else _SHRUNK
+    return _LITTLE if decay >= _HUGE else _SHRUNK
 
 
 def _decay(optimizer: OptimizerSummary) -> float:

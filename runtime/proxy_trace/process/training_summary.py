@@ -79,6 +79,9 @@ class OptimizerSummary(msgspec.Struct):
         carried: in how many of them the gradients of the step before had not been cleared.
         first_carried: the first of those, as the number of steps that had ended; -1 if there is none.
         steps_at_zero: in how many of them every learning rate was 0.
+        dropped: before how many of them gradients of a backward pass at the same place were cleared.
+        last_fed: how many steps it had made when it last found a gradient other than zero.
+        passes_since: how many backward passes were made since then.
     """
 
     name: str = ""
@@ -99,6 +102,9 @@ class OptimizerSummary(msgspec.Struct):
     carried: int = 0
     first_carried: int = -1
     steps_at_zero: int = 0
+    dropped: int = 0
+    last_fed: int = 0
+    passes_since: int = 0
 
     @property
     def origin(self) -> str:
@@ -118,17 +124,22 @@ class LossSummary(msgspec.Struct):
         nodes: the nodes of the autograd graph, as in `events.Loss`.
         place: where backward passes began with it, as "file:line".
         made: where the variable was assigned that they began with, or else `place`.
+        computed: where its value was computed, in a function that was called there; or else `made`.
         passes: how many of them.
         first_step: the steps that had ended at the first.
         steps: before how many steps of an optimizer it was the only one.
+        is_within: whether the backward pass is made by a module that is being called, so that nothing tells where the
+            model ends.
     """
 
     nodes: list[events.LossNode] = []
     place: str = ""
     made: str = ""
+    computed: str = ""
     passes: int = 0
     first_step: int = 0
     steps: int = 0
+    is_within: bool = False
 
 
 class ModeSummary(msgspec.Struct):
@@ -390,7 +401,8 @@ class TrainingCollector:
         if event.id in self._losses or len(self._losses) < _MOST:
             place = self._place(event)
             made = self._names.place(event.made) if event.made else place
-            self._losses[event.id] = LossSummary(list(event.nodes), place, made)
+            computed = self._names.place(event.computed) if event.computed else made
+            self._losses[event.id] = LossSummary(list(event.nodes), place, made, computed, is_within=event.module != 0)
 
     def backward(self, event: events.Backward) -> None:
         """A backward pass begins."""
@@ -452,6 +464,7 @@ class TrainingCollector:
             optimizer.carried += 1
             if optimizer.first_carried < 0:
                 optimizer.first_carried = event.step
+        optimizer.dropped += event.dropped > 0
         groups = optimizer.groups
         optimizer.steps_at_zero += bool(groups) and all(group.last_rate == 0 for group in groups)
         optimizer.decayed += bool(groups) and all(
@@ -495,6 +508,10 @@ class TrainingCollector:
                 if passes in optimizer.passes or len(optimizer.passes) < _FEW:
                     optimizer.passes[passes] = optimizer.passes.get(passes, 0) + 1
                     optimizer.loss = loss
+        if optimizer is not None:
+            optimizer.passes_since += sum(since.values())
+            if found.is_any:
+                optimizer.last_fed, optimizer.passes_since = optimizer.steps, 0
         if optimizer is not None and found.count and not found.is_any:
             optimizer.starved += 1
             optimizer.cleared += found.is_cleared

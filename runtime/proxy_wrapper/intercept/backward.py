@@ -122,7 +122,7 @@ class BackwardPasses:
                     self._patterns.look(tensors, location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
-                        marks = self._updates.before_backward()
+                        marks = self._updates.before_backward(location)
             mode = self._torch_calls
             found = mode.enter_engine() if mode.is_installed else None
             begun = BackwardPass(roots, gradients, function, now, location, found, marks)

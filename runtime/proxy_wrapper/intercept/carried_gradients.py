@@ -1,4 +1,7 @@
-"""Sees gradients that a step has taken and that nobody has cleared since: the next ones are added to them.
+"""Sees gradients that are cleared too late, or too early.
+
+If nobody has cleared those that a step has taken, the next ones are added to them. If those of a backward pass are
+cleared before another one at the same place, and no step comes between, no step ever takes them.
 
 Of each optimizer one parameter is looked at, the smallest with a gradient that is not zero. If that gradient was
 neither missing nor zero when any of the backward passes since began, they have added to what the last step took.
@@ -40,9 +43,11 @@ class _Watched:
         passes: how many backward passes have begun since the last step.
         is_cleared: whether one of them found the gradient missing or zero, or it cannot be told.
         answers: what an accelerator has yet to tell: for each pass whether the gradient was other than zero.
+        place: the location of all passes; 0 before the first, -1 if they have several.
+        dropped: before how many passes the gradient was missing, or zero, though there had been one before.
     """
 
-    __slots__ = ("answers", "gradient", "is_cleared", "passes", "state")
+    __slots__ = ("answers", "dropped", "gradient", "is_cleared", "passes", "place", "state")
 
     def __init__(self, state: StateEntry) -> None:
         self.state = state
@@ -50,31 +55,49 @@ class _Watched:
         self.passes = 0
         self.is_cleared = False
         self.answers: list[PendingCount] = []
+        self.place = self.dropped = 0
 
 
 class CarriedGradients:
-    """Tells of each step whether the gradients of the last one were still there when the backward passes began."""
+    """Tells of each step whether gradients were there before its backward passes: of the last step, or of a pass."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._watched: weakref.WeakKeyDictionary[torch.optim.Optimizer, _Watched] = weakref.WeakKeyDictionary()
 
-    def before_backward(self) -> None:
-        """A backward pass begins that leaves gradients."""
+    def before_backward(self, location: int) -> None:
+        """A backward pass begins at a location that leaves gradients."""
         tracer = self._tracer
         for watched in list(self._watched.values()):
-            if watched.is_cleared or tracer.is_used_elsewhere(watched.state.holder, tracer.thread):
+            if tracer.is_used_elsewhere(watched.state.holder, tracer.thread):
                 continue
-            watched.passes += 1
-            tensor = watched.state.tensor()
-            gradient = None if tensor is None else gradient_of(tensor)
-            answer = gradient is not None and len(watched.answers) < _MOST_PASSES and _is_nonzero(gradient)
-            if answer is False:
-                watched.is_cleared = True
-                continue
-            watched.gradient = id(gradient)
-            if answer is not True:
-                watched.answers.append(answer)
+            self._look(watched, is_first=not watched.place)
+            watched.place = location if watched.place in (0, location) else -1
+
+    def _look(self, watched: _Watched, *, is_first: bool) -> None:
+        """Look at the gradient of a parameter right before a backward pass, the first one since a step or another."""
+        tensor = watched.state.tensor()
+        gradient = None if tensor is None else gradient_of(tensor)
+        if watched.is_cleared and (is_first or watched.place < 0):
+            return
+        answer = gradient is not None and len(watched.answers) < _MOST_PASSES and _is_nonzero(gradient)
+        watched.dropped += answer is False and not is_first
+        watched.passes += 1
+        if answer is False:
+            watched.is_cleared = True
+        if watched.is_cleared:
+            return
+        watched.gradient = id(gradient)
+        if answer is not False and answer is not True:
+            watched.answers.append(answer)
+
+    def dropped_passes(self, optimizer: torch.optim.Optimizer) -> int:
+        """How many backward passes for the step that `optimizer` begins left gradients that were cleared before it.
+
+        0 where they were not all made at one place: others may be for another optimizer.
+        """
+        watched = self._watched.get(optimizer)
+        return 0 if watched is None or watched.place < 0 else watched.dropped
 
     def are_carried(self, optimizer: torch.optim.Optimizer) -> bool | PendingConjunction:
         """Whether the step that `optimizer` begins finds gradients that were added to those of its last step."""

@@ -256,7 +256,7 @@ class ClippedGradients(ReplacingInterceptor):
             steps.stuck,
             steps.clipped,
         )
-        tracer.broadcast(event, location, level=INFO, made=known.made)
+        tracer.broadcast(event, location, level=INFO, also=(known.made,))
 
 
 def _is_power_of_two(count: int) -> bool:

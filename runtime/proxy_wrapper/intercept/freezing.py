@@ -62,7 +62,7 @@ class Freezing:
         event = FreezeWithoutEffect(
             tracer.now_us(), tracer.step, 0, location, thread.number, thread.stage, name, ids[0], len(ids), made
         )
-        tracer.broadcast(event, location, level=INFO, made=made)
+        tracer.broadcast(event, location, level=INFO, also=(made,))
 
 
 def _misspelt(attributes: Mapping[str, Any]) -> str:

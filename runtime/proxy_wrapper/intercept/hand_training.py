@@ -242,7 +242,9 @@ class HandTraining:
             tensor = state.tensor()
             if tracer.registry.state.get(number) is not state or tensor is None:
                 del self._bereft[number]
-            elif gradient_of(tensor) is not None and not state.holder.is_paused:
+            elif gradient_of(tensor) is None:
+                self._left.pop(number, None)  # What an earlier pass has left was cleared before this one.
+            elif not state.holder.is_paused:
                 states.add(state, tensor)
         for state, statistics in zip(states.entries, self._records.statistics_of_gradients(states), strict=True):
             self._left[state.id] = statistics

@@ -57,8 +57,12 @@ class Losses:
             thread = tracer.thread
             frame = tracer.locator.user_frame(2)
             made = 0 if frame is None else tracer.locator.line(variable_used(frame))
-            event = Loss(now_us, tracer.step, 0, location, thread.number, thread.stage, number, nodes, made)
-            tracer.broadcast(event, location, level=INFO, made=made)
+            computed = 0 if frame is None else tracer.locator.computed(frame)
+            within = thread.stack[-1].entry.id if thread.stack else 0
+            event = Loss(
+                now_us, tracer.step, within, location, thread.number, thread.stage, number, nodes, made, computed
+            )
+            tracer.broadcast(event, location, level=INFO, also=(made, computed))
         return number
 
 

@@ -240,8 +240,15 @@ class ModuleCalls:
         frame = sys._getframe(_TO_CALL)
         running = id(frame) if frame.f_code is _MODULE_CALL else 0
         stack.append(ActiveCall(entry, now, id(sys.exc_info()[1]), location, running, 0, input_versions, {}))
-        if mode.is_installed:
-            mode.enter(module, is_proxied=True)
+        if thread.draws is not None or mode.is_installed:
+            self._has_begun(module, entry, thread)
+
+    def _has_begun(self, module: nn.Module, entry: ModuleEntry, thread: ThreadState) -> None:
+        """Tell those of a call that need not know of every one."""
+        if thread.draws is not None:
+            thread.draws.enter(entry)
+        if self._mode.is_installed:
+            self._mode.enter(module, is_proxied=True)
 
     def _look_closer(self, entry: ModuleEntry, args: Any, location: int, thread: ThreadState, *, is_seen: bool) -> None:
         """Look at what only the first outermost calls of a module tell."""
@@ -253,7 +260,14 @@ class ModuleCalls:
                 self._inputs.look(entry, args, location, thread)
         elif entry.dropout_looks and is_seen:
             entry.dropout_looks -= 1
-            self._dropouts.begin()
+            self._dropouts.begin(thread)
+
+    def _note_drawn(self, entry: ModuleEntry | None, thread: ThreadState) -> None:
+        """Take note of the random numbers that a module has drawn, which has been called in evaluation mode."""
+        if thread.draws is not None and entry is not None:
+            thread.draws.leave(entry)
+        if not thread.stack:
+            self._dropouts.end(thread)
 
     def _is_around_wrapper(self, entry: ModuleEntry) -> bool:
         """Whether a module that is called for training belongs to a distributed wrapper, which is not called."""
@@ -287,8 +301,8 @@ class ModuleCalls:
         call = self._taken_off(entry, stack)
         if thread.aside:
             self._mode.leave(module)
-        if not stack:
-            self._dropouts.end()
+        if thread.draws is not None:
+            self._note_drawn(entry, thread)
         if entry is None or call is None:
             return
         output = rest[-1]

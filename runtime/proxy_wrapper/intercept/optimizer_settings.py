@@ -181,7 +181,7 @@ class OptimizerSettings:
             tuple(changed),
             made,
         )
-        tracer.broadcast(event, location, level=INFO, made=made)
+        tracer.broadcast(event, location, level=INFO, also=(made,))
 
 
 _NEW: Final = object()

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from proxy_wrapper.events import Load, SchedulerStep
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from proxy_wrapper.known.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
 
+_MOST_WAITING: Final = 100
+"""How many loads of modules that are not proxied yet are kept."""
 _MOST_KEYS: Final = 100
 """How many missing and unexpected keys a record names."""
 
@@ -51,6 +54,8 @@ class TrainingActs(ReplacingInterceptor):
         super().__init__(tracer)
         self._updates = updates
         self._schedulers: weakref.WeakKeyDictionary[Any, _Advanced] = weakref.WeakKeyDictionary()
+        # What modules were given before they were proxied.
+        self._waiting: list[tuple[weakref.ref[nn.Module], Load]] = []
         self._made = 0
 
     def _targets(self) -> tuple[Target, ...]:
@@ -74,6 +79,7 @@ class TrainingActs(ReplacingInterceptor):
 
     def _optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         self._updates.note_made(optimizer, self._tracer.locator.locate(3))
+        self._send_waiting()
 
     # Schedulers.
 
@@ -148,37 +154,50 @@ class TrainingActs(ReplacingInterceptor):
         return load_state_dict
 
     def _look_at_weights(self, module: nn.Module, state_dict: Mapping[str, Any], given: list[bool]) -> None:
-        """Note in `given` whether a proxied module is given nothing but its own tensors; nothing for another module."""
+        """Note in `given` whether a module is given nothing but its own tensors; nothing where that is not recorded."""
         entry = self._tracer.registry.module_entry(module)
-        if entry is not None and entry.level <= INFO:
+        if entry is None or entry.level <= INFO:
             given.append(_are_own(module, state_dict))
 
     def _loads(self, module: nn.Module, state_dict: Mapping[str, Any], strict: bool, result: Any, is_own: bool) -> None:
         tracer = self._tracer
         entry: ModuleEntry | None = tracer.registry.module_entry(module)
         missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
-        if entry is None or not (isinstance(missing, list) and isinstance(unexpected, list)):
+        if not (isinstance(missing, list) and isinstance(unexpected, list)):
             return
         location = tracer.locator.locate(3)
         thread = tracer.thread
-        entry.channel.emit(
-            Load(
-                tracer.now_us(),
-                tracer.step,
-                entry.id,
-                location,
-                thread.number,
-                thread.stage,
-                max(0, len(state_dict) - len(unexpected)),
-                tuple(map(str, missing[:_MOST_KEYS])),
-                tuple(map(str, unexpected[:_MOST_KEYS])),
-                len(missing),
-                len(unexpected),
-                strict,
-                is_own,
-            ),
+        event = Load(
+            tracer.now_us(),
+            tracer.step,
+            0 if entry is None else entry.id,
             location,
+            thread.number,
+            thread.stage,
+            max(0, len(state_dict) - len(unexpected)),
+            tuple(map(str, missing[:_MOST_KEYS])),
+            tuple(map(str, unexpected[:_MOST_KEYS])),
+            len(missing),
+            len(unexpected),
+            strict,
+            is_own,
         )
+        if entry is not None:
+            entry.channel.emit(event, location)
+        else:
+            self._waiting.append((weakref.ref(module), event))
+            del self._waiting[:-_MOST_WAITING]
+
+    def _send_waiting(self) -> None:
+        """Record what modules were given that have been proxied since."""
+        waiting, self._waiting = self._waiting, []
+        for ref, event in waiting:
+            module = ref()
+            entry = None if module is None else self._tracer.registry.module_entry(module)
+            if entry is not None and entry.level <= INFO:
+                entry.channel.emit(replace(event, module=entry.id), event.location)
+            elif module is not None and entry is None:
+                self._waiting.append((ref, event))
 
 
 def _are_own(module: nn.Module, state_dict: Mapping[str, Any]) -> bool:

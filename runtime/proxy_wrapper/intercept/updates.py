@@ -93,12 +93,12 @@ class Updates:
             freed, registry.freed = registry.freed, []
             self._tracer.definitions.define_freed(filter(self._by_hand.may_have_changed, freed))
 
-    def before_backward(self) -> GradientMarks:
+    def before_backward(self, location: int) -> GradientMarks:
         """Record what was put into the model before the last call and still is there; gives the marks of gradients."""
         changed = self._changes.confirm()
         if changed:
             self._end_step_by_hand(changed)
-        self._carried.before_backward()
+        self._carried.before_backward(location)
         self._settings.before_backward(self._states)
         return self._by_hand.marks_of_gradients()
 
@@ -196,8 +196,10 @@ class Updates:
         number = self._settings.look(optimizer, states, location, began)
         self._freezing.look(optimizer, states, location)
         carried: Any = self._carried.are_carried(optimizer)
+        dropped = self._carried.dropped_passes(optimizer)
         self._emit(
-            OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states), number, carried), recorded
+            OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states), number, carried, dropped),
+            recorded,
         )
         self._by_hand.note_changed(self._changes.look())
         if not has_closure:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from proxy_wrapper.known.drawn_numbers import DrawnNumbers
     from proxy_wrapper.known.registry import ModuleEntry, StateEntry
     from proxy_wrapper.live import ChangingObserver, LiveFlow, LiveObserver
 
@@ -143,6 +144,7 @@ class ThreadState:
         "backward_passes",
         "change",
         "checked",
+        "draws",
         "glanced_step",
         "glances",
         "has_called",
@@ -194,6 +196,7 @@ class ThreadState:
         # The optimizer that steps, where it may yet make state; how much it had when that was looked at last.
         self.optimizer: weakref.ref[torch.optim.Optimizer] | None = None
         self.optimizer_size = (0, 0)
+        self.draws: DrawnNumbers | None = None  # Which modules draw random numbers, while that is asked.
         self.torch_calls = 0
         self.last_node_of_model = -1  # The number that autograd gave the last node of what a root module put out last.
         self.backward_passes: list[BackwardPass] = []  # That it is in, the innermost last.

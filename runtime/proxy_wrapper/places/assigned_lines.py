@@ -8,7 +8,7 @@ from __future__ import annotations
 import dis
 from bisect import bisect_right
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -19,14 +19,15 @@ _MOST_BYTES: Final = 1 << 16
 
 
 class AssignedLine(NamedTuple):
-    """A line of a function: its code, and the number of the line in its file."""
+    """A line of a function: its code, the number of the line in its file, and the name that is assigned there."""
 
     code: CodeType
     line: int
+    name: str = ""
 
 
-class _Instruction(NamedTuple):
-    """An instruction that reads or writes a name."""
+class NamedInstruction(NamedTuple):
+    """An instruction that reads or writes a name; that of an attribute has a dot before it."""
 
     offset: int
     line: int
@@ -41,7 +42,7 @@ def variable_used(frame: FrameType) -> AssignedLine | None:
     which is computed anew each time.
     """
     code = frame.f_code
-    instructions = _instructions(code)
+    instructions = named_instructions(code)
     place = bisect_right(instructions, (frame.f_lasti, code.co_firstlineno + len(code.co_code)))
     line = frame.f_lineno
     used = set()
@@ -51,7 +52,18 @@ def variable_used(frame: FrameType) -> AssignedLine | None:
             used.add(instructions[place].name)
     stores = (each for each in reversed(instructions[:place]) if each.is_store and each.name in used)
     found = next(stores, None)
-    return None if found is None else AssignedLine(code, found.line)
+    return None if found is None else AssignedLine(code, found.line, found.name)
+
+
+def assigned_before(code: CodeType, line: int, name: str) -> AssignedLine | None:
+    """Where a variable was assigned last above a line of a function, in the order of its code; None if nowhere."""
+    found = None
+    for each in named_instructions(code):
+        if each.line == line and not each.is_store and each.name == name:
+            break
+        if each.is_store and each.name == name:
+            found = AssignedLine(code, each.line, name)
+    return found
 
 
 def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
@@ -67,28 +79,12 @@ def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
             seen.add(id(code))
             pending += [each for each in code.co_consts if isinstance(each, CodeType)]
             if name in code.co_names:
-                found = next((each for each in _instructions(code) if each.is_store and each.name == f".{name}"), None)
+                stores = (each for each in named_instructions(code) if each.is_store)
+                found = next((each for each in stores if each.name == f".{name}"), None)
                 if found is not None:
                     return AssignedLine(code, found.line)
         at = at.f_back
     return None
-
-
-def arguments_given(frame: FrameType) -> tuple[int, tuple[str, ...]] | None:
-    """How many arguments the call that `frame` is at gives by position, and the names of the rest; None if unknown."""
-    upto = [each for each in dis.get_instructions(frame.f_code) if each.offset <= frame.f_lasti]
-    upto = [each for each in upto if each.opname not in ("CACHE", "PRECALL")]
-    if len(upto) < 2:
-        return None
-    before, call = upto[-2:]
-    if not call.opname.startswith("CALL") or call.opname == "CALL_FUNCTION_EX" or call.arg is None:
-        return None
-    names: Any = ()
-    if before.opname == "KW_NAMES":
-        names = frame.f_code.co_consts[before.arg or 0]
-    elif call.opname in ("CALL_KW", "CALL_FUNCTION_KW"):
-        names = before.argval
-    return (call.arg - len(names), names) if isinstance(names, tuple) else None
 
 
 class AttributeLines:
@@ -107,7 +103,7 @@ class AttributeLines:
             code = function.__code__
             if id(code) not in self._known:
                 lines: dict[str, int] = {}
-                for instruction in _instructions(code):
+                for instruction in named_instructions(code):
                     if instruction.is_store:
                         lines.setdefault(instruction.name, instruction.line)
                 self._known[id(code)] = code, lines
@@ -117,7 +113,7 @@ class AttributeLines:
         return None
 
 
-def _instructions(code: CodeType) -> list[_Instruction]:
+def named_instructions(code: CodeType) -> list[NamedInstruction]:
     """The instructions that read or write names, in order; an attribute has a dot before its name."""
     if len(code.co_code) > _MOST_BYTES:
         return []
@@ -133,7 +129,7 @@ def _instructions(code: CodeType) -> list[_Instruction]:
         dot = "." if what in ("ATTR", "METHOD") else ""
         kinds = _kinds(instruction.opname, len(names))
         found += [
-            _Instruction(instruction.offset, line, is_store, f"{dot}{name}")
+            NamedInstruction(instruction.offset, line, is_store, f"{dot}{name}")
             for name, is_store in zip(names, kinds, strict=True)
             if isinstance(name, str)
         ]

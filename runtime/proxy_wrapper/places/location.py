@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Location
+from proxy_wrapper.places.computed_lines import computed_at
 from proxy_wrapper.places.source_map import read_source_map
 
 if TYPE_CHECKING:
@@ -218,6 +219,14 @@ class Locator:
         if assigned is None or self._kind(assigned.code) != _USER:
             return 0
         return self._of_line(assigned.code, assigned.line, 0)
+
+    def computed(self, frame: FrameType) -> int:
+        """The id of the line that computed the variable which the line that `frame` is at uses; 0 if unknown."""
+        return self.line(computed_at(frame, self.is_user_code))
+
+    def is_user_code(self, code: CodeType) -> bool:
+        """Whether code is the user's."""
+        return self._kind(code) == _USER
 
     def _new(self, key: tuple[int, int, int], frame: FrameType) -> int:
         code = frame.f_code

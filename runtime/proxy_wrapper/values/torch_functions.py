@@ -25,6 +25,7 @@ bitwise_xor: Final = _functions.bitwise_xor
 dot: Final = _functions.dot
 foreach_norm: Final = _functions._foreach_norm
 isfinite: Final = _functions.isfinite
+is_equal: Final = _functions.equal
 concatenate: Final = _functions.cat
 frombuffer: Final = _functions.frombuffer
 multiply: Final = _functions.mul

@@ -53,7 +53,7 @@ def test_inputs_far_from_one_are_told(
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, LAYER, NORM, weight(), SGD, *called, *STEP)
     found = [each for each in find(path) if each.code == "inputs-not-normalized"]
     assert [(each.name, each.place) for each in found] == [("model", "train.py:20")] * is_told
-    assert said(path, "inputs")[0] == "passed"  # What is told is a note.
+    assert said(path, "inputs")[0] == ("finding" if is_told else "passed")
 
 
 def test_what_the_model_computes_of_its_inputs_is_no_input(tmp_path: Path, write_trace: WriteTrace) -> None:

@@ -40,32 +40,48 @@ def test_a_layer_that_is_made_in_each_call_is_told_where_it_is_called(
     assert [(each.name, each.place) for each in found] == [("model.Conv2d", "net.py:20")] * is_told
 
 
+ONE, RANDOM, ZEROS = (0.5, 0.5), (-1.0, 1.0), (0.0, 0.0)
+
+
 @pytest.mark.parametrize(
-    ("first", "second", "is_told"),
+    ("type_", "first", "bias", "second", "is_told"),
     [
-        pytest.param((0.5, 0.5), (0.5, 0.5), True, id="both of one number"),
-        pytest.param((0.5, 0.5), (-1.0, 1.0), False, id="random after one number"),
-        pytest.param((0.0, 0.0), (0.0, 0.0), False, id="zeros"),
+        pytest.param("Linear", ONE, ZEROS, ONE, True, id="both of one number"),
+        pytest.param("Linear", ONE, RANDOM, ONE, False, id="biases that tell the units apart"),
+        pytest.param("Linear", ONE, ZEROS, RANDOM, False, id="random after one number"),
+        pytest.param("Linear", ZEROS, ZEROS, ZEROS, False, id="zeros"),
+        pytest.param("Scale", ONE, ZEROS, ONE, False, id="no layer with units"),
     ],
 )
 def test_layers_of_one_number_are_told_where_they_are_made(
-    tmp_path: Path, write_trace: WriteTrace, first: tuple[float, float], second: tuple[float, float], is_told: bool
+    tmp_path: Path,
+    write_trace: WriteTrace,
+    type_: str,
+    first: tuple[float, float],
+    bias: tuple[float, float],
+    second: tuple[float, float],
+    is_told: bool,
 ) -> None:
-    layer = events.Module(2, "model.fc", "Linear", 1, 1, made=4)
-    weights = [
+    layers = [events.Module(number, f"model.fc{number}", type_, 1, 1, made=4) for number in (2, 3)]
+    held = [
+        (2, "weight", "float32[4, 4]", first),
+        (2, "bias", "float32[4]", bias),
+        (3, "weight", "float32[4, 4]", second),
+    ]
+    parameters = [
         events.Parameter(
             number,
-            f"model.fc.w{number}",
-            2,
-            "float32[4, 4]",
+            f"model.fc{module}.{name}",
+            module,
+            shape,
             "cpu",
             True,
             statistics=events.Statistics(*ends, 2.0, bits="a" * 16),
         )
-        for number, ends in ((1, first), (2, second))
+        for number, (module, name, shape, ends) in enumerate(held, 1)
     ]
-    trained = [events.Update(5, tensor=number, statistics=OTHER_VALUES) for number in (1, 2)]
+    trained = [events.Update(5, tensor=number, statistics=OTHER_VALUES) for number in (1, 2, 3)]
     backward = [events.Backward(3), events.BackwardEnd(4)]
-    path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, layer, *weights, *CALLS, *backward, *trained, STEP)
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, *layers, *parameters, *CALLS, *backward, *trained, STEP)
     found = [each for each in find(path) if each.code == "equal-units"]
-    assert [(each.name, each.place) for each in found] == [("model.fc.w1", "net.py:9")] * is_told
+    assert [(each.name, each.place) for each in found] == [("model.fc2.weight", "net.py:9")] * is_told

@@ -74,6 +74,30 @@ def test_a_part_that_was_replaced_since_is_told(
     ] * is_told
 
 
+STEPS = [events.OptimizerStep(5, optimizer="SGD", optimizer_id=1), events.OptimizerStepEnd(7, optimizer="SGD")]
+FED = [*BACKWARD, STEPS[0], events.Gradient(6, tensor=1, statistics=VALUES), STEPS[1]]
+EMPTY = [STEPS[0], events.Gradient(6, tensor=1), STEPS[1]]
+
+
+@pytest.mark.parametrize(
+    ("happened", "is_told"),
+    [
+        pytest.param(FED * 30 + [*BACKWARD, *EMPTY] * 20, True, id="passes go on"),
+        pytest.param(FED * 30 + EMPTY * 20, False, id="no more passes"),
+        pytest.param(FED * 30 + [*BACKWARD, *EMPTY] * 19, False, id="a few steps"),
+        pytest.param(FED * 70 + [*BACKWARD, *EMPTY] * 20, False, id="a small part of all"),
+        pytest.param([*BACKWARD, *EMPTY] * 40, False, id="never any gradient"),
+        pytest.param(FED * 30 + [*BACKWARD, *EMPTY] * 20 + FED, False, id="gradients are back"),
+    ],
+)
+def test_an_optimizer_whose_model_is_trained_no_more_while_another_is_is_told(
+    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], is_told: bool
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), optimizer(0, 1), *CALLS, *happened)
+    reasons = [each.reason for each in find(path) if each.code == "optimizer-of-other-model"]
+    assert reasons == ["its parameters have no gradients any more: another model is trained"] * is_told
+
+
 def made(number: int, name: str = "Adam", momentum: float = 0.0, steps: int = 1) -> list[events.Event]:
     """An optimizer, made at one place, and its steps."""
     group = events.ParameterGroup({"lr": 0.1, "momentum": momentum}, [1])

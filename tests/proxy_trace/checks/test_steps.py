@@ -68,6 +68,31 @@ def test_steps_without_gradients_are_told_with_their_cause(
     assert said(path, "steps")[0] == ("finding" if told else "passed")
 
 
+def dropping(count: int) -> list[events.Event]:
+    """A step that finds the gradients of the last of its passes: those of `count` others were cleared."""
+    begun = events.OptimizerStep(5, location=3, optimizer="SGD", optimizer_id=1, dropped=count)
+    return [*BACKWARD * 4, begun, FOUND, events.OptimizerStepEnd(7, optimizer="SGD")]
+
+
+@pytest.mark.parametrize(
+    ("name", "happened", "is_told"),
+    [
+        pytest.param("DivBackward0", dropping(3) * 10, True, id="a loss that is divided"),
+        pytest.param("NllLossBackward0", dropping(3) * 10, False, id="a loss as it is"),
+        pytest.param("DivBackward0", [*dropping(3) * 5, *dropping(0) * 5], False, id="half of the steps"),
+        pytest.param("DivBackward0", dropping(0) * 10, False, id="none"),
+    ],
+)
+def test_accumulation_that_clears_in_each_pass_is_told(
+    tmp_path: Path, write_trace: WriteTrace, name: str, happened: list[events.Event], is_told: bool
+) -> None:
+    made = [*PLACES, NET, weight(), optimizer(), *CALLS, loss(inside=True, name=name)]
+    path = write_trace(tmp_path / "a.jsonl", *made, *happened)
+    assert [each.code for each in find(path) if each.code == "grad-cleared-before-step"] == [
+        "grad-cleared-before-step"
+    ] * is_told
+
+
 def test_a_part_that_is_trained_in_every_third_step_is_none(tmp_path: Path, write_trace: WriteTrace) -> None:
     turns = [*BACKWARD, *step(FOUND), *step(MISSING, 2)] * 3 + [*BACKWARD, *step(MISSING), *step(FOUND, 2)] * 3
     path = write_trace(

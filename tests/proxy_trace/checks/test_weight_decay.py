@@ -25,10 +25,13 @@ def values(norm: float) -> events.Statistics:
     ("decay", "norm", "name", "is_told"),
     [
         pytest.param(0.5, 0.1, "SGD", True, id="eaten"),
-        pytest.param(0.5, 1.5, "SGD", False, id="smaller"),
+        pytest.param(0.5, 1.5, "SGD", True, id="a twentieth in each step"),
+        pytest.param(0.5, 1.9, "SGD", False, id="a twentieth in each step, and the weights are there"),
+        pytest.param(0.1, 1.5, "SGD", False, id="a hundredth in each step"),
         pytest.param(1e-4, 0.1, "SGD", False, id="a small decay"),
         pytest.param(10.0, 0.5, "Adam", True, id="a huge decay within the gradient"),
-        pytest.param(10.0, 0.5, "AdamW", False, id="a huge decay of its own"),
+        pytest.param(10.0, 0.5, "AdamW", True, id="a huge decay of its own"),
+        pytest.param(0.1, 0.5, "AdamW", False, id="a common decay of its own"),
     ],
 )
 def test_weights_that_decay_has_eaten_are_told(

@@ -33,8 +33,8 @@ def report(path: Path, *, tables_of_all: bool = False) -> str:
 
 
 NEWER = (
-    "not checked: steps, clearing, optimizers, freezing, rates, schedulers, signs, modes, progress (no record of an "
-    "optimizer), loss functions (no record of a loss), inputs (no values of inputs of layers)"
+    "not checked: steps, clearing, optimizers, freezing, rates, schedulers, signs, modes, progress, initial weights "
+    "(no record of an optimizer), loss functions (no record of a loss), inputs (no values of inputs of layers)"
 )
 """What is not checked in a trace without the records of losses and optimizers."""
 
@@ -259,7 +259,8 @@ def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace:
         "not checked: outputs, registration, calls (no call of a module was traced), "
         "losses, training, activations (no backward pass was traced), gradients (no gradient was recorded), "
         "parameters, layers (no parameter was traced), "
-        "steps, clearing, optimizers, freezing, rates, schedulers, signs, modes, progress (no record of an optimizer), "
+        "steps, clearing, optimizers, freezing, rates, schedulers, signs, modes, progress, "
+        "initial weights (no record of an optimizer), "
         "loss functions (no record of a loss), inputs (no values of inputs of layers), "
         "updates (no training was traced)."
     ) in text
@@ -275,8 +276,8 @@ def test_modules_that_record_too_little_are_not_said_to_be_well(
     assert (
         "Nothing looks wrong: 5 checks passed; "
         "not checked: losses, gradients, parameters, training, steps, clearing, optimizers, freezing, rates, "
-        "schedulers, loss functions, signs, inputs, modes, dropout, progress, registration, activations, updates, "
-        "calls (level WARNING).\n"
+        "schedulers, loss functions, signs, inputs, modes, dropout, progress, initial weights, registration, "
+        "activations, updates, calls (level WARNING).\n"
     ) in report(write_trace(tmp_path / "a.jsonl", *definitions))
     some = [at_warning(event) if "spare" in repr(event) else event for event in small_run]
     assert "passed; in part: gradients, parameters, updates, calls (1 of 3 modules at level WARNING); " in report(

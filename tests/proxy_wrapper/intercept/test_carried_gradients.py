@@ -35,6 +35,52 @@ CLEAR: dict[str, Callable[[torch.optim.Optimizer], None]] = {
 }
 
 
+def dropped(seen: MemoryObserver) -> list[int]:
+    return [event.dropped for event in seen.events if isinstance(event, OptimizerStep)]
+
+
+@pytest.mark.parametrize("clear", CLEAR.values(), ids=CLEAR.keys())
+def test_gradients_of_passes_that_are_cleared_before_the_next_one_are_counted(
+    clear: Callable[[torch.optim.Optimizer], None], logdir: str, seen: MemoryObserver
+) -> None:
+    """Accumulation that clears in each pass. Of the first step nothing is known: no step has chosen a parameter."""
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(12):
+        clear(optimizer)
+        model(torch.randn(2, 4)).sum().backward()
+        if number % 4 == 3:
+            optimizer.step()
+
+    assert dropped(seen) == [0, 3, 3]
+
+
+def test_gradients_that_are_accumulated_are_not_dropped(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(12):
+        model(torch.randn(2, 4)).sum().backward()
+        if number % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    assert dropped(seen) == [0, 0, 0]
+
+
+def test_passes_at_several_places_drop_nothing(logdir: str, seen: MemoryObserver) -> None:
+    """What one of them leaves may be for another optimizer."""
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.zero_grad()
+        model(torch.randn(2, 4)).square().sum().backward()
+        optimizer.step()
+
+    assert dropped(seen) == [0, 0, 0]
+
+
 @pytest.mark.parametrize("clear", CLEAR.values(), ids=CLEAR.keys())
 @pytest.mark.parametrize("when", ["before the backward pass", "after the step"])
 def test_gradients_that_are_cleared_are_not_carried(

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Backward, Loss
+from proxy_wrapper.events import Backward, Location, Loss
 from proxy_wrapper.values.loss_graph import MOST_NODES
 from tests.proxy_wrapper.programs import Plain, images, labels
 
@@ -68,6 +68,23 @@ def test_a_loss_that_the_model_itself_gives_lies_inside(logdir: str, seen: Memor
     model(torch.randn(2, 4))["loss"].backward()
 
     assert calls(losses(seen)[0])[:3] == [("Mean", True), ("Pow", True), ("Addmm", True)]
+
+
+def computed_in(model: nn.Module) -> torch.Tensor:
+    found = model(torch.randn(2, 4))
+    loss: torch.Tensor = found.square().mean()
+    return loss
+
+
+def test_a_loss_is_told_where_it_is_computed(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    loss = computed_in(model)
+    loss.backward()
+
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    (told,) = losses(seen)
+    here = test_a_loss_is_told_where_it_is_computed.__code__.co_firstlineno
+    assert (lines[told.made], lines[told.computed]) == (here + 2, computed_in.__code__.co_firstlineno + 2)
 
 
 def test_a_long_graph_is_cut(logdir: str, seen: MemoryObserver) -> None:

@@ -140,6 +140,23 @@ def test_weights_are_told_with_what_was_left_out(logdir: str, seen: MemoryObserv
     ]
 
 
+def test_weights_that_a_module_was_given_before_it_was_proxied_are_told_then(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(nn.Linear(2, 2), recurse=True, logdir=logdir, name="first")
+    backbone = nn.Linear(4, 8)
+    at = here(1)
+    backbone.load_state_dict({"wight": torch.zeros(8, 4)}, strict=False)
+    nn.Linear(4, 8).load_state_dict(backbone.state_dict())  # This one is never proxied.
+    assert of(seen, Load) == []
+    model = Proxy.Proxy(nn.Sequential(backbone), recurse=True, logdir=logdir, name="model")
+    torch.optim.SGD(model.parameters(), lr=0.1)
+
+    (event,) = of(seen, Load)
+    names = {each.id: each.name for each in of(seen, Module)}
+    assert (names[event.module], line(seen, event.location), list(event.unexpected)) == ("model.0", at, ["wight"])
+    torch.optim.SGD(model.parameters(), lr=0.1)
+    assert len(of(seen, Load)) == 1
+
+
 class Lazy(Mapping[str, torch.Tensor]):
     """Weights that are read when they are asked for, as those in a file may be."""
 

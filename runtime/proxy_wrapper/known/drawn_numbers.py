@@ -1,0 +1,66 @@
+"""Tells which modules draw random numbers, by the states of torch's generators around their calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from proxy_wrapper.values.statistics import unobserved
+from proxy_wrapper.values.torch_functions import is_equal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy_wrapper.known.registry import ModuleEntry
+
+
+class DrawnNumbers:
+    """Tells which of the modules that a thread calls draw random numbers, besides what modules that they call draw.
+
+    Attributes:
+        drawn: the entries of those that have, in evaluation mode like all modules around them.
+    """
+
+    def __init__(self) -> None:
+        self.drawn: list[ModuleEntry] = []
+        self._open: list[ModuleEntry] = []
+        self._states = _states_of_generators()
+
+    def enter(self, entry: ModuleEntry) -> None:
+        """A module is called."""
+        self._look()
+        self._open.append(entry)
+
+    def leave(self, entry: ModuleEntry) -> None:
+        """A module has returned, or raised."""
+        self._look()
+        while (
+            self._open and self._open.pop() is not entry
+        ):  # Those that an error has left, of which hooks are not told.
+            pass
+
+    def _look(self) -> None:
+        now = _states_of_generators()
+        has_drawn = now is not None and self._states is not None and not _are_same(now, self._states)
+        self._states = now
+        if has_drawn and self._open and self._open[-1] not in self.drawn:
+            modules = [each.module() for each in self._open]
+            if not any(module is None or module.training for module in modules):
+                self.drawn.append(self._open[-1])
+
+
+def _states_of_generators() -> Sequence[torch.Tensor] | None:
+    """The states of torch's random generators, of the CPU and of devices in use; None if they cannot be read now."""
+    with unobserved() as readable:
+        if not readable:
+            return None
+        generators = [torch.default_generator]
+        if torch.cuda.is_initialized():
+            generators += torch.cuda.default_generators
+        return [each.get_state() for each in generators]
+
+
+def _are_same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    with unobserved():
+        return len(some) == len(others) and all(map(is_equal, some, others))

@@ -1,0 +1,112 @@
+"""Where a value was computed that a line uses is followed through the functions that it came from."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from proxy_wrapper.places.computed_lines import computed_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType
+
+
+def is_followed(code: CodeType) -> bool:
+    return code.co_filename == __file__ and code.co_name != "use"
+
+
+def use(*_: object) -> tuple[str, int]:
+    """The function that computed what this call takes, and the line there, counted from its first."""
+    found = computed_at(sys._getframe(1), is_followed)
+    return found.code.co_name, found.line - found.code.co_firstlineno
+
+
+def square(x: float) -> float:
+    loss = x * x
+    assert loss >= 0
+    return loss
+
+
+def at_once(x: float) -> float:
+    return x * x
+
+
+def through(x: float) -> float:
+    found = square(x + 1)
+    assert found >= 0
+    return found
+
+
+def several(x: float) -> tuple[float, float]:
+    loss = x * x
+    accuracy = x + 1
+    return loss, accuracy
+
+
+def either(x: float) -> float:
+    if x > 1:
+        return x
+    return x * x
+
+
+def values(x: float) -> Iterator[float]:
+    yield x * x
+
+
+class Trainer:
+    def step(self, x: float) -> float:
+        loss = x + 2
+        assert loss > 2
+        return loss
+
+
+def test_a_value_that_is_computed_here_is_told_here() -> None:
+    loss = 1.0 * 2
+    assert use(loss) == ("test_a_value_that_is_computed_here_is_told_here", 1)
+
+
+def test_a_value_of_a_function_is_told_where_that_computes_it() -> None:
+    loss = square(2.0)
+    assert use(loss) == ("square", 1)
+    loss = at_once(2.0)
+    assert use(loss) == ("at_once", 1)
+
+
+def test_functions_are_followed_one_behind_the_other() -> None:
+    loss = through(2.0)
+    assert use(loss) == ("square", 1)
+
+
+def test_of_several_values_the_one_of_that_name() -> None:
+    loss, accuracy = several(2.0)
+    assert use(loss) == ("several", 1)
+    _, other = several(2.0)
+    assert use(other) == ("test_of_several_values_the_one_of_that_name", 3)
+    assert use(accuracy) == ("several", 2)
+
+
+def test_a_method_is_followed() -> None:
+    trainer = Trainer()
+    loss = trainer.step(2.0)
+    assert use(loss) == ("step", 1)
+
+
+def test_where_it_is_not_certain_the_last_certain_line_is_told() -> None:
+    loss = either(2.0)
+    assert use(loss)[0] == "test_where_it_is_not_certain_the_last_certain_line_is_told"
+    loss = square(1.0) + at_once(2.0)
+    assert use(loss)[0] == "test_where_it_is_not_certain_the_last_certain_line_is_told"
+    loss = next(values(2.0))
+    assert use(loss)[0] == "test_where_it_is_not_certain_the_last_certain_line_is_told"
+
+
+def test_what_is_not_followed_is_not_read() -> None:
+    def here(follow: Callable[[CodeType], bool]) -> Any:
+        loss = square(2.0)
+        return loss, computed_at(sys._getframe(), follow)
+
+    def nothing(code: CodeType) -> bool:
+        return False
+
+    assert here(nothing)[1].code is here.__code__
