@@ -272,6 +272,7 @@ class Calls:
         found = list(dict.fromkeys(method for method in methods if method is not None))
         stored = known(self.members.instance_attribute(atom, name)) - {Method(atom, name)}
         if found or stored:
+            self.facts.note_evidence(stored, catalogue.CALLED)
             called = [self._invocation.invoke(method, value(atom), node, arguments) for method in found]
             return join([*called, *(self.apply(each, node, arguments) for each in stored)])
         return self.effects.make_unknown(node, arguments, value(atom))
@@ -343,6 +344,7 @@ class Calls:
             return value(Derived(root(atom)))
         held = self.facts.attributes.get((base, name), NOTHING)
         if held:
+            self.facts.note_evidence(held, catalogue.CALLED)
             return join([self.apply(each, node, arguments) for each in in_order(held)])
         # A call of a part is mostly one of its tensor's or layer's own methods; the whole stays where it is.
         handed_over = arguments.all() if isinstance(base, Part) else join((value(atom), arguments.all()))

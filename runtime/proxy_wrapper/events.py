@@ -191,7 +191,9 @@ class StateTensor(Event, frozen=True, gc=False):
     says how a `DTensor` lies over the ranks: "Replicate()", or "Shard(0)[1/4]" in the rank that has the second of four
     parts along dimension 0. Its statistics are those of this rank's part. `removed` if the model has no tensor by that
     name any more, when the trace was written out last. `freed` if the model was freed before anybody could see whether
-    the only gradient of a parameter that no optimizer has changed it.
+    the only gradient of a parameter that no optimizer has changed it. `filled` is the location where the `__init__` of
+    a module above fills tensors with one number, if all elements of a matrix are one number other than 0, and there is
+    only one such line.
     """
 
     id: Id
@@ -207,6 +209,7 @@ class StateTensor(Event, frozen=True, gc=False):
     placements: str = ""
     removed: bool = False
     freed: bool = False
+    filled: Count = 0
 
 
 class Parameter(StateTensor, frozen=True, gc=False):
@@ -283,7 +286,8 @@ class ReturnModule(Happening, frozen=True, gc=False):
 
     `keywords` describes the tensors given by keyword, which PyTorch tells only now. `statistics` is None unless those
     of outputs are asked for (`statistics="outputs"` or "all"); else it has an item for each of `outputs`, None for a
-    tensor whose values could not be read.
+    tensor whose values could not be read. `cut_off` says of the first calls in training that none of `outputs` requires
+    a gradient, though parameters of the module do.
     """
 
     outputs: Sequence[str] = ()
@@ -293,6 +297,7 @@ class ReturnModule(Happening, frozen=True, gc=False):
     output_ids: Sequence[Count] = ()
     keyword_ids: dict[str, Count] = msgspec.field(default_factory=dict)
     statistics: Sequence[Statistics | None] | None = None
+    cut_off: bool = False
 
 
 class Backward(Happening, frozen=True, gc=False):
@@ -554,12 +559,17 @@ class NonFinite(Happening, frozen=True, gc=False):
     `where` is "output" (of `module`), "parameter", "buffer" or "gradient" (of `tensor`), or "loss": what a backward
     pass began with. `count` is the number of such elements in the first tensor that had any, `type` the description of
     that tensor.
+
+    Of a loss, `computed` is the location of the line that computed it. If one of the variables that it was computed
+    from holds a NaN, then `variable` is the first of them, and `computed` is the line that computed that.
     """
 
     where: str = "output"
     tensor: Count = 0
     count: Count = 0
     type: str = ""
+    computed: Count = 0
+    variable: str = ""
 
 
 class CallFunction(Happening, frozen=True, gc=False):

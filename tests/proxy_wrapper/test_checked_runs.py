@@ -365,6 +365,7 @@ def test_of_a_program_that_only_evaluates_training_is_not_checked(logdir: str) -
         "steps": ("not checked", ["no record of an optimizer"]),
         "schedulers": ("not checked", ["no record of an optimizer"]),
         "progress": ("not checked", ["no record of an optimizer"]),
+        "initial weights": ("not checked", ["no record of an optimizer"]),
         "inputs": ("not checked", ["no values of inputs of layers"]),
         "clearing": ("not checked", ["no record of an optimizer"]),
         "optimizers": ("not checked", ["no record of an optimizer"]),
@@ -380,7 +381,7 @@ def test_at_level_warning_it_is_said_what_was_not_checked(logdir: str) -> None:
     fit(model, sgd(model))
     of_values = ("losses", "gradients", "parameters", "training", "updates", "calls", "activations", "signs")
     of_settings = ("steps", "clearing", "optimizers", "freezing", "rates", "schedulers", "modes", "dropout", "progress")
-    names = (*of_values, *of_settings, "loss functions", "inputs", "registration")
+    names = (*of_values, *of_settings, "initial weights", "loss functions", "inputs", "registration")
     assert limits_of(logdir) == dict.fromkeys(names, ("not checked", ["level WARNING"]))
 
 
@@ -408,6 +409,7 @@ def test_of_a_sample_it_is_said_that_it_is_one(logdir: str) -> None:
         "schedulers": ("passed", [sample]),
         "layers": ("passed", [sample]),
         "progress": ("passed", [sample]),
+        "initial weights": ("passed", [sample]),
         "loss functions": ("passed", [sample]),
         "modes": ("passed", [sample]),
         "updates": ("passed", [watch]),
@@ -446,7 +448,7 @@ raise ValueError("no")
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.stderr.endswith("ValueError: no\n")
     text = text_of(summarize(Trace.open(tmp_path)))
-    assert "1 check found something: end; 23 checks passed.\n" in text
+    assert "1 check found something: end; 24 checks passed.\n" in text
     assert (
         "error[ended-by-exception] Exceptions that ended processes (1)\n  ValueError  ended the process, at step 3\n"
         in text

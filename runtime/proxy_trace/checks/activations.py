@@ -43,7 +43,7 @@ def _look(evidence: Evidence) -> Sight:
                 names = {tensor.id: tensor.name for tensor in of_process.process.tensors}
                 reason = f"nothing lies between it and {names.get(second, '').removesuffix('.weight')}"
                 rank = [of_process.process.rank]
-                findings.append(MISSING.finding(layer.name, reason, rank, place=layer.origin))
+                findings.append(MISSING.finding(layer.name, reason, rank, place=_place(layer, of_process)))
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
     return Sight(findings, evidence.compiled_words)
@@ -68,6 +68,13 @@ def _needless(first: int, second: int, of_process: ProcessEvidence) -> ModuleSum
     if not (isinstance(width, int) and isinstance(middle, int) and isinstance(last, int)):
         return None
     return layer if middle >= min(width, last) else None
+
+
+def _place(layer: ModuleSummary, of_process: ProcessEvidence) -> str:
+    """Where a layer is called, or was made if a container calls it: that is called at the same place."""
+    container = next((each for each in of_process.process.modules if each.id == layer.parent), None)
+    is_own_call = container is not None and layer.called_place not in ("", container.called_place)
+    return layer.called_place if is_own_call else layer.origin
 
 
 def _is_trained(tensor: TensorSummary) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.acts_summary import MixSummary
     from proxy_trace.process.module_tree import ModuleTree
-    from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence
 
 MIXED: Final = Rule(
     "batch-dimension-mixed",
@@ -58,7 +58,9 @@ def _look(evidence: Evidence) -> Sight | None:
         for place, mix in acts.softmaxes.items():
             if _is_mixed(mix):
                 reason = f"a softmax over the samples, of shape {mix.shape}"
-                findings.append(OVER_BATCH.finding("softmax", reason, rank, place=place))
+                layers = [each for each in of_process.process.modules if _is_softmax_over_batch(each)]
+                name, where = (layers[0].name, layers[0].called_place) if len(layers) == 1 else ("softmax", place)
+                findings.append(OVER_BATCH.finding(name, reason, rank, place=where))
     return Sight(findings) if is_any else None
 
 
@@ -80,6 +82,10 @@ def _of_layers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
         )
         for made, layers in found.items()
     ]
+
+
+def _is_softmax_over_batch(module: ModuleSummary) -> bool:
+    return module.type == "Softmax" and module.settings.get("dim") == 0 and module.called_place != ""
 
 
 def _is_mixed(mix: MixSummary) -> bool:

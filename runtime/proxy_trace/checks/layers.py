@@ -98,7 +98,7 @@ def _equal(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
             continue  # A bias that differs from unit to unit tells them apart.
         holder = modules.get(earlier.module)
         reason = f"all weights began with one number, those of {tensor.name} too"
-        place = "" if holder is None else holder.origin
+        place = earlier.filled_place or ("" if holder is None else holder.origin)
         found.append(EQUAL_UNITS.finding(earlier.name, reason, [of_process.process.rank], place=place))
     return found
 

@@ -45,10 +45,12 @@ def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
             size = f" of {event.type}" if event.type else ""
             reason = f"{what}: {event.count:,} non-finite element{'' if event.count == 1 else 's'}{size}"
             time_us = event.time_us + of_process.started_us - evidence.first_us
-            place = names.place(event.location)
-            found.append(
-                NON_FINITE.finding(name, reason, [rank], step=event.step, time_us=time_us, place=place, trail=trail)
+            place = names.place(event.computed or event.location)
+            numbers = [f"`{event.variable}` is the first variable that holds a NaN"] if event.variable else []
+            one = NON_FINITE.finding(
+                name, reason, [rank], step=event.step, time_us=time_us, place=place, trail=trail, evidence=numbers
             )
+            found.append(one)
     return found
 
 

@@ -27,8 +27,9 @@ UNEQUAL_STEPS: Final = Rule(
     "unequal-steps",
     WARNING,
     "Ranks that step unequally often",
-    "All ranks ended in order, with the same weights in all parameters that an optimizer has changed, so that these "
-    "are averaged or sent from rank to rank. One rank made a tenth more steps than another, at least two: its data "
+    "All ranks ended in order, and all parameters that an optimizer has changed have the same weights at the end, or "
+    "were last given the same ones between two steps: they are averaged, or sent from rank to rank. One rank made a "
+    "tenth more steps than another, at least two: its data "
     "counts for more, or the steps of a round no longer belong together.",
     "Give each rank as many batches (`drop_last`, a `DistributedSampler`), or weight what is averaged by the steps.",
     "show {run} --kind optimizer_step",
@@ -105,7 +106,7 @@ def _stepped_unequally(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
     if not has_ended or max(steps) - min(steps) < 2 or max(steps) * 10 < min(steps) * 11 or not min(steps):
         return []
     trained = [each for each in _shared(ranks) if each[0].is_stepped and each[0].has_changed]
-    if not trained or not all(_are_same(each, lambda tensor: tensor.last) for each in trained):
+    if not trained or not all(_are_shared(each) for each in trained):
         return []
     optimizer = _stepping(ranks[0])
     numbers = [f"{count:,} steps in rank {each.process.rank}" for each, count in zip(ranks, steps, strict=True)][:4]
@@ -113,6 +114,11 @@ def _stepped_unequally(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
     reason = "it steps unequally often in ranks that share their weights"
     numbers_of_ranks = [each.process.rank for each in ranks]
     return [UNEQUAL_STEPS.finding(name, reason, numbers_of_ranks, place=place, evidence=numbers)]
+
+
+def _are_shared(tensors: Sequence[TensorSummary]) -> bool:
+    """Whether a parameter has the same values in all ranks: at the end, or where it last got some between steps."""
+    return _are_same(tensors, lambda tensor: tensor.last) or _are_same(tensors, lambda tensor: tensor.last_between)
 
 
 def _given_the_same(ranks: Sequence[ProcessEvidence]) -> list[Finding]:

@@ -23,7 +23,9 @@ APART: Final = Rule(
     WARNING,
     "Tied weights that have come apart",
     "The weight of an embedding and that of a linear layer in one model are two parameters with the same first values, "
-    "to the bit, which are not all one number; and steps of an optimizer have changed both, to different values.",
+    "to the bit, which are not all one number; and steps of an optimizer have changed both, to different values. Or "
+    "one parameter had two names when the model was proxied, another one has come under one of them, and steps have "
+    "changed both.",
     "Assign the parameter itself, `head.weight = embedding.weight`, after everything that makes new parameters: "
     "initialisation, loading of a whole model, conversion, a copy of a part.",
     "history {run} {name}",
@@ -36,8 +38,8 @@ def _look(evidence: Evidence) -> Sight | None:
     is_any = False
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         found = _apart(of_process, tree)
-        is_any |= found is not None
-        findings += found or []
+        is_any |= found is not None or any(each.aliases for each in of_process.process.tensors)
+        findings += [*(found or []), *_replaced(of_process)]
     return Sight(findings, evidence.sampling_words) if is_any else None
 
 
@@ -62,18 +64,36 @@ def _apart(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding] | Non
     return found
 
 
+def _replaced(of_process: ProcessEvidence) -> list[Finding]:
+    """The parameters that have come under a name which another one of the model had as well."""
+    tensors = [each for each in of_process.process.tensors if not (each.is_buffer or each.removed)]
+    modules = {module.id: module for module in of_process.process.modules}
+    by_name = {each.name: each for each in tensors}
+    found = []
+    for tensor in tensors:
+        for name in tensor.aliases:
+            other = by_name.get(name)
+            if other is not None and other is not tensor and _have_parted(tensor, other):
+                holder = modules.get(other.module)
+                reason = f"it was {tensor.name} when the model was proxied, and is another parameter now"
+                rank, place = [of_process.process.rank], "" if holder is None else holder.origin
+                found.append(APART.finding(name, reason, rank, place=place))
+    return found
+
+
 def _were_one(one: TensorSummary, other: TensorSummary) -> bool:
     """Whether two parameters began with the same values, and steps have made them different."""
     first, second = one.first, other.first
     if first is None or second is None or first.bits is None or first.bits != second.bits:
         return False
+    return first.minimum != first.maximum and _have_parted(one, other)
+
+
+def _have_parted(one: TensorSummary, other: TensorSummary) -> bool:
+    """Whether steps have changed two parameters, to different values."""
     has_parted = one.last is not None and other.last is not None and one.last.bits != other.last.bits
-    return (
-        first.minimum != first.maximum
-        and has_parted
-        and all(each.is_stepped and each.has_changed for each in (one, other))
-    )
+    return has_parted and all(each.is_stepped and each.has_changed for each in (one, other))
 
 
 CHECK: Final = Check("tied weights", "weights that began as one stay one", _look, (APART,))
-"""Only there if a model has an embedding."""
+"""Only there if a model has an embedding, or a parameter with several names."""

@@ -219,13 +219,25 @@ class _Judge:
                 return optimizer.origin
         holder = self._modules.get(first.module)
         if rule is CUT_OFF:
-            above = [each for each in self._tree.upwards(first.module) if f"{each.name}.".startswith(prefix)]
-            called = [each.called_place for each in above if each.called_place]
-            if called:
-                return called[-1]
+            place = self._place_of_cut(first, prefix)
+            if place:
+                return place
         if holder is not None and holder.made:
             return holder.made
         return "" if root is None else root.place
+
+    def _place_of_cut(self, first: TensorSummary, prefix: str) -> str:
+        """Where the module was called behind which no gradient comes back; "" if none was called.
+
+        Its own output still had a way for gradients, and that of the module around it had none. Where no module is
+        known to have put out such, it is the outermost of those that have the parameters.
+        """
+        called = [each for each in self._tree.upwards(first.module) if each.called_place]
+        for index, module in enumerate(called):
+            if module.is_cut_off:
+                return called[max(0, index - 1)].called_place
+        within = [each for each in called if f"{each.name}.".startswith(prefix)] or called[:1]
+        return within[-1].called_place if within else ""
 
     def _nearest_optimizer(self, tensor: TensorSummary, root: ModuleSummary | None) -> OptimizerSummary | None:
         """The optimizer that has a parameter, or others of its model, or else the first that stepped."""

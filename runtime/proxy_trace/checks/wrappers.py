@@ -43,7 +43,7 @@ def _look(evidence: Evidence) -> Sight | None:
             if module is None or root is None or passes < 2:
                 continue
             if any(name.startswith(f"{module.name}.") for name in apart):
-                places.setdefault((module.name, root.place), []).append(of_process.process.rank)
+                places.setdefault((module.name, root.outer_place), []).append(of_process.process.rank)
     ranks = sorted({rank for found in places.values() for rank in found})
     reason = "called around its DistributedDataParallel"
     concerns = sorted({name for name, _ in places})

@@ -54,7 +54,8 @@ class ModuleSummary(msgspec.Struct):
     `every`-th are recorded, and none of those after the trace reached its largest size (`is_cut_short`). `is_compiled`
     if some of its calls ran compiled code, in which no calls are seen; `calls_seen`, `removed` and `settings` as in
     `events.Module`; `place` is where it was proxied, as "file:line", and `made` where it was made, "" if that is not
-    known. `called_place` is where it was called last.
+    known. `called_place` is where it was called last. `is_cut_off` if no gradient reached it from what it put out in
+    some of its first calls in training mode.
     """
 
     id: int
@@ -79,6 +80,7 @@ class ModuleSummary(msgspec.Struct):
     made: str = ""
     settings: dict[str, events.Setting] = {}
     called_place: str = ""
+    is_cut_off: bool = False
 
     @property
     def origin(self) -> str:
@@ -100,6 +102,8 @@ class TensorSummary(msgspec.Struct):
         first: the statistics that training started from: those when it was proxied, or, of a parameter, those that it
             was given before the first backward pass; those it was converted to, if its values had not changed by then.
         last: the latest statistics that could be read.
+        filled_place: where it may have been filled with one number, which it began with, as "file:line".
+        last_between: those that it was given last outside of steps.
         has_changed: whether, in a stage that trains, it had other values than the first.
         changes: how often it was found to have other values than the first, by stage; "" where that is not known.
         undecided: how often it was written to, and nothing tells whether that changed its values.
@@ -131,6 +135,8 @@ class TensorSummary(msgspec.Struct):
     updates: dict[str, int] = {}
     first: events.Statistics | None = None
     last: events.Statistics | None = None
+    last_between: events.Statistics | None = None
+    filled_place: str = ""
     has_changed: bool = False
     changes: dict[str, int] = {}
     undecided: int = 0
@@ -496,6 +502,7 @@ class ProcessCollector:
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
         tensor.freed = event.freed
+        tensor.filled_place = self._names.place(event.filled)
         self._keep_by_module(tensor)
         is_known = event.id in self._current  # Then this is about its name, or whether it is frozen.
         if is_known and are_same_values(self._current[event.id], event.statistics) is False:
@@ -562,6 +569,7 @@ class ProcessCollector:
         module = self._module_of(event.module)
         module.ended += 1
         module.total_us += event.duration_us
+        module.is_cut_off |= event.cut_off
         if event.raised:
             module.raised += 1
         stack = self._calls_by_thread.get(event.thread)
@@ -684,6 +692,8 @@ class ProcessCollector:
             return
         if cause in ("step", "unchanged"):
             tensor.is_stepped = True
+        else:
+            tensor.last_between = statistics
         is_same = are_same_values(before, statistics)
         if cause == "step" and is_same is False and _is_frozen(tensor):
             tensor.frozen_steps += 1

@@ -171,6 +171,7 @@ class RootSummary(msgspec.Struct):
         last_blind: the last of them, likewise.
         blind_place: where that was, as "file:line".
         place: where it was called last in training mode with autograd on.
+        outer_place: where the function of the program was called that called it, if that is a method of a module.
         backward_place: where the first backward pass began after such a call.
         last_step: the last step of an optimizer that has parameters of it, as the number of steps that had ended; -1
             if there is none.
@@ -185,6 +186,7 @@ class RootSummary(msgspec.Struct):
     last_blind: int = -1
     blind_place: str = ""
     place: str = ""
+    outer_place: str = ""
     backward_place: str = ""
     last_step: int = -1
     first_step: int = -1
@@ -325,6 +327,7 @@ class TrainingCollector:
         self._modes: dict[int, ModeSummary] = {}
         self._called: dict[int, events.CallModule] = {}
         self._roots: dict[int, RootSummary] = {}
+        self._called_at: dict[int, int] = {}  # In training mode with autograd on.
         self._schedulers: dict[int, SchedulerSummary] = {}
         self._loads: list[LoadSummary] = []
         self._clips: dict[int, ClipSummary] = {}
@@ -342,6 +345,8 @@ class TrainingCollector:
 
     def summary(self) -> TrainingSummary:
         """What there is to say once all has been read."""
+        for module, location in self._called_at.items():
+            self._roots[module].outer_place = self._names.place_outside_modules(location)
         return TrainingSummary(
             self._optimizers,
             self._losses,
@@ -372,6 +377,7 @@ class TrainingCollector:
         else:
             root.trained_calls += 1
             root.place = self._place(event)
+            self._called_at[event.module] = event.location
             self._awaiting.add(event.module)
         given = set(event.input_ids)
         for other, numbers in self._put_out.items():

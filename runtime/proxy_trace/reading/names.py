@@ -16,6 +16,8 @@ T = TypeVar("T")
 MOST_DEFINITIONS: Final = 1 << 19
 """How many modules, tensors and locations each are known at once: several times what the largest models have."""
 
+_MOST_CALLERS: Final = 32
+
 MOST_BYTES: Final = 1 << 28
 """How long the lines of all definitions are at most, the later ones of an id included."""
 
@@ -59,6 +61,7 @@ class Names:
         for each in happenings:
             _copy(self.modules, names.modules, each.module)
             _copy(self.locations, names.locations, each.location)
+            _copy(self.locations, names.locations, getattr(each, "computed", 0))
             _copy(self.tensors, names.tensors, getattr(each, "tensor", 0))
         return names
 
@@ -83,6 +86,21 @@ class Names:
         """A location as "file:line"; "" for 0."""
         location = self.locations.get(id_)
         return f"{location.file}:{location.line}" if location else _unnamed(id_)
+
+    def place_outside_modules(self, id_: int) -> str:
+        """The innermost place that led to a location and is in no method of a module's class, as "file:line"."""
+        location = self.locations.get(id_)
+        for _ in range(_MOST_CALLERS):
+            caller = None if location is None else self.locations.get(location.caller)
+            if location is None or caller is None or not self._is_of_module(location.function):
+                break
+            location = caller
+        return self.place(id_) if location is None else f"{location.file}:{location.line}"
+
+    def _is_of_module(self, function: str) -> bool:
+        """Whether a function is a method of a class that a module of the trace is of, by its qualified name."""
+        owner = function.rpartition(".")[0].rpartition(".")[2]
+        return owner != "" and any(module.type == owner for module in self.modules.values())
 
 
 def _copy(known: Mapping[int, T], names: dict[int, T], id_: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import Loss
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import variable_used
+from proxy_wrapper.places.called_functions import Body
 from proxy_wrapper.values.loss_graph import loss_nodes
 from proxy_wrapper.values.statistics import has_values, read_value, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, numel
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.events import LossNode, Number
+    from proxy_wrapper.known.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.pending import PendingValue
 
@@ -57,13 +60,21 @@ class Losses:
             thread = tracer.thread
             frame = tracer.locator.user_frame(2)
             made = 0 if frame is None else tracer.locator.line(variable_used(frame))
-            computed = 0 if frame is None else tracer.locator.computed(frame)
+            model = forward_of(thread.last_model) if nodes[0].inside else None
+            computed = 0 if frame is None else tracer.locator.computed(frame, model=model)
             within = thread.stack[-1].entry.id if thread.stack else 0
             event = Loss(
                 now_us, tracer.step, within, location, thread.number, thread.stage, number, nodes, made, computed
             )
             tracer.broadcast(event, location, level=INFO, also=(made, computed))
         return number
+
+
+def forward_of(entry: ModuleEntry | None) -> Body | None:
+    """The `forward` of a module's class; None if the module is gone, or that is no function of Python's."""
+    module = None if entry is None else entry.module()
+    function: Any = getattr(type(module), "forward", None)
+    return Body(function.__code__, function.__globals__) if type(function) is FunctionType else None
 
 
 def value_of(roots: Sequence[torch.Tensor]) -> Number | PendingValue | None:

@@ -319,7 +319,7 @@ class ModuleCalls:
         statistics: Sequence[PendingOr | CopiedStatistics] | None = None
         if not stack and entry.level <= INFO:
             with torch._C.DisableTorchFunction():
-                thread.last_node_of_model = last_node_of(outputs)
+                thread.last_node_of_model, thread.last_model = last_node_of(outputs), entry
         if entry.level <= INFO:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
@@ -342,6 +342,7 @@ class ModuleCalls:
                     numbers,
                     keyword_ids,
                     statistics,  # type: ignore[arg-type]
+                    bool(entry.gradient_looks) and _is_cut_off(entry, module, outputs),
                 )
             )
         if len(outputs) == 1:  # As most have, without a list made for it.
@@ -505,3 +506,14 @@ def is_being_called(module: nn.Module | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _is_cut_off(entry: ModuleEntry, module: nn.Module, outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether no gradient reaches a module in training from what it has put out; that is asked of its first calls."""
+    if not (module.training and outputs):
+        return False
+    entry.gradient_looks -= 1
+    with torch._C.DisableTorchFunction():
+        if any(each.requires_grad for each in outputs):
+            return False
+        return any(each.requires_grad for each in module.parameters())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from proxy_wrapper.events import NonFinite, Statistics
 from proxy_wrapper.levels import WARNING
+from proxy_wrapper.places.nan_variables import first_nan
 from proxy_wrapper.values.pending import PendingNonFinite, PendingStatistics
 from proxy_wrapper.values.statistics import count_nonfinite, has_values, is_certainly_finite, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, is_floating_point
@@ -29,6 +32,7 @@ class Outputs:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._has_loss_been_nonfinite = False
+        self._has_been_told = False
 
     def check(
         self,
@@ -54,8 +58,15 @@ class Outputs:
             count = statistics.nonfinite if isinstance(statistics, Statistics) else _count(output)
         if count:
             entry.has_been_nonfinite = isinstance(count, int)
-            location = self._tracer.locator.locate(4)
-            entry.channel.emit(self._event(entry.id, location, "output", count, output, thread), location)
+            locator = self._tracer.locator
+            location = locator.locate(4)
+            event = self._event(entry.id, location, "output", count, output, thread)
+            frame = locator.user_frame(4, is_ending=True) if self._is_first(count) else None
+            found = None if frame is None else first_nan(frame)
+            if frame is not None and found is not None:
+                event = replace(event, computed=locator.computed(frame, found), variable=found.name)
+                entry.channel.define_location(event.computed)
+            entry.channel.emit(event, location)
 
     def check_loss(self, tensors: Sequence[torch.Tensor], location: int) -> None:
         """Look at what a backward pass begins with, at `location`, and report it if it is the first of this process."""
@@ -67,7 +78,19 @@ class Outputs:
             if count:
                 self._has_loss_been_nonfinite = isinstance(count, int)
                 event = self._event(0, location, "loss", count, tensor, tracer.thread)
-                tracer.broadcast(event, location, level=WARNING)
+                frame = tracer.locator.user_frame() if self._is_first(count) else None
+                if frame is not None:
+                    found = first_nan(frame)
+                    computed = tracer.locator.computed(frame, found)
+                    event = replace(event, computed=computed, variable="" if found is None else found.name)
+                also = (event.computed,) if event.computed else ()
+                tracer.broadcast(event, location, level=WARNING, also=also)
+
+    def _is_first(self, count: int | Pending) -> bool:
+        """Whether nothing was told before what was found now: where several follow from it, it tells where it began."""
+        is_first = isinstance(count, int) and not self._has_been_told
+        self._has_been_told = True
+        return is_first
 
     def _event(
         self,

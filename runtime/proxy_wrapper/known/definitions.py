@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.events import Buffer, Module, OptimizerState, Parameter
+from proxy_wrapper.events import Buffer, Module, OptimizerState, Parameter, Statistics
 from proxy_wrapper.known.optimizer_state import OptimizerStateEntry
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.known.registry import StateEntry, named_modules
 from proxy_wrapper.levels import level_name
 from proxy_wrapper.places.assigned_lines import AttributeLines
+from proxy_wrapper.places.filled_lines import FilledLines
 from proxy_wrapper.values.distributed_tensors import placements_of
 from proxy_wrapper.values.statistics import summarize, unobserved
 from proxy_wrapper.values.torch_functions import numel
@@ -41,6 +42,7 @@ class Definitions:
         self._now_us = now_us
         self._locator = locator
         self._attributes = AttributeLines()
+        self._fillings = FilledLines(locator.is_user_code)
 
     def define_all(self, channel: Channel) -> None:
         """Send the definitions of everything whose events go to `channel`."""
@@ -121,7 +123,25 @@ class Definitions:
             if state.id not in self._registry.state:  # Else another model has taken the place of theirs.
                 self._send_tensor(state, freed=True)
 
+    def _filled(self, state: StateEntry) -> int:
+        """Where the `__init__` of a module above fills a weight with one number, which it holds; 0 if it does not."""
+        values = state.statistics
+        is_matrix = "," in state.type  # A vector of ones is what a normalisation begins with.
+        if not is_matrix or type(values) is not Statistics or values.minimum != values.maximum or not values.minimum:
+            return 0
+        entry: ModuleEntry | None = state.holder
+        while entry is not None:
+            module = entry.module()
+            found = 0 if module is None else self._locator.line(self._fillings.find(type(module)))
+            if found:
+                return found
+            entry = entry.parent
+        return 0
+
     def _send_tensor(self, state: StateEntry, *, freed: bool = False) -> None:
+        filled = self._filled(state)
+        if filled:
+            state.holder.channel.define_location(filled)
         state.holder.channel.emit(
             _kind(state)(
                 id=state.id,
@@ -137,6 +157,7 @@ class Definitions:
                 placements=state.placements,
                 removed=state.removed,
                 freed=freed,
+                filled=filled,
             )
         )
 

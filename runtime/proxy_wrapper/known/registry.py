@@ -33,6 +33,7 @@ _INPUT_LOOKS: Final = 3
 """Of how many calls of an outermost module the inputs are looked at: what they are like shows soon."""
 
 _DROPOUT_LOOKS: Final = 2
+_GRADIENT_LOOKS: Final = 3
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -142,6 +143,7 @@ class ModuleEntry:
         "channel",
         "configured_level",
         "dropout_looks",
+        "gradient_looks",
         "has_been_nonfinite",
         "id",
         "input_looks",
@@ -205,9 +207,10 @@ class ModuleEntry:
         self.training: Training | None = None
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
-        self.dropout_looks = (
-            _DROPOUT_LOOKS  # How many calls in evaluation mode are left in which dropout is looked for.
-        )
+        # How many calls are left: in evaluation mode, in which dropout is looked for; in training mode, of which it is
+        # asked whether gradients reach what it puts out.
+        self.dropout_looks = _DROPOUT_LOOKS
+        self.gradient_looks = _GRADIENT_LOOKS
         self.input_looks = _INPUT_LOOKS  # How many calls are left whose inputs are looked at, where it is outermost.
         self.successor: ModuleEntry | None = None  # That has its number since it is gone.
         self.removed = False

@@ -152,6 +152,7 @@ class ThreadState:
         "inside",
         "just_given",
         "just_read",
+        "last_model",
         "last_node_of_model",
         "live",
         "live_flow",
@@ -198,6 +199,7 @@ class ThreadState:
         self.optimizer_size = (0, 0)
         self.draws: DrawnNumbers | None = None  # Which modules draw random numbers, while that is asked.
         self.torch_calls = 0
+        self.last_model: ModuleEntry | None = None  # The root module that was called last.
         self.last_node_of_model = -1  # The number that autograd gave the last node of what a root module put out last.
         self.backward_passes: list[BackwardPass] = []  # That it is in, the innermost last.
         self.suspended_calls = 0  # Torch calls around the backward pass that it is in.

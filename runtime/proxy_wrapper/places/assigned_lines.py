@@ -11,6 +11,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
 _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"})
@@ -53,6 +54,40 @@ def variable_used(frame: FrameType) -> AssignedLine | None:
     stores = (each for each in reversed(instructions[:place]) if each.is_store and each.name in used)
     found = next(stores, None)
     return None if found is None else AssignedLine(code, found.line, found.name)
+
+
+def variables_behind(frame: FrameType) -> list[AssignedLine]:
+    """The variables that the line which `frame` is at uses, those that they were computed from, and so on.
+
+    Each has the line where it was assigned last above its use; they come in the order of these lines. Attributes are
+    left out, and what the function was given.
+    """
+    code = frame.f_code
+    instructions = named_instructions(code)
+    place = bisect_right(instructions, (frame.f_lasti, code.co_firstlineno + len(code.co_code)))
+    found: dict[int, AssignedLine] = {}
+    pending = [(place, frame.f_lineno)]
+    while pending:
+        end, line = pending.pop()
+        for name, at in _loads_of_statement(instructions, end, line):
+            index = next((i for i in reversed(range(at)) if instructions[i][2:] == (True, name)), None)
+            if index is not None and index not in found:
+                found[index] = AssignedLine(code, instructions[index].line, name)
+                pending.append((index, instructions[index].line))
+    return [found[index] for index in sorted(found) if not found[index].name.startswith(".")]
+
+
+def _loads_of_statement(instructions: list[NamedInstruction], end: int, line: int) -> Iterator[tuple[str, int]]:
+    """The names that a statement which begins at a line has read before `end`, each with the index of its instruction.
+
+    `a, b = ...` writes several names behind one another; other statements before it have smaller lines.
+    """
+    place = end
+    while place and instructions[place - 1].is_store and instructions[place - 1].line == line:
+        place -= 1
+    while place and not instructions[place - 1].is_store and instructions[place - 1].line >= line:
+        place -= 1
+        yield instructions[place].name, place
 
 
 def assigned_before(code: CodeType, line: int, name: str) -> AssignedLine | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dis
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.places.assigned_lines import AssignedLine, assigned_before, named_instructions, variable_used
 from proxy_wrapper.places.called_functions import Body, called_by, return_lines
@@ -23,18 +23,35 @@ _LATER: Final = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 """Of code that runs later than it is called."""
 
 
-def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool]) -> AssignedLine:
+def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool], model: Body | None = None) -> AssignedLine:
     """Where the variable was computed that the line which `frame` is at uses; that line itself, if it uses none.
 
     Args:
         frame: a running function.
         is_followed: whether the code of a function is the program's.
+        model: the `forward` that computed it, if that is known.
     """
     assigned = variable_used(frame)
     at = AssignedLine(frame.f_code, frame.f_lineno) if assigned is None else assigned
-    body = Body(frame.f_code, frame.f_globals)
+    return computed_from(at, frame.f_globals, is_followed, model)
+
+
+def computed_from(
+    at: AssignedLine, names: dict[str, Any], is_followed: Callable[[CodeType], bool], model: Body | None = None
+) -> AssignedLine:
+    """Where the value was computed that a line assigns.
+
+    Args:
+        at: the line.
+        names: the globals of its function.
+        is_followed: whether the code of a function is the program's.
+        model: the `forward` that computed the value, if that is known: it is followed where the line calls no function.
+    """
+    body = Body(at.code, names)
     for _ in range(_DEEPEST):
         callees = {id(each.body.code): each.body for each in called_by(body, at.line) if is_followed(each.body.code)}
+        if not callees and model is not None and is_followed(model.code):
+            callees, model = {id(model.code): model}, None
         if len(callees) != 1:
             break
         (body,) = callees.values()
@@ -47,11 +64,15 @@ def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool]) -> As
 
 def _returned_by(code: CodeType, name: str) -> AssignedLine | None:
     """Where a function computes what it returns, or what the caller calls `name` of it; None if that is not certain."""
-    lines = return_lines(code)
-    if len(lines) != 1:
+    used_on: dict[int, list[str]] = {line: [] for line in return_lines(code)}
+    for each in named_instructions(code):
+        if each.line in used_on and not each.is_store:
+            used_on[each.line].append(each.name)
+    if len(used_on) > 1:  # One of which may return it, and others something else.
+        used_on = {line: used for line, used in used_on.items() if name in used}
+    if len(used_on) != 1:
         return None
-    (line,) = lines
-    used = [each.name for each in named_instructions(code) if each.line == line and not each.is_store]
+    ((line, used),) = used_on.items()
     if _returns_several(code):
         if name not in used:
             return None
@@ -62,10 +83,10 @@ def _returned_by(code: CodeType, name: str) -> AssignedLine | None:
 
 
 def _returns_several(code: CodeType) -> bool:
-    """Whether what a function returns is a tuple that is made there."""
+    """Whether what a function returns is a tuple or a dictionary that is made there."""
     before = ""
     for each in dis.get_instructions(code):
-        if each.opname == "RETURN_VALUE" and before == "BUILD_TUPLE":
+        if each.opname == "RETURN_VALUE" and before in ("BUILD_TUPLE", "BUILD_MAP", "BUILD_CONST_KEY_MAP"):
             return True
         before = each.opname
     return False

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Location
-from proxy_wrapper.places.computed_lines import computed_at
+from proxy_wrapper.places.computed_lines import computed_at, computed_from
 from proxy_wrapper.places.source_map import read_source_map
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.known.thread_state import ActiveCall
     from proxy_wrapper.places.assigned_lines import AssignedLine
+    from proxy_wrapper.places.called_functions import Body
     from proxy_wrapper.places.source_map import SourceMap
 
 _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
@@ -203,13 +204,17 @@ class Locator:
             location = self._new(key, frame) if known is None else known
         return location
 
-    def user_frame(self, depth: int = 1) -> FrameType | None:
+    def user_frame(self, depth: int = 1, *, is_ending: bool = False) -> FrameType | None:
         """The innermost frame of user code, up to the enclosing module call; None if there is none.
 
         Args:
             depth: how many frames above this function's caller to begin.
+            is_ending: whether the innermost module call is ending, so that the one around it encloses.
         """
         frame: FrameType | None = sys._getframe(depth + 1)
+        while is_ending and frame is not None:
+            is_ending = self._kind(frame.f_code) != _BOUNDARY
+            frame = frame.f_back
         while frame is not None and (kind := self._kind(frame.f_code)) != _USER:
             frame = None if kind == _BOUNDARY else frame.f_back
         return frame
@@ -220,9 +225,17 @@ class Locator:
             return 0
         return self._of_line(assigned.code, assigned.line, 0)
 
-    def computed(self, frame: FrameType) -> int:
-        """The id of the line that computed the variable which the line that `frame` is at uses; 0 if unknown."""
-        return self.line(computed_at(frame, self.is_user_code))
+    def computed(self, frame: FrameType, assigned: AssignedLine | None = None, model: Body | None = None) -> int:
+        """The id of the line that computed the variable which the line that `frame` is at uses; 0 if unknown.
+
+        Args:
+            frame: a running function.
+            assigned: where it assigned another variable, if that is asked for.
+            model: the `forward` that computed it, if that is known.
+        """
+        if assigned is not None:
+            return self.line(computed_from(assigned, frame.f_globals, self.is_user_code, model))
+        return self.line(computed_at(frame, self.is_user_code, model))
 
     def is_user_code(self, code: CodeType) -> bool:
         """Whether code is the user's."""

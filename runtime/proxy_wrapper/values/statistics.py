@@ -229,6 +229,15 @@ def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
     return int(numel(tensor) - item(total(isfinite(tensor))))
 
 
+def holds_nan(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has an element that is NaN; False where its values are not at hand."""
+    with unobserved() as readable:
+        if not readable or not has_values(tensor):
+            return False
+        known = summarize([tensor])[0]
+    return type(known) is Statistics and known.minimum == "nan"
+
+
 def is_nonzero(tensor: torch.Tensor) -> bool | PendingCount:
     """Whether an element of `tensor` is not zero; of one on an accelerator a count, which is 0 where none is."""
     if is_hosted(tensor):

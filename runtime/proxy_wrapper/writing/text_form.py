@@ -227,6 +227,8 @@ class TextForm:
             what = f"the output of {self._module_words(event.module)}"
         elif event.where == "loss":
             what = "the loss that a backward pass began with"
+            if event.variable:
+                what += f" (the variable '{event.variable}' is the first that holds a NaN{self._place(event.computed)})"
         else:
             tensor = self._tensors.get(event.tensor)
             name = f"'{tensor.name}'" if tensor else f"#{event.tensor}"

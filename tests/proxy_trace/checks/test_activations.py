@@ -32,6 +32,26 @@ PATTERN = events.GraphPattern(2, what="linear-linear", weights=[2, 3])
 CHANGES = [events.Update(4, tensor=number, statistics=OTHER_VALUES) for number in (2, 3)]
 
 
+def called(second: int) -> list[events.Event]:
+    """A model calls two layers, the second at another place."""
+    return [
+        events.CallModule(1, module=1, location=3, training=True),
+        events.CallModule(1, module=2, location=4, training=True),
+        events.ReturnModule(1, module=2),
+        events.CallModule(1, module=3, location=second, training=True),
+        events.ReturnModule(1, module=3),
+        events.ReturnModule(1, module=1),
+    ]
+
+
+def test_layers_that_a_model_calls_itself_are_told_where_it_does(tmp_path: Path, write_trace: WriteTrace) -> None:
+    forward = events.Location(4, "net.py", 9, "Net.forward")
+    happened = [*linear(2, 6, 8), *linear(3, 8, 4), BIAS, *called(4), events.Backward(1), PATTERN, *CHANGES, STEP]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, forward, NET, *happened)
+    found = [(each.name, each.place) for each in find(path) if each.code == "missing-activation"]
+    assert found == [("model.fc2", "net.py:9")]
+
+
 @pytest.mark.parametrize(
     ("middle", "bias", "changes", "is_told"),
     [

@@ -46,6 +46,21 @@ def test_sizes_tell_which_dimension_is_that_of_the_samples(
     assert found == [("model.rnn", "train.py:20")] * is_told
 
 
+def test_a_layer_that_takes_a_softmax_over_the_samples_is_told_where_it_is_called(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    layer = events.Module(3, "model.softmax", "Softmax", 1, 1, settings={"dim": 0})
+    forward = events.Location(4, "net.py", 9, "Net.forward")
+    of_layer = [events.CallModule(2, module=3, location=4, training=True), events.ReturnModule(2, module=3)]
+    first, *rest = call("float32[8, 5, 4]", "float32[5, 8, 4]", "float32[8, 2]")
+    softmax = events.GraphPattern(5, location=3, what="softmax", dim=0, shape=(8, 5))
+    happened = [first, *of_layer, *rest, softmax] * 2
+    found = find(write_trace(tmp_path / "a.jsonl", PLACE, forward, NET, LSTM, layer, *happened))
+    assert [(each.name, each.place) for each in found if each.code == "softmax-over-batch"] == [
+        ("model.softmax", "net.py:9")
+    ]
+
+
 @pytest.mark.parametrize(("shape", "is_told"), [((8, 5), True), ((5, 8), False), ((8, 8), False)])
 def test_a_softmax_over_the_samples_is_told(
     tmp_path: Path, write_trace: WriteTrace, shape: tuple[int, int], is_told: bool

@@ -41,6 +41,17 @@ def test_non_finite_values_come_by_time_over_all_ranks(tmp_path: Path, write_tra
     assert (second.name, second.reason) == ("model", "output (Net): 1 non-finite element of float32[2]")
 
 
+def test_a_loss_is_told_where_it_was_computed_with_the_variable_that_held_a_nan_first(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    places = (events.Location(1, "train.py", 12, "main"), events.Location(2, "train.py", 5, "advantage"))
+    loss = events.NonFinite(5, 1, 0, 1, where="loss", count=1, type="float32[]", computed=2, variable="advantage")
+    path = write_trace(tmp_path / "a.jsonl", NET, *places, weight(), *CALLS, *BACKWARD, loss)
+    (found,) = (finding for finding in find(path) if finding.code == "non-finite")
+    assert found.place == "train.py:5"
+    assert found.evidence == ["`advantage` is the first variable that holds a NaN"]
+
+
 HUGE = Statistics(-1e30, 1e30, "inf", bits="00000000000000ff")
 """Values that are all finite, and whose squares are not."""
 

@@ -83,6 +83,15 @@ def test_ranks_that_share_their_weights_and_step_unequally_often_are_told(
     assert ("unequal-steps" in codes(path)) == is_told
 
 
+def test_ranks_that_were_given_the_same_weights_between_steps_share_them(write_rank: Callable[..., Path]) -> None:
+    """As where weights are averaged now and then: what comes behind the last step is recorded at the next one only."""
+    for rank, count in enumerate((10, 12)):
+        averaged = events.Update(count, count, tensor=1, statistics=holds(500), cause="data")
+        first, last = steps(range(100, 100 + count), [7] * count), steps([900 + rank], [7])
+        path = write_rank(rank, *first, averaged, *last, ends=True)
+    assert "unequal-steps" in codes(path)
+
+
 def test_a_rank_that_was_killed_has_not_stepped_unequally(write_rank: Callable[..., Path]) -> None:
     for rank, count in enumerate((10, 12)):
         path = write_rank(rank, *steps([50] * count, [7] * count), ends=rank == 0)

@@ -28,6 +28,27 @@ def parameter(number: int, name: str, bits: str) -> events.Parameter:
     return events.Parameter(number, name, number, "float32[9, 4]", requires_grad=True, statistics=values(bits))
 
 
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_a_parameter_that_came_in_the_place_of_a_tied_one_is_told(
+    tmp_path: Path, write_trace: WriteTrace, is_trained: bool
+) -> None:
+    tied = events.Parameter(
+        2,
+        "model.embed.weight",
+        2,
+        "float32[9, 4]",
+        requires_grad=True,
+        aliases=["model.head.weight"],
+        statistics=values("a"),
+    )
+    state = [tied, parameter(3, "model.head.weight", "c")]
+    updates = [events.Update(4, tensor=2, statistics=values("d"))]
+    updates += [events.Update(4, tensor=3, statistics=values("e"))] * is_trained
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, EMBEDDING, HEAD, *state, events.Backward(1), *updates, STEP)
+    found = [(each.name, each.place) for each in find(path) if each.code == "tied-weights-apart"]
+    assert found == [("model.head.weight", "train.py:20")] * is_trained
+
+
 @pytest.mark.parametrize(("first", "is_told"), [("a", True), ("c", False)], ids=["a copy", "another weight"])
 def test_a_copy_that_goes_its_own_way_is_told(
     tmp_path: Path, write_trace: WriteTrace, first: str, is_told: bool

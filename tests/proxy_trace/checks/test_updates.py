@@ -513,3 +513,40 @@ def test_a_layer_in_the_place_of_another_is_judged_by_what_became_of_it(
     renamed = msgspec.structs.replace(weight(), name="net.w", statistics=OTHER_VALUES)
     path = write_trace(tmp_path / "b.jsonl", NET, weight(), *trained, renamed)
     assert of_code(path, "never-updated", updates.CHECK) == []
+
+
+@pytest.mark.parametrize(
+    ("cut_off", "place"),
+    [
+        pytest.param([], "train.py:9", id="outside of the model's part"),
+        pytest.param([2], "net.py:3", id="in the part, behind its layer"),
+        pytest.param([2, 3], "net.py:3", id="at the layer"),
+    ],
+)
+def test_parameters_that_no_gradient_reaches_are_told_where_the_graph_is_cut(
+    tmp_path: Path, write_trace: WriteTrace, cut_off: list[int], place: str
+) -> None:
+    places = (events.Location(1, "train.py", 9, "Net.forward"), events.Location(2, "net.py", 3, "Part.forward"))
+    modules = [events.Module(2, "model.part", "Part", 1, 1), events.Module(3, "model.part.fc", "Linear", 1, 2)]
+    called = [
+        CALLS[0],
+        events.CallModule(1, module=2, location=1, training=True),
+        events.CallModule(1, module=3, location=2, training=True),
+        events.ReturnModule(2, module=3, cut_off=3 in cut_off),
+        events.ReturnModule(2, module=2, cut_off=2 in cut_off),
+        CALLS[1],
+    ]
+    state = [weight(), weight(2, "model.part.fc.w", 3), weight(3, "model.part.v", 2)]
+    group = events.ParameterGroup({"lr": 0.1}, [1, 2, 3])
+    optimizer = events.Optimizer(1, id=1, optimizer="SGD", groups=[group], indices=[0])
+    trained = [
+        *BACKWARD,
+        events.OptimizerStep(5, optimizer="SGD", optimizer_id=1),
+        events.Gradient(6, tensor=1, statistics=VALUES),
+        *(events.Gradient(6, tensor=number) for number in (2, 3)),
+        events.Update(7, tensor=1, statistics=OTHER_VALUES),
+        *(events.Update(7, tensor=number, statistics=VALUES, cause="unchanged") for number in (2, 3)),
+        STEP,
+    ]
+    path = write_trace(tmp_path / "a.jsonl", *places, NET, *modules, *state, optimizer, *called, *trained)
+    assert [each.place for each in find(path) if each.code == "grad-cut-off"] == [place]

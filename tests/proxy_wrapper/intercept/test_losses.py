@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Backward, Location, Loss
+from proxy_wrapper.events import Backward, Location, Loss, NonFinite
 from proxy_wrapper.values.loss_graph import MOST_NODES
 from tests.proxy_wrapper.programs import Plain, images, labels
 
@@ -85,6 +85,51 @@ def test_a_loss_is_told_where_it_is_computed(logdir: str, seen: MemoryObserver) 
     (told,) = losses(seen)
     here = test_a_loss_is_told_where_it_is_computed.__code__.co_firstlineno
     assert (lines[told.made], lines[told.computed]) == (here + 2, computed_in.__code__.co_firstlineno + 2)
+
+
+class WithOwnLoss(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        found = self.fc(x)
+        loss = found.square().mean()
+        return found, loss
+
+
+def test_a_loss_of_the_model_itself_is_told_where_that_computes_it(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(WithOwnLoss(), recurse=True, logdir=logdir)
+    _, loss = model(torch.randn(2, 4))
+    loss.backward()
+
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    (told,) = losses(seen)
+    assert lines[told.computed] == WithOwnLoss.forward.__code__.co_firstlineno + 2
+
+
+def advantage_of(reward: torch.Tensor) -> torch.Tensor:
+    return (reward - reward.mean()) / reward.std()
+
+
+def pass_with_equal_rewards(model: Any) -> int:
+    """A backward pass with a loss that is not a number; the line at which it begins."""
+    found = model(torch.randn(2, 4))
+    advantage = advantage_of(torch.ones(2, 1))
+    loss = (found * advantage).mean()
+    loss.backward()
+    return pass_with_equal_rewards.__code__.co_firstlineno + 5
+
+
+def test_the_first_nan_is_told_with_its_variable_and_once(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    line = pass_with_equal_rewards(model)
+    pass_with_equal_rewards(model)
+
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    (told,) = [event for event in seen.events if isinstance(event, NonFinite) and event.where == "loss"]
+    assert (told.variable, lines[told.location]) == ("advantage", line)
+    assert lines[told.computed] == advantage_of.__code__.co_firstlineno + 1
 
 
 def test_a_long_graph_is_cut(logdir: str, seen: MemoryObserver) -> None:

@@ -121,6 +121,54 @@ def test_the_first_non_finite_output_is_reported_once_a_module(logdir: str, seen
     ]
 
 
+class Normalised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scaled = x / x.sum()
+        shifted = scaled + 1
+        result: torch.Tensor = self.fc(shifted)
+        return result
+
+
+def test_the_first_non_finite_output_is_told_with_the_variable_that_led_to_it(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Normalised(), recurse=True, logdir=logdir)
+    model(torch.zeros(1, 3))
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    (first,) = [event for event in seen.events if isinstance(event, NonFinite)]
+    start = Normalised.forward.__code__.co_firstlineno
+    assert (first.variable, lines[first.computed], lines[first.location]) == ("scaled", start + 1, start + 3)
+
+
+class Detached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner = self.inner(x).detach()
+        with torch.no_grad():
+            result: torch.Tensor = self.outer(inner)
+        return result
+
+
+def test_modules_that_no_gradient_reaches_are_told_in_their_first_calls_in_training(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(Detached(), recurse=True, logdir=logdir)
+    names = {1: "model", 2: "inner", 3: "outer"}
+    for training in (False, True, True, True, True):
+        model.train(training)(torch.zeros(1, 3))
+    found = [(names[event.module], event.cut_off) for event in seen.events if isinstance(event, ReturnModule)]
+    in_training = [("inner", False), ("outer", True), ("model", True)]
+    late = [(name, False) for name, _ in in_training]
+    assert found == late + in_training * 3 + late
+
+
 def test_large_finite_outputs_are_not_taken_for_infinite(logdir: str, seen: MemoryObserver) -> None:
     Proxy.Proxy(nn.Identity(), logdir=logdir)(torch.full((10,), 3e38))
     assert not any(isinstance(event, NonFinite) for event in seen.events)

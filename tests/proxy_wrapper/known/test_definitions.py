@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Module, StateTensor
+from proxy_wrapper.events import Location, Module, Parameter, StateTensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,23 @@ class Net(nn.Module):
         second: Any = getattr(self, "second", None)
         out: torch.Tensor = self.first(x)
         return out if second is None else second(out)
+
+
+class Filled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.norm = nn.Linear(2, 2), nn.LayerNorm(2)
+        self.fill()
+
+    def fill(self) -> None:
+        nn.init.constant_(self.fc.weight, 0.5)
+
+
+def test_a_weight_of_one_number_is_told_with_the_line_that_fills_it(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(nn.Sequential(Filled(), nn.Linear(2, 2)), recurse=True, logdir=logdir, name="model")
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    filled = {event.name: lines[event.filled] for event in seen.events if isinstance(event, Parameter) and event.filled}
+    assert filled == {"model.0.fc.weight": Filled.fill.__code__.co_firstlineno + 1}
 
 
 def removed(observer: MemoryObserver) -> set[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from proxy_wrapper.places.computed_lines import computed_at
+from proxy_wrapper.places.assigned_lines import AssignedLine
+from proxy_wrapper.places.called_functions import Body
+from proxy_wrapper.places.computed_lines import computed_at, computed_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +44,18 @@ def several(x: float) -> tuple[float, float]:
     loss = x * x
     accuracy = x + 1
     return loss, accuracy
+
+
+def one_of_them(x: float, training: bool) -> Any:
+    loss = x * x
+    if training:
+        return loss, x
+    return x
+
+
+def named(x: float) -> dict[str, float]:
+    loss = x * x
+    return {"loss": loss, "input": x}
 
 
 def either(x: float) -> float:
@@ -84,6 +98,24 @@ def test_of_several_values_the_one_of_that_name() -> None:
     _, other = several(2.0)
     assert use(other) == ("test_of_several_values_the_one_of_that_name", 3)
     assert use(accuracy) == ("several", 2)
+
+
+def test_of_several_returns_the_one_with_that_name() -> None:
+    loss, _ = one_of_them(2.0, True)
+    assert use(loss) == ("one_of_them", 1)
+
+
+def test_a_dictionary_has_values_of_that_name() -> None:
+    loss = named(2.0)["loss"]
+    assert use(loss) == ("named", 1)
+
+
+def test_a_model_is_followed_where_it_is_known_to_have_computed_the_value() -> None:
+    frame = sys._getframe()
+    line = AssignedLine(frame.f_code, frame.f_lineno, "loss")
+    forward = Body(several.__code__, several.__globals__)
+    found = computed_from(line, globals(), is_followed, forward)
+    assert (found.code, found.line - found.code.co_firstlineno) == (several.__code__, 1)
 
 
 def test_a_method_is_followed() -> None:

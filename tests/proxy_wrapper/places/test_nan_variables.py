@@ -1,0 +1,133 @@
+"""The variable in which a NaN came up first is found among those that a line was computed from.
+
+Each program here is a function of its own: `assert`, as pytest compiles it, asks for the variables itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from proxy_wrapper.places.nan_variables import first_nan
+
+NAN = float("nan")
+
+
+def use(*_: object) -> tuple[str, int] | None:
+    """The first variable with a NaN of those behind the line that calls this, and its line from the first one."""
+    frame = sys._getframe(1)
+    found = first_nan(frame)
+    return None if found is None else (found.name, found.line - frame.f_code.co_firstlineno)
+
+
+def test_the_first_variable_that_holds_one() -> None:
+    def program() -> Any:
+        reward = torch.ones(4)
+        spread = reward - reward.mean()
+        advantage = spread / spread.std()
+        loss = (advantage * torch.ones(4)).mean()
+        return use(loss)
+
+    assert program() == ("advantage", 3)
+
+
+def test_what_went_into_it_is_followed_over_several_lines() -> None:
+    def program() -> Any:
+        x = torch.tensor([1.0, NAN])
+        first, second = (
+            x + 1,
+            torch.ones(2),
+        )
+        loss = torch.stack([
+            first,
+            second,
+        ]).sum()  # fmt: skip
+        return use(loss)
+
+    assert program() == ("x", 1)
+
+
+def test_a_variable_that_the_line_was_not_computed_from_is_none() -> None:
+    def program() -> Any:
+        best = torch.tensor(NAN)
+        loss = torch.ones(2).sum()
+        return use(loss), best
+
+    assert program()[0] is None
+
+
+def test_infinities_are_none() -> None:
+    """A mask has them."""
+
+    def program() -> Any:
+        mask = torch.full((2,), float("-inf"))
+        loss = mask.softmax(0).sum()
+        return use(loss)
+
+    assert program() == ("loss", 2)
+
+
+def test_what_was_assigned_again_counts_as_it_is_now() -> None:
+    def program() -> Any:
+        total = torch.tensor(NAN)
+        total = total.nan_to_num() + 1
+        loss = total * 2
+        return use(loss)
+
+    assert program() is None
+
+
+def test_of_a_loop_the_last_round_counts() -> None:
+    def program() -> Any:
+        found = []
+        for x in (torch.ones(2), torch.tensor([1.0, NAN])):
+            loss = x.exp().sum()
+            found.append(use(loss))
+        return found
+
+    assert program() == [None, ("x", 2)]
+
+
+@pytest.mark.parametrize("value", [None, 1.0, [torch.tensor(NAN)], torch.tensor([1, 2])])
+def test_other_values_are_passed_over(value: Any) -> None:
+    def program() -> Any:
+        given = value
+        loss = torch.tensor([0.0 if given is None else NAN, NAN])
+        return use(loss)
+
+    assert program() == ("loss", 2)
+
+
+def test_variables_of_a_script() -> None:
+    names: dict[str, Any] = {"use": use, "torch": torch}
+    exec("x = torch.zeros(2)\ny = x / x\nloss = y.sum()\nfound = use(loss)\n", names)
+    assert names["found"] == ("y", 1)
+
+
+def test_no_value_is_kept_alive() -> None:
+    def program() -> Any:
+        x = torch.full((2,), NAN)
+        loss = x.sum()
+        found = use(loss)
+        ref = weakref.ref(x)
+        del x
+        gc.collect()
+        return found, ref()
+
+    assert program() == (("x", 1), None)
+
+
+def test_a_function_that_has_asked_for_its_variables_keeps_them() -> None:
+    def program() -> Any:
+        settings = locals()
+        x = torch.full((2,), NAN)
+        loss = x.sum()
+        use(loss)
+        return settings
+
+    assert program() == {}
