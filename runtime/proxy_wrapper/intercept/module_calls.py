@@ -21,6 +21,7 @@ from proxy_wrapper.intercept.inputs import Inputs
 from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.kept_statistics import STATE
+from proxy_wrapper.known.registry import named_modules
 from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.live import enter_compiled
@@ -516,4 +517,8 @@ def _is_cut_off(entry: ModuleEntry, module: nn.Module, outputs: Sequence[torch.T
     with torch._C.DisableTorchFunction():
         if any(each.requires_grad for each in outputs):
             return False
-        return any(each.requires_grad for each in module.parameters())
+        return any(
+            tensor is not None and tensor.requires_grad
+            for below in named_modules(module, "")
+            for tensor in list((below.module.__dict__.get("_parameters") or {}).values())
+        )
