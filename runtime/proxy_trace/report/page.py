@@ -258,6 +258,8 @@ def _series(processes: Sequence[DrawnProcess]) -> list[SeriesName]:
             found.setdefault(
                 (STATE, tensor.name), SeriesName(STATE, tensor.name, tensor.type, is_buffer=tensor.is_buffer)
             )
+        for name, _ in curves.state:  # A trace may define its tensor by another name later on.
+            found.setdefault((STATE, name), SeriesName(STATE, name))
     return list(found.values())
 
 
