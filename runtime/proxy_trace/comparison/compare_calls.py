@@ -19,8 +19,8 @@ from proxy_wrapper import events
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.trace import TraceFile
-    from proxy_trace.reading.workers import Report
     from proxy_trace.states.differences import GroupedDifference
 
 OUTPUT: Final = "output"

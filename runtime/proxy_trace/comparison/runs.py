@@ -20,9 +20,9 @@ from proxy_trace.states.state_reader import NO_STEP, OPTIMIZER_STATE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.selection import StepRange
     from proxy_trace.reading.trace import Trace, TraceFile
-    from proxy_trace.reading.workers import Report
 
 
 class RunDifference(Difference):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy_trace.reading.names import Names
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.trace import Trace
-    from proxy_trace.reading.workers import Report
     from proxy_wrapper.events import AnyEvent
 
 _BATCH: Final = 1 << 13

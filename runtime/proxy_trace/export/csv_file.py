@@ -15,8 +15,8 @@ from proxy_wrapper.events import as_number
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.trace import Trace
-    from proxy_trace.reading.workers import Report
     from proxy_wrapper.events import Number
 
 _BATCH: Final = 1 << 13

@@ -19,8 +19,8 @@ from proxy_wrapper.events import FORMAT
 
 if TYPE_CHECKING:
     from proxy_trace.export.columns import Column
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.trace import Trace, TraceFile
-    from proxy_trace.reading.workers import Report
     from proxy_wrapper.events import AnyEvent
 
 ROW_GROUP: Final = 1 << 16

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.trace import TraceFile
-    from proxy_trace.reading.workers import Report
     from proxy_wrapper.events import AnyEvent
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.synchronize import Event
 
-    from proxy_trace.reading.workers import Report
+    from proxy_trace.reading.report import Report
 
 T = TypeVar("T")
 R = TypeVar("R")

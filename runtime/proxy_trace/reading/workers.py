@@ -7,13 +7,14 @@ other call. The processes are started afresh, since a fork would copy whatever t
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from typing_extensions import Self
 
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.worker_pool import WorkerPool
 
 T = TypeVar("T")
@@ -21,9 +22,6 @@ R = TypeVar("R")
 
 _PAYS_FROM_BYTES: Final = 1 << 24
 """What is smaller has been read before other processes have started."""
-
-Report: TypeAlias = "Callable[[int], None]"
-"""Called by a function that reads, now and then, with the number of bytes that it has read since the last time."""
 
 
 def count_jobs(asked: int | None, total_bytes: int) -> int:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy_trace.reading.names import Names
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.selection import GlobMatcher, StepRange
     from proxy_trace.reading.trace import TraceFile
-    from proxy_trace.reading.workers import Report
 
 NORM: Final = "norm"
 MINIMUM: Final = "minimum"

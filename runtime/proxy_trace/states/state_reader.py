@@ -22,7 +22,7 @@ from proxy_wrapper import events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_trace.reading.workers import Report
+    from proxy_trace.reading.report import Report
 
 NO_STEP: Final = -1
 """In place of a step: before the first one, in a trace that has none, or not known yet."""

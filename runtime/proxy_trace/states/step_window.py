@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
     from typing import TypeAlias
 
-    from proxy_trace.reading.workers import Report
+    from proxy_trace.reading.report import Report
     from proxy_trace.states.state_reader import Found, Standing
     from proxy_wrapper.events import Statistics
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy_trace.checks.choice import Choice
-    from proxy_trace.reading.workers import Report
+    from proxy_trace.reading.report import Report
 
 
 class ListedRun(msgspec.Struct):

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from proxy_trace.checks.choice import Choice
     from proxy_trace.comparison.ranks import Comparison
     from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.selection import Period
     from proxy_trace.reading.trace import Trace, TraceFile
-    from proxy_trace.reading.workers import Report
 
 REPORT_INTERVAL: Final = 1 << 14
 """How many events lie between two reports of progress."""

@@ -22,7 +22,7 @@ from proxy_trace.reading.workers import Workers, count_jobs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_trace.reading.workers import Report
+    from proxy_trace.reading.report import Report
 
 ROOT = Path(__file__).parents[3]
 

@@ -21,9 +21,9 @@ from proxy_wrapper import events
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.selection import Period
     from proxy_trace.reading.trace import Trace, TraceFile
-    from proxy_trace.reading.workers import Report
 
 
 class OfRank(NamedTuple):

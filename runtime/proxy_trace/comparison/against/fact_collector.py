@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from proxy_trace.comparison.against.facts import Subject, SubjectKey
     from proxy_trace.comparison.records.correspondence import Numbers
     from proxy_trace.reading.names import Names
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.trace import TraceFile
-    from proxy_trace.reading.workers import Report
 
 _REPORT_INTERVAL: Final = 1 << 14
 _SHOWN_KEYS: Final = 3

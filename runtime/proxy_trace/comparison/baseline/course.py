@@ -14,8 +14,8 @@ from proxy_wrapper import events
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.trace import TraceFile
-    from proxy_trace.reading.workers import Report
     from proxy_wrapper.events import AnyEvent, Setting, Statistics
 
 _MOST_QUANTITIES: Final = 1 << 15

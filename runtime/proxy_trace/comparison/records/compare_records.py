@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from proxy_trace.comparison.records.pair_difference import PairDifference
     from proxy_trace.comparison.records.side import Key, Record
     from proxy_trace.reading.names import Names
+    from proxy_trace.reading.report import Report
     from proxy_trace.reading.selection import StepRange
     from proxy_trace.reading.trace import Trace, TraceFile
-    from proxy_trace.reading.workers import Report
 
 _PROGRESS_INTERVAL: Final = 1 << 14
 
