@@ -83,8 +83,8 @@ BROADCASTS: Final = Rule(
     "Losses of all pairs",
     "An output of shape (n, 1) or (n,) was compared with a target of another number of dimensions, so that both "
     "were broadcast to (n, n): each prediction is compared with the targets of all samples, and the model learns "
-    "their mean. That is said where the output itself goes into such a loss or difference, with no view in between "
-    "that would make it look meant.",
+    "their mean. That is said where the output itself goes into such a difference, or it or a part of it into such a "
+    "loss, with no view in between that would make it look meant.",
     "Give both the same shape: `output.squeeze(1)`, or `target.unsqueeze(1)`.",
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html",),
@@ -97,6 +97,9 @@ _VIEWS: Final = frozenset(
     }
 )  # fmt: skip
 """Calls that give what they were given, in another shape or dtype."""
+
+_PARTS: Final = frozenset({"Slice", "Select", "Index", "Gather", "Squeeze", "ToCopy", "Clone"})
+"""Calls that give a part of an output, and no dimension more."""
 
 _PROBABILITIES: Final = frozenset({"Softmax", "Sigmoid"})
 _LINEAR: Final = frozenset({"Addmm", "Mm", "Convolution", "MkldnnConvolution", "Bmm", "Baddbmm", "Linear", "Addbmm"})
@@ -193,18 +196,32 @@ def _broadcast(nodes: Sequence[LossNode], number: int) -> str | None:
     children = _children(nodes, number)
     if len(children) != 1:
         return None
-    child, shape = nodes[children[0]], list(nodes[number].shape)
-    if call_of(child) == "Expand" and not child.inside:  # As the losses of `torch.nn.functional` broadcast.
-        below = _children(nodes, children[0])
+    index, shape = children[0], list(nodes[number].shape)
+    size_of = nodes[index].shape
+    if (
+        call_of(nodes[index]) == "Expand" and not nodes[index].inside
+    ):  # As the losses of `torch.nn.functional` broadcast.
+        below, shape = _children(nodes, index), list(nodes[index].shape)
         if len(below) != 1:
             return None
-        child, shape = nodes[below[0]], list(child.shape)
-    if not child.inside or len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
+        index, size_of = below[0], nodes[below[0]].shape
+        index = _below_views(nodes, index)
+    if not nodes[index].inside or len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
         return None
     size = shape[0]
-    if list(child.shape) not in ([size, 1], [size]):
+    if list(size_of) not in ([size, 1], [size]):
         return None
-    return f"an output of shape {tuple(child.shape)} became {tuple(shape)}"
+    return f"an output of shape {tuple(size_of)} became {tuple(shape)}"
+
+
+def _below_views(nodes: Sequence[LossNode], number: int) -> int:
+    """What a node is a part of, or the node itself: views that do not make it look as if all pairs were meant."""
+    while call_of(nodes[number]) in _PARTS and not nodes[number].inside:
+        below = _children(nodes, number)
+        if len(below) != 1:
+            break
+        (number,) = below
+    return number
 
 
 CHECK: Final = Check(

@@ -51,6 +51,10 @@ WRONG: dict[str, tuple[str, int, Function, Function]] = {
         "loss-broadcasts", 1, lambda x: x.squeeze(1), lambda out: F.l1_loss(out, VALUES[:, None]),
     ),
     "smooth l1": ("loss-broadcasts", 1, lambda x: x, lambda out: F.smooth_l1_loss(out, VALUES)),
+    "mse of a column of the output": ("loss-broadcasts", 3, lambda x: x, lambda out: F.mse_loss(out[:, :1], VALUES)),
+    "mse of the actions that were chosen": (
+        "loss-broadcasts", 3, lambda x: x, lambda out: F.mse_loss(out.gather(1, CLASSES[:, None]), VALUES),
+    ),
     "a difference written out": ("loss-broadcasts", 1, lambda x: x, lambda out: ((out - VALUES) ** 2).mean()),
     "the other way round": ("loss-broadcasts", 1, lambda x: x, lambda out: (VALUES - out).abs().mean()),
 }  # fmt: skip
@@ -78,6 +82,12 @@ RIGHT: dict[str, tuple[int, Function, Function]] = {
     "distances of all pairs": (1, lambda x: x, lambda out: (out - out.t()).abs().mean()),
     "pairs that are asked for": (
         1, lambda x: x.squeeze(1), lambda out: (out.unsqueeze(1) - VALUES.unsqueeze(0)).abs().mean(),
+    ),
+    "pairs that a loss is asked for": (
+        1, lambda x: x.squeeze(1), lambda out: F.mse_loss(out.unsqueeze(1), VALUES.unsqueeze(0)),
+    ),
+    "actions that were chosen": (
+        3, lambda x: x, lambda out: F.mse_loss(out.gather(1, CLASSES[:, None]).squeeze(1), VALUES),
     ),
     "a batch of one": (1, lambda x: x[:1], lambda out: F.mse_loss(out, VALUES[:1])),
 }  # fmt: skip
