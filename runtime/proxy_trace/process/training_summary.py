@@ -80,7 +80,7 @@ class OptimizerSummary(msgspec.Struct):
         first_carried: the first of those, as the number of steps that had ended; -1 if there is none.
         steps_at_zero: in how many of them every learning rate was 0.
         dropped: before how many of them gradients of a backward pass at the same place were cleared.
-        last_fed: how many steps it had made when it last found a gradient other than zero.
+        last_fed: how many steps it had made when it last found a gradient, be it zero.
         passes_since: how many backward passes were made since then.
     """
 
@@ -516,7 +516,7 @@ class TrainingCollector:
                     optimizer.loss = loss
         if optimizer is not None:
             optimizer.passes_since += sum(since.values())
-            if found.is_any:
+            if found.has_values:
                 optimizer.last_fed, optimizer.passes_since = optimizer.steps, 0
         if optimizer is not None and found.count and not found.is_any:
             optimizer.starved += 1
@@ -574,6 +574,7 @@ class _FoundGradients:
     def __init__(self) -> None:
         self.count = 0
         self.is_any = False
+        self.has_values = False
         self.is_cleared = False
         self.is_zero = True
         self.largest = 0.0
@@ -584,6 +585,7 @@ class _FoundGradients:
         self.count += 1
         self.is_cleared |= event.cleared
         self.is_zero &= statistics is not None
+        self.has_values |= statistics is not None
         # Not by the norm, which is 0 for elements whose squares are.
         if statistics is not None and not statistics.nonfinite:
             ends = (statistics.minimum, statistics.maximum)

@@ -76,6 +76,7 @@ def test_a_part_that_was_replaced_since_is_told(
 
 STEPS = [events.OptimizerStep(5, optimizer="SGD", optimizer_id=1), events.OptimizerStepEnd(7, optimizer="SGD")]
 FED = [*BACKWARD, STEPS[0], events.Gradient(6, tensor=1, statistics=VALUES), STEPS[1]]
+ZERO = [STEPS[0], events.Gradient(6, tensor=1, statistics=events.Statistics(0.0, 0.0, 0.0)), STEPS[1]]
 EMPTY = [STEPS[0], events.Gradient(6, tensor=1), STEPS[1]]
 
 
@@ -87,6 +88,9 @@ EMPTY = [STEPS[0], events.Gradient(6, tensor=1), STEPS[1]]
         pytest.param(FED * 30 + [*BACKWARD, *EMPTY] * 19, False, id="a few steps"),
         pytest.param(FED * 70 + [*BACKWARD, *EMPTY] * 20, False, id="a small part of all"),
         pytest.param([*BACKWARD, *EMPTY] * 40, False, id="never any gradient"),
+        pytest.param(
+            FED * 30 + [*BACKWARD, *ZERO] * 20, False, id="gradients of zero, as where nothing is left to learn"
+        ),
         pytest.param(FED * 30 + [*BACKWARD, *EMPTY] * 20 + FED, False, id="gradients are back"),
     ],
 )
