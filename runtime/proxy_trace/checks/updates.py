@@ -229,15 +229,28 @@ class _Judge:
     def _place_of_cut(self, first: TensorSummary, prefix: str) -> str:
         """Where the module was called behind which no gradient comes back; "" if none was called.
 
-        Its own output still had a way for gradients, and that of the module around it had none. Where no module is
-        known to have put out such, it is the outermost of those that have the parameters.
+        Its own output still had a way for gradients, and that of the module around it had none. Where all that it calls
+        put out such, as under `no_grad`, it is the outermost of these. Where no module is known to have put out such,
+        it is the outermost of those that have the parameters.
         """
         called = [each for each in self._tree.upwards(first.module) if each.called_place]
-        for index, module in enumerate(called):
-            if module.is_cut_off:
-                return called[max(0, index - 1)].called_place
-        within = [each for each in called if f"{each.name}.".startswith(prefix)] or called[:1]
-        return within[-1].called_place if within else ""
+        index = next((index for index, module in enumerate(called) if module.is_cut_off), None)
+        if index is None:
+            within = [each for each in called if f"{each.name}.".startswith(prefix)] or called[:1]
+            return within[-1].called_place if within else ""
+        if index:
+            return called[index - 1].called_place
+        last = called[0]
+        for module in called[1:]:
+            if not (module.is_cut_off and self._are_all_cut_off(module)):
+                break
+            last = module
+        return last.called_place
+
+    def _are_all_cut_off(self, module: ModuleSummary) -> bool:
+        """Whether no gradient reaches any of the modules in another one that were called and have parameters."""
+        inside = (each for each in self._modules.values() if each.parent == module.id)
+        return all(each.is_cut_off for each in inside if each.calls and each.parameters)
 
     def _nearest_optimizer(self, tensor: TensorSummary, root: ModuleSummary | None) -> OptimizerSummary | None:
         """The optimizer that has a parameter, or others of its model, or else the first that stepped."""

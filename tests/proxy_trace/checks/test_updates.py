@@ -520,19 +520,26 @@ def test_a_layer_in_the_place_of_another_is_judged_by_what_became_of_it(
     [
         pytest.param([], "train.py:9", id="outside of the model's part"),
         pytest.param([2], "net.py:3", id="in the part, behind its layer"),
-        pytest.param([2, 3], "net.py:3", id="at the layer"),
+        pytest.param([2, 3], "net.py:3", id="at a layer, and not at another one"),
+        pytest.param([2, 3, 4], "train.py:9", id="at all layers of the part"),
     ],
 )
 def test_parameters_that_no_gradient_reaches_are_told_where_the_graph_is_cut(
     tmp_path: Path, write_trace: WriteTrace, cut_off: list[int], place: str
 ) -> None:
     places = (events.Location(1, "train.py", 9, "Net.forward"), events.Location(2, "net.py", 3, "Part.forward"))
-    modules = [events.Module(2, "model.part", "Part", 1, 1), events.Module(3, "model.part.fc", "Linear", 1, 2)]
+    modules = [
+        events.Module(2, "model.part", "Part", 1, 1, parameters=4),
+        events.Module(3, "model.part.fc", "Linear", 1, 2, parameters=2),
+        events.Module(4, "model.part.other", "Linear", 1, 2, parameters=2),
+    ]
     called = [
         CALLS[0],
         events.CallModule(1, module=2, location=1, training=True),
         events.CallModule(1, module=3, location=2, training=True),
         events.ReturnModule(2, module=3, cut_off=3 in cut_off),
+        events.CallModule(1, module=4, location=2, training=True),
+        events.ReturnModule(2, module=4, cut_off=4 in cut_off),
         events.ReturnModule(2, module=2, cut_off=2 in cut_off),
         CALLS[1],
     ]
