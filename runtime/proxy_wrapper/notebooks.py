@@ -7,7 +7,8 @@
 
 The models that have names in the notebook are proxied while the cell runs; those that the cell makes, as soon as they
 are made. For these the rewriter, in a process of its own, puts lines into the cell's tree, which keeps the places of
-what was typed: what the cell shows, tracebacks included, is what it shows without the magic.
+what was typed. The magic itself becomes a comment, and the statement that begins the tracing is in the tree alone: what
+the cell shows, tracebacks included, is what it shows without the magic.
 """
 
 from __future__ import annotations
@@ -62,14 +63,15 @@ class TracedCells:
         """Serve the shell `ipython`."""
         self._ipython = ipython
         self._text = ""
+        self._options: str | None = None  # Those of the cell that was read last; None if it is not to be traced.
 
     def replace_magic(self, lines: list[str]) -> list[str]:
-        """The lines of a cell with, in the place of the magic, the statement that begins the tracing."""
+        """The lines of a cell with the magic as a comment, as which it stands in the excerpts of tracebacks."""
+        self._options = None
         if not lines or lines[0].split(maxsplit=1)[:1] != [_MAGIC]:
             return lines
-        options = lines[0].split(maxsplit=1)[1:]
-        begin = f"__import__({__name__!r}, fromlist=('begin',)).begin(get_ipython(), {''.join(options).strip()!r})\n"
-        return [begin, *lines[1:]]
+        self._options = "".join(lines[0].split(maxsplit=1)[1:]).strip()
+        return [f"# {lines[0]}", *lines[1:]]
 
     def note_text(self, lines: list[str]) -> list[str]:
         """The lines as they are; the tree that comes next is theirs."""
@@ -78,15 +80,16 @@ class TracedCells:
 
     def visit(self, tree: ast.Module) -> ast.Module:
         """The tree of a cell with the lines that are needed, if it is to be traced."""
-        if not tree.body or not ast.unparse(tree.body[0]).startswith(f"__import__({__name__!r}"):
+        options = self._options  # `_instrumented` reads other cells.
+        if options is None:
             return tree
         try:
-            return _telling_names(self._instrumented() or tree, self._ipython.user_ns)
+            return _beginning(self._instrumented() or tree, options, self._ipython.user_ns)
         except (OSError, subprocess.SubprocessError, pickle.UnpicklingError, EOFError) as error:
             words = (getattr(error, "stderr", b"") or b"").decode(errors="replace").strip().splitlines()
             reason = words[-1] if words else str(error)
             sys.stderr.write(f"proxy_wrapper: only models that have names already are traced ({reason})\n")
-            return _telling_names(tree, self._ipython.user_ns)
+            return _beginning(tree, options, self._ipython.user_ns)
 
     def _instrumented(self) -> ast.Module | None:
         """The tree of the cell with lines added; None if there is nothing to add.
@@ -103,8 +106,8 @@ class TracedCells:
         return found
 
 
-def _telling_names(tree: ast.Module, names: Mapping[str, Any]) -> ast.Module:
-    """The tree of a cell in which the statement that begins the tracing is told what the cell may use.
+def _beginning(tree: ast.Module, options: str, names: Mapping[str, Any]) -> ast.Module:
+    """The tree of a cell with the statement that begins the tracing, which is told what the cell may use.
 
     What the cell makes, and what it has nothing to do with, is left out.
     """
@@ -112,11 +115,17 @@ def _telling_names(tree: ast.Module, names: Mapping[str, Any]) -> ast.Module:
     wraps = [node for node in calls if ast.unparse(node.func).startswith(f"__import__({__name__!r}")]
     made = [keyword.value for node in wraps for keyword in node.keywords if keyword.arg == "name"]
     used = _mentioned({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}, names)
-    begin = tree.body[0]
-    if isinstance(begin, ast.Expr) and isinstance(begin.value, ast.Call):
-        told = sorted(used - {each.value for each in made if isinstance(each, ast.Constant)})
-        begin.value.args += [ast.copy_location(ast.Constant(name), begin) for name in told]
+    told = [options, *sorted(used - {each.value for each in made if isinstance(each, ast.Constant)})]
+    begin = f"__import__({__name__!r}, fromlist=('begin',)).begin(get_ipython(), {', '.join(map(repr, told))})"
+    place = 0
+    while place < len(tree.body) and _is_future_import(tree.body[place]):
+        place += 1
+    tree.body[place:place] = ast.parse(begin).body  # On the line of the magic.
     return tree
+
+
+def _is_future_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__" and not statement.level
 
 
 def _mentioned(found: set[str], names: Mapping[str, Any]) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,6 +120,35 @@ def test_an_error_has_the_lines_of_the_cell(shell: Any) -> None:
     assert type(traced.error_in_exec) is type(plain.error_in_exec) is RuntimeError
     lines = [traceback_line(result) for result in (plain, traced)]
     assert lines[0] == lines[1] == 3
+
+
+def test_an_error_shows_the_cell_as_it_was_typed(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    shell.colors = "nocolor"
+    failing = "model = Net()\nmodel(torch.ones(1, 3))\n"
+    excerpts = []
+    for cell in ("# %%trace --every 2\n" + failing, "%%trace --every 2\n" + failing):
+        shell.run_cell(cell)
+        shown = capsys.readouterr()
+        lines = (shown.out + shown.err).splitlines()
+        excerpts.append([line for line in lines if re.match(r"(-+> *\d+|  +[123]) ", line)][:3])
+    assert excerpts[0] == excerpts[1]
+    assert excerpts[0][0].endswith("# %%trace --every 2")
+
+
+def test_a_cell_may_begin_with_what_python_wants_first(shell: Any, tmp_path: Path) -> None:
+    run_cell(shell, "%%trace\nfrom __future__ import annotations\n" + MADE)
+    assert len(records_of(tmp_path / "proxy_trace")) == 1
+
+
+def test_a_cell_with_nothing_but_the_magic_says_so(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cell(shell, "%%trace") is None
+    assert "nothing was traced" in capsys.readouterr().err
+
+
+def test_the_magic_as_a_comment_traces_nothing(shell: Any, tmp_path: Path) -> None:
+    run_cell(shell, "%%trace\n" + MADE)
+    run_cell(shell, "# %%trace\n" + MADE)
+    assert len(records_of(tmp_path / "proxy_trace")) == 1
 
 
 def traceback_line(result: Any) -> int:
