@@ -48,9 +48,9 @@ unit: $(VENV)/.installed-dev ## Run the tests
 conformance: $(VENV)/.installed-dev ## Run all of PyTorch's test databases, plain against traced (tens of minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/conformance --conformance-full -n 2 $(TEST_ARGS)
 
-oracles: $(VENV)/.installed-dev ## Compare graphs and profiles of models of torchvision and transformers with these
-	scripts/make_environment.sh $(VENV) dev,models
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/oracles tests/proxy_views tests/seeds -rs $(TEST_ARGS)
+oracles: $(VENV)/.installed-dev ## Try libraries' own models and trainers: graphs, profiles, callbacks
+	scripts/make_environment.sh $(VENV) dev,models,lightning,transformers
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/oracles tests/proxy_callbacks tests/proxy_views tests/seeds -rs $(TEST_ARGS)
 
 cuda: $(VENV)/.installed-dev ## Try what is promised on a CUDA device, and measure what tracing costs there (an hour)
 	CUBLAS_WORKSPACE_CONFIG=:4096:8 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cuda -rs $(TEST_ARGS)

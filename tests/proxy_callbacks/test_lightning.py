@@ -78,7 +78,7 @@ def test_findings_go_to_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture
     logging.getLogger("lightning.pytorch").propagate = True
     with caplog.at_level(logging.WARNING, "lightning.pytorch.proxy_trace"):
         fit(tmp_path, [TraceCallback(tmp_path / "trace")], has_idle_layer=True)
-    assert any("[never-called] model.idle" in record.message for record in caplog.records)
+    assert any("[never-updated] model.idle" in record.message for record in caplog.records)
 
 
 def test_a_training_that_fails_leaves_a_whole_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
