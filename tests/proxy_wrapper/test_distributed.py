@@ -42,7 +42,7 @@ def events_by_rank(folder: Path) -> dict[int, list[AnyEvent]]:
     """The events of the one run in a logdir, by rank."""
     found: dict[int, list[AnyEvent]] = {}
     (run,) = (path for path in folder.iterdir() if not path.name.startswith("."))
-    for path in run.iterdir():
+    for path in run.glob("*.jsonl"):
         records = msgspec.json.Decoder(AnyEvent).decode_lines(path.read_bytes())
         header = records[0]
         assert isinstance(header, Run)

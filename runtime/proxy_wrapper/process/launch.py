@@ -26,6 +26,7 @@ from datetime import datetime, timezone
 from multiprocessing import process
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy_wrapper.process.ignored_folder import keep_out_of_commits
 from proxy_wrapper.process.operating_system import has_ended, machine, process_identity, process_start
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Launch(NamedTuple):
             return begun
         folder = logdir / MEETING_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
+        keep_out_of_commits(folder)
         mine = f"{self.run} {self.started_s}"
         name = hashlib.blake2b(self.key.encode(), digest_size=8).hexdigest()
         number = 0

@@ -98,7 +98,7 @@ def test_ranks_of_torchrun_on_several_nodes_meet(launched: Callable[..., Launch]
     runs = {launched(pid=10 + rank, started=NOW + rank, **torchrun(rank)).join(tmp_path) for rank in range(4)}
     assert len(runs) == 1
     assert sorted(path.name.partition(".")[2] for path in (tmp_path / MEETING_FOLDER).iterdir()) == [
-        "", "rank0", "rank1", "rank2", "rank3"
+        "", "gitignore", "rank0", "rank1", "rank2", "rank3"
     ]  # fmt: skip
 
 

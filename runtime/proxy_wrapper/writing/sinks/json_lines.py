@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proxy_wrapper.process.ignored_folder import keep_out_of_commits
 from proxy_wrapper.writing.sinks.appended_file import AppendedFile
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class JsonLinesSink:
         self._current_rank = current_rank
         self._encoder = msgspec.json.Encoder()
         header = self._encode([run]).rstrip()
-        self._file = _new_file(Path(logdir) / run.run, run)
+        folder = Path(logdir) / run.run
+        self._file = _new_file(folder, run)
+        keep_out_of_commits(folder)
         self._header_size = len(header) + _ROOM_FOR_RANK
         try:
             self._file.append(header.ljust(self._header_size) + b"\n")
