@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from instrumentor.one_line_errors import OneLineErrors
 from instrumentor.options import (
     ClearableCacheOptions,
     ConfigurationOptions,
@@ -81,7 +82,7 @@ app = typer.Typer(
 )
 
 
-@app.command(help=_HELP, epilog=_EPILOG, no_args_is_help=True)
+@app.command(help=_HELP, epilog=_EPILOG, no_args_is_help=True, cls=OneLineErrors)
 @with_options
 def instrument(
     files: FileOptions,

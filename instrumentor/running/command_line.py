@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from instrumentor.one_line_errors import OneLineErrors
 from instrumentor.options import (
     FILES,
     MESSAGES,
@@ -47,7 +48,7 @@ run_app = typer.Typer(
 )
 
 
-@run_app.command(help=_HELP, no_args_is_help=True)
+@run_app.command(help=_HELP, no_args_is_help=True, cls=OneLineErrors)
 @with_options
 def run(
     *,

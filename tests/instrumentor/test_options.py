@@ -36,3 +36,25 @@ def test_no_line_of_the_help_is_longer_and_no_word_is_broken(command: typer.Type
     assert words_of(narrow) - words_of(wide) == set()
     # An example, or a line of a list, that went on at the margin would be read as text.
     assert [line for line in wide.splitlines() if line.startswith("   ") and len(line.rstrip()) > WIDTH] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "words"),
+    [
+        (
+            app,
+            ["--nonsense"],
+            "No such option: --nonsense (Possible options: --min-confidence). Try 'instrument --help'.",
+        ),
+        (app, ["x.py", "--first", "-3"], "Invalid value for '--first': Input should be greater than or equal to 0."),
+        (app, ["x.py", "--in-place", "-o", "y.py"], "Invalid value for --in-place: cannot be combined with --output;"),
+        (run_app, ["--every"], "Option '--every' requires an argument. Try 'instrument run --help'."),
+    ],
+    ids=["unknown option", "bad value", "contradiction", "missing value"],
+)
+def test_wrong_usage_is_one_line(command: typer.Typer, arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(command, arguments, prog_name="instrument run" if command is run_app else "instrument")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"instrument: error: {words}")
+    assert line.endswith(" --help'.")
