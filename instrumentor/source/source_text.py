@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import io
 import re
 import tokenize
@@ -17,6 +18,10 @@ _LINE_END = re.compile(r"(?:\r\n|\r|\n)\Z")
 # The tree of a script takes a hundred times the room of its text. Nobody has written this much by hand.
 _LONGEST = 8_000_000
 _BOM = b"\xef\xbb\xbf"
+# What tells bytes of no text: how many of them are looked at, characters that no text has, and what may explain others.
+_HEAD = 8000
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_OTHER_ENCODING = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|coding[:=]")
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,10 @@ def decode(source: bytes, *, source_name: str) -> SourceText:
     """Decode a script as Python would.
 
     Raises:
-        SourceDecodeError: the declared encoding is unknown or does not fit the bytes.
+        SourceDecodeError: it is no text, or the declared encoding is unknown or does not fit the bytes.
     """
+    if _is_binary(source):
+        raise SourceDecodeError("a binary file, not Python source; exclude it", path=source_name)
     bom = _BOM if source.startswith(_BOM) else b""
     body = source[len(bom) :]
     try:
@@ -113,6 +120,21 @@ def decode(source: bytes, *, source_name: str) -> SourceText:
             path=source_name,
         )
     return SourceText(bom, encoding, split_lines(text))
+
+
+def _is_binary(source: bytes) -> bool:
+    """Whether these are the bytes of no text in any encoding that Python source can be in.
+
+    A null byte or two that slipped into a text are told by their line.
+    """
+    head = source[:_HEAD]
+    if not _CONTROL.search(head):
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return not _OTHER_ENCODING.search(head)
+    return head.count(b"\0") * 10 > len(head)
 
 
 def parse(source: SourceText, *, source_name: str) -> ast.Module:
