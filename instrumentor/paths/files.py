@@ -255,10 +255,12 @@ def _is_directory(path: Path) -> bool:
 
 
 def is_same_file(first: Path, second: Path) -> bool:
-    """Tell whether two paths lead to one file, through links too."""
+    """Tell whether two paths lead to one file, through links too, and through folders that are yet to be made."""
     try:
         return first.samefile(second)
-    except (OSError, ValueError):
+    except OSError:
+        return os.path.realpath(first) == os.path.realpath(second)
+    except ValueError:
         return False
 
 
