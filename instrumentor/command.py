@@ -93,6 +93,7 @@ class _Run:
                 packages=packages,
                 modules_cache=self.modules_cache,
                 called=self.calls.of(os.path.realpath(path)) if self.calls is not None else (),
+                restated=self.request.restated,
             )
 
     def find(self, task: Task) -> Outcome | None:

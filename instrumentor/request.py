@@ -6,8 +6,11 @@ import hashlib
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import UNSET
+
 from instrumentor.configuration import Section
 from instrumentor.engine.executors import LOCAL
+from instrumentor.stated_settings import NAMES
 
 if TYPE_CHECKING:
     from instrumentor.engine.outcome import Goal
@@ -98,6 +101,13 @@ class Request:
         if self.revert:
             return "revert"
         return "explain" if self.explain or self.records or self.verbose else "instrument"
+
+    @property
+    def restated(self) -> tuple[str, ...]:
+        """The settings given as options that the lines of scripts which are instrumented already are to state."""
+        if not self.in_place or self.revert:
+            return ()
+        return tuple(name for name in sorted(NAMES) if getattr(self.overrides, name) is not UNSET)
 
     def identity(self) -> str:
         """A digest of all that two runs must share for one to go on where the other stopped."""

@@ -33,6 +33,8 @@ class Task(msgspec.Struct, frozen=True):
         packages: where the packages that it imports are installed.
         modules_cache: the folder in which what is read of them is kept; None to keep nothing.
         called: the functions at its top that other files given with it call.
+        restated: the settings that its lines are to state from now on, if it is instrumented already; the others of
+            them stay as they are.
     """
 
     path: str
@@ -44,6 +46,7 @@ class Task(msgspec.Struct, frozen=True):
     packages: Packages = Packages()
     modules_cache: str | None = None
     called: tuple[str, ...] = ()
+    restated: tuple[str, ...] = ()
 
     @property
     def was_found(self) -> bool:

@@ -276,6 +276,7 @@ class ResultsCache:
                 and task.goal == last.goal
                 and task.was_found == last.was_found
                 and task.called == last.called
+                and task.restated == last.restated
             ):
                 return run
         parts = (
@@ -283,6 +284,7 @@ class ResultsCache:
             task.goal,
             str(task.was_found),
             " ".join(task.called),
+            " ".join(task.restated),
             *task.packages.folders,
             place,
         )

@@ -6,6 +6,7 @@ that cross to other processes and machines, and the same task gives the same out
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +25,9 @@ from instrumentor.paths import files
 from instrumentor.paths.file_state import FileState, digest_of, settled_state
 from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.units import Sources
+from instrumentor.settings import Settings
 from instrumentor.source.undo import original_of, undo
+from instrumentor.stated_settings import NAMES, stated_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +113,11 @@ def _instrument(
     common = replace(common, elsewhere=result.elsewhere)
     decisions, cells = result.decisions, getattr(result, "cells", ())
     if result.already_instrumented:
+        if task.restated and not is_notebook(task.shown):
+            original, recorded = _undo(content, task)
+            again = transform(original, _restated(content, task), source_name=recorded, sources=sources)
+            if again.instrumented != content:
+                return _changed(common, content, again.instrumented, decisions=again.decisions)
         if task.goal == "explain":
             # The decisions are about the original; its lines are also what a trace speaks of.
             original = _undo(content, task)[0]
@@ -119,6 +127,13 @@ def _instrument(
     if not result.changed:
         return replace(common, decisions=decisions, cells=cells)
     return _changed(common, content, result.instrumented, decisions=decisions, cells=cells)
+
+
+def _restated(content: bytes, task: Task) -> Settings:
+    """The settings of a script's lines, but for those that are to change."""
+    stated = {name: getattr(Settings(), name) for name in NAMES} | stated_settings(content)
+    kept = {name: value for name, value in stated.items() if name not in task.restated}
+    return dataclasses.replace(task.settings, **kept)
 
 
 def _revert(content: bytes, task: Task, common: Outcome) -> Outcome:

@@ -342,6 +342,60 @@ class TestInTheWay:
         )
         assert Path("mnist.py").read_bytes() == MODEL
 
+    @pytest.mark.parametrize("is_there", [True, False])
+    @pytest.mark.parametrize("options", [[], ["--force"]])
+    def test_the_script_itself_stays_when_it_is_named_through_a_folder(
+        self, is_there: bool, options: list[str]
+    ) -> None:
+        write("mnist.py")
+        if is_there:
+            Path("sub").mkdir()
+        outcome = run("mnist.py", "-o", "sub/../mnist.py", *options)
+        assert outcome.code == 2
+        assert "the output would replace the script itself" in outcome.err
+        assert Path("mnist.py").read_bytes() == MODEL
+
+
+class TestInPlace:
+    def test_options_change_the_line_of_an_instrumented_script(self) -> None:
+        write("mnist.py")
+        assert run("mnist.py", "--in-place", "--logdir", "mine", "--every", "3").code == 0
+        outcome = run("mnist.py", "--in-place", "--log-level", "DEBUG")
+        assert outcome.err.splitlines()[0] == "mnist.py: 1 model (model, line 3), instrumented in place"
+        line = 'model = Proxy.Proxy(model, recurse=True, name="model", logdir="mine", log_level=Proxy.DEBUG, every=3)'
+        assert line in Path("mnist.py").read_text()
+        for options in (["--log-level", "DEBUG"], [], ["--every", "3", "--logdir", "mine"]):
+            assert run("mnist.py", "--in-place", *options).err == "mnist.py: already instrumented\n"
+        assert line in Path("mnist.py").read_text()
+        assert run("--revert", "mnist.py").code == 0
+        assert Path("mnist.py").read_bytes() == MODEL
+
+    def test_options_change_the_lines_of_a_tree(self) -> None:
+        for name in ("a.py", "b.py"):
+            write(f"tree/{name}")
+        run("tree", "--in-place")
+        assert "2 instrumented" in run("tree", "--in-place", "--log-level", "WARNING").err
+        assert all(b"Proxy.WARNING" in Path(f"tree/{name}").read_bytes() for name in ("a.py", "b.py"))
+        assert "2 already instrumented" in run("tree", "--in-place", "--log-level", "WARNING").err
+
+    def test_an_edited_script_stays(self) -> None:
+        write("mnist.py")
+        run("mnist.py", "--in-place")
+        edited = Path("mnist.py").read_bytes().replace(b"print(", b"print(1, ")
+        Path("mnist.py").write_bytes(edited)
+        outcome = run("mnist.py", "--in-place", "--log-level", "DEBUG")
+        assert "edited since" in outcome.err
+        assert Path("mnist.py").read_bytes() == edited
+
+    def test_without_in_place_an_instrumented_script_stays(self) -> None:
+        write("mnist.py")
+        run("mnist.py", "--in-place")
+        before = Path("mnist.py").read_bytes()
+        assert run("mnist.py", "--log-level", "DEBUG").err == "mnist.py: already instrumented\n"
+        assert Path("mnist.py").read_bytes() == before
+        assert run("mnist.py", "--in-place", "--log-level", "DEBUG").code == 0
+        assert b"Proxy.DEBUG" in Path("mnist.py").read_bytes()
+
 
 class TestStandardStreams:
     def test_a_filter_passes_exact_bytes(self) -> None:
