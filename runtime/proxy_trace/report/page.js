@@ -71,6 +71,14 @@
     const size = Math.abs(value);
     return value === 0 ? "0" : size >= 1e5 || size < 1e-3 ? value.toExponential().replace(/(\.\d{2})\d+/, "$1").replace("e+", "e") : String(+value.toPrecision(4));
   };
+  // The ticks of an axis, with as many digits as it takes to tell one from the next.
+  const apart = (ticks) => {
+    const shown = ticks.filter((tick) => tick !== null);
+    const isClear = new Set(shown.map(short)).size === shown.length;
+    const gap = Math.min(...shown.slice(1).map((tick, place) => Math.abs(tick - shown[place])));
+    const digits = isClear ? 0 : Math.min(Math.ceil(Math.log10(Math.max(...shown.map(Math.abs)) / gap)) + 1, 15);
+    return ticks.map((tick) => (tick === null ? "" : isClear ? short(tick) : String(+tick.toPrecision(digits))));
+  };
   const duration = (us) =>
     us < 0 ? "did not end" : us < 1000 ? `${us} us` : us < 1e6 ? `${+(us / 1e3).toPrecision(4)} ms` : `${+(us / 1e6).toPrecision(4)} s`;
   const stepName = (step) => (step < 0 ? "the start" : `step ${step.toLocaleString("en")}`);
@@ -139,7 +147,7 @@
         },
         axes: [
           { ...axis, size: 28, incrs: INCREMENTS, values: (_, ticks) => ticks.map((tick) => (tick < 0 ? "start" : tick.toLocaleString("en"))) },
-          { ...axis, size: 62, ...(isLogarithmic ? { grid: { ...axis.grid, filter: powers }, ticks: { ...axis.ticks, filter: powers } } : {}), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) },
+          { ...axis, size: 62, ...(isLogarithmic ? { grid: { ...axis.grid, filter: powers }, ticks: { ...axis.ticks, filter: powers } } : {}), values: (_, ticks) => apart(ticks) },
         ],
         series: [{}, ...this.lines.map((line) => ({
           label: line.label, stroke: () => style(`--c${line.colour}`), dash: line.dash, width: 1.6,

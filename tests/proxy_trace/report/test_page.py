@@ -8,6 +8,7 @@ import time
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -275,6 +276,40 @@ def test_no_line_ends_within_an_argument_or_a_part_of_a_name(page: Page, width: 
             assert set(page.run(script)) == {1}, box
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+DRAWN = """
+window.drawn = [];
+const draw = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+  window.drawn.push([this.canvas, text, more.join()]);
+  return draw.call(this, text, ...more);
+};
+"""
+
+
+@pytest.mark.parametrize("by", [1e-4, 1e-6, 1e-12])
+def test_the_numbers_on_an_axis_differ_however_close_they_are(
+    by: float, browser: webdriver.Chrome, make_page: Callable[..., Path]
+) -> None:
+    close = [
+        msgspec.structs.replace(record, loss_value=1.498 + by * (record.step % 7))
+        if isinstance(record, events.Backward)
+        else record
+        for record in drawn_records()
+    ]
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": DRAWN})
+    try:
+        page = Page(browser, make_page(close))
+        drawn: list[list[str]] = page.browser.execute_script(
+            "const canvas = document.querySelector('#loss canvas');"
+            "return window.drawn.filter((each) => each[0] === canvas).map((each) => each.slice(1));"
+        )
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+    at = {place: text for text, place in drawn if text.startswith("1.49")}
+    assert len(at) > 2
+    assert len(set(at.values())) == len(at)
 
 
 def test_two_runs_are_laid_over_each_other(browser: webdriver.Chrome, make_page: Callable[..., Path]) -> None:
