@@ -355,7 +355,9 @@ def _execute(request: Request) -> int:
         run.calls = _find_calls(run)
         found = _select(request, configurations, run.note_failure)
         total = partial(_count, request, configurations)
-        progress = stack.enter_context(Progress(total, enabled=not request.quiet and request.format == "text"))
+        is_alone = len(request.arguments) == 1 and not roots and not request.entry
+        shows = not request.quiet and request.format == "text"
+        progress = stack.enter_context(Progress(total, enabled=shows, is_alone=is_alone))
         runner = stack.enter_context(BatchRunner(find_engine(request.engine), jobs))
         for done in _process_programs(run, found) if request.entry else runner.run(run.tasks(found), run.find):
             progress.advance(failed=done.outcome.failure is not None, changed=done.outcome.status == "changed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -18,20 +19,29 @@ _QUIET_S = 1.0
 class Progress:
     """Counts files; a context manager, which takes the bar away at the end."""
 
-    def __init__(self, total: Callable[[], int], *, enabled: bool = True) -> None:
+    def __init__(self, total: Callable[[], int], *, enabled: bool = True, is_alone: bool = False) -> None:
         """Wait for work.
 
         Args:
             total: counts all files; called once, when the bar is first shown.
             enabled: whether a bar is wanted at all.
+            is_alone: whether there is but one file. Then a thread shows the bar, while this one works; with several,
+                there is no such thread, since processes may have to be forked.
         """
         self._total = total
+        self._is_alone = is_alone
+        self._showing = threading.Lock()
+        self._timer: threading.Timer | None = None
         self._enabled = enabled and sys.stderr is not None and sys.stderr.isatty()
         self._started = time.monotonic()
         self._done = self._changed = self._failed = 0
         self._bar: tuple[Bar, TaskID] | None = None
 
     def __enter__(self) -> Progress:
+        if self._enabled and self._is_alone:
+            self._timer = threading.Timer(_QUIET_S, self._show_in_time)
+            self._timer.daemon = True
+            self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -42,6 +52,8 @@ class Progress:
         self._done += 1
         self._changed += changed
         self._failed += failed
+        if self._is_alone:
+            self.close()
         if not self._enabled:
             return
         if self._bar is None:
@@ -54,22 +66,32 @@ class Progress:
 
     def close(self) -> None:
         """Take the bar away, so that what is said next stands alone."""
-        if self._bar is not None:
-            self._bar[0].stop()
-            self._bar = None
-        self._enabled = False
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._showing:
+            self._enabled = False
+            if self._bar is not None:
+                self._bar[0].stop()
+                self._bar = None
+        if self._timer is not None:
+            self._timer.join()
+
+    def _show_in_time(self) -> None:
+        """Show the bar of the one file, unless it is done by now."""
+        with self._showing:
+            if self._enabled:
+                self._bar = self._show()
 
     def _show(self) -> tuple[Bar, TaskID]:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
         columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("files, {task.fields[found]}"),
-            TimeRemainingColumn(),
+            (BarColumn(), TextColumn("looking for models"), TimeElapsedColumn())
+            if self._is_alone
+            else (BarColumn(), MofNCompleteColumn(), TextColumn("files, {task.fields[found]}"), TimeRemainingColumn())
         )
         bar = Bar(*columns, console=Console(stderr=True), transient=True)
         bar.start()
-        return bar, bar.add_task("", total=self._total(), found="")
+        return bar, bar.add_task("", total=None if self._is_alone else self._total(), found="")

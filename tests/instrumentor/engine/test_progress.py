@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 import pytest
 
@@ -46,6 +47,25 @@ def test_work_that_takes_a_while_shows_how_far_it_is(monkeypatch: pytest.MonkeyP
     assert "5 with models, 2 failed" in shown
     assert counted == [1]
     assert shown.endswith("\x1b[1A\x1b[2K")  # the line is taken away
+
+
+def test_a_single_file_shows_that_it_is_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "_QUIET_S", 0.0)
+    with Progress(lambda: 1, is_alone=True) as bar:
+        deadline = time.monotonic() + 10
+        while "looking for models" not in terminal.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        advance(bar, 1)
+        assert terminal.getvalue().endswith("\x1b[1A\x1b[2K")  # what is said of the file stands alone
+    assert "looking for models" in terminal.getvalue()
+
+
+def test_a_single_file_that_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with Progress(lambda: 1, is_alone=True) as bar:
+        advance(bar, 1)
+    assert terminal.getvalue() == ""
 
 
 def test_quick_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
