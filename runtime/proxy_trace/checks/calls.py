@@ -24,8 +24,9 @@ NEVER_CALLED: Final = Rule(
     "never-called",
     WARNING,
     "Modules never called",
-    "A module of a traced model was never called, nor anything below it. Nothing is said of what compiled code may "
-    "have called, of modules whose class goes around PyTorch's hooks, and of steps that were not recorded.",
+    "A module of a traced model was never called, nor anything below it, and it has parameters or buffers. Nothing is "
+    "said of what compiled code may have called, of modules whose class goes around PyTorch's hooks, and of steps that "
+    "were not recorded.",
     "See whether `forward` was meant to use it: a layer left out, a typo in a name, or `forward` called directly. "
     "If nobody needs it, delete it.",
     "show {run} --kind call_module",
@@ -36,8 +37,9 @@ UNCALLED: Final = Rule(
     NOTE,
     "Modules never called, as may be meant",
     "A module was never called, and training changed its parameters all the same: another module uses them (tied "
-    "weights, `nn.MultiheadAttention`'s projection), or somebody takes them as plain tensors. Or the module around it "
-    "was never called either, and only other parts of that are used.",
+    "weights, `nn.MultiheadAttention`'s projection), or somebody takes them as plain tensors. Or it has no parameters, "
+    "as a dropout that a fused attention does by itself. Or the module around it was never called either, and only "
+    "other parts of that are used. Or the run called no module at all, and had no backward pass: it made a model.",
 )
 
 
@@ -99,16 +101,17 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
     if not process.module_calls:
         if process.calls_compiled_functions:
             return []
-        reason = "no module was ever called (perhaps its forward is called directly)"
+        rule, reason = NEVER_CALLED, "no module was ever called (perhaps its forward is called directly)"
+        if not process.backward_passes:
+            rule, reason = UNCALLED, "no module was called, and nothing was trained"
         return [
-            NEVER_CALLED.finding(
-                root.name, reason, [process.rank], tree.size(root), place=root.origin, concerns=[root.name]
-            )
+            rule.finding(root.name, reason, [process.rank], tree.size(root), place=root.origin, concerns=[root.name])
             for root in roots
             if root.id not in above_unseen
         ]
     called = tree.with_those_above(module.name for each in of_rank for module in each.modules if module.calls)
     trained = tree.with_those_above(name for each in of_rank for name in _names_of_updated(each))
+    holding = {above.id for id_ in with_state for above in tree.upwards(id_)}
     found = []
     pending = list(reversed(roots))
     while pending:
@@ -125,6 +128,8 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
                 rule, reason = UNCALLED, "never called, nor the module around it, of which only parts are used"
             elif module.id in trained:
                 rule, reason = UNCALLED, "its parameters were updated: another module uses them, or gives them"
+            elif module.id not in holding:
+                rule, reason = UNCALLED, "it has no parameters, and something else may do what it does"
             found.append(
                 rule.finding(
                     module.name, reason, [process.rank], tree.size(module), place=module.origin, concerns=[module.name]

@@ -7,9 +7,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy_wrapper import events
-from tests.proxy_trace.checks.judged import CALLS, NET, OTHER_VALUES, STEP, VALUES, find, of_code, said, weight
+from tests.proxy_trace.checks.judged import (
+    BACKWARD,
+    CALLS,
+    NET,
+    OTHER_VALUES,
+    STEP,
+    VALUES,
+    find,
+    of_code,
+    said,
+    weight,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.proxy_trace.conftest import WriteTrace
@@ -21,6 +33,7 @@ def test_only_the_topmost_module_that_was_never_called_is_named(tmp_path: Path, 
         NET,
         events.Module(2, "model.old", "Block", 1, 1),
         events.Module(3, "model.old.fc", "Linear", 1, 2),
+        weight(1, "model.old.fc.w", 3),
         events.Module(4, "model.layers", "ModuleList", 1, 1),
         events.Module(5, "model.layers.0", "Linear", 1, 4),
         events.Module(6, "model.nothing", "ModuleList", 1, 1),
@@ -92,6 +105,7 @@ def test_a_compiled_function_may_call_models_and_what_was_trained(
         events.Module(2, "net.spare", "Linear", 1, 1),
         events.Module(3, "head", "Linear", 3),
         weight(1, "head.w", 3),
+        weight(2, "net.spare.w", 2),
         events.CallFunction(1, target=target),
         events.CallModule(2, module=1),
         events.ReturnModule(3, module=1),
@@ -115,14 +129,20 @@ def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path
     assert said(path, "calls") == ("passed", [])
 
 
-def test_a_model_that_is_never_called_is_one_finding(tmp_path: Path, write_trace: WriteTrace) -> None:
-    path = write_trace(
-        tmp_path / "a.jsonl",
-        NET,
-        events.Module(2, "model.fc", "Linear", 1, 1),
-    )
-    assert [(f.name, f.names) for f in find(path)] == [("model", 2)]
-    assert "forward is called directly" in find(path)[0].reason
+@pytest.mark.parametrize(
+    ("trained", "code", "words"),
+    [
+        pytest.param(BACKWARD, "never-called", "forward is called directly", id="trained"),
+        pytest.param((), "uncalled", "nothing was trained", id="made, and no more"),
+    ],
+)
+def test_a_model_that_is_never_called_is_one_finding(
+    tmp_path: Path, write_trace: WriteTrace, trained: Sequence[events.Event], code: str, words: str
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, events.Module(2, "model.fc", "Linear", 1, 1), *trained)
+    (found,) = (each for each in find(path) if each.code in ("never-called", "uncalled"))
+    assert (found.code, found.name, found.names) == (code, "model", 2)
+    assert words in found.reason
 
 
 @pytest.mark.parametrize("spare_is_called", [True, False])
@@ -136,6 +156,8 @@ def test_of_a_module_whose_calls_go_around_the_hooks_nothing_is_said(
         events.Module(3, "model.kernel.features", "Linear", 1, 2),
         events.Module(4, "other", "Linear", 4),
         weight(1, "other.w", 4),
+        weight(2, "model.kernel.features.w", 3),
+        *BACKWARD,
         *([events.CallModule(1, module=4), events.ReturnModule(2, module=4)] if spare_is_called else []),
     )
     missed = [("model.kernel.features", "never called")]
@@ -193,10 +215,15 @@ def test_a_model_that_has_nothing_registered_is_called_by_what_it_holds(
     assert said(beside, "calls") == ("passed", [])
 
 
-def test_a_part_without_parameters_that_is_never_called_is_missed(tmp_path: Path, write_trace: WriteTrace) -> None:
+def test_a_part_without_parameters_that_is_never_called_is_worth_a_note(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    """As a dropout whose probability a fused attention is given."""
     dropout = events.Module(2, "model.dropout", "Dropout", 1, 1)
     path = write_trace(tmp_path / "a.jsonl", NET, dropout, *CALLS)
-    assert of_code(path, "never-called") == [("model.dropout", "never called")]
+    reason = "it has no parameters, and something else may do what it does"
+    assert of_code(path, "uncalled") == [("model.dropout", reason)]
+    assert said(path, "calls") == ("passed", [])
 
 
 @pytest.mark.parametrize(
