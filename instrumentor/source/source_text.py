@@ -20,6 +20,7 @@ _LONGEST = 8_000_000
 _BOM = b"\xef\xbb\xbf"
 # What tells bytes of no text: how many of them are looked at, characters that no text has, and what may explain others.
 _HEAD = 8000
+_FEW_NULLS = 2
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _OTHER_ENCODING = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|coding[:=]")
 
@@ -134,7 +135,7 @@ def _is_binary(source: bytes) -> bool:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return not _OTHER_ENCODING.search(head)
-    return head.count(b"\0") * 10 > len(head)
+    return head.count(b"\0") > max(_FEW_NULLS, len(head) // 10)
 
 
 def parse(source: SourceText, *, source_name: str) -> ast.Module:

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _OF_THE_RUN: Final = ("time_us", "duration_us", "started", "run", "pid")
-_OF_THE_DEVICE: Final = ("device",)
+_OF_THE_DEVICE: Final = ("device", "computed", "variable")
+"""Where a NaN came up first is looked for among values that are at hand."""
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

@@ -260,7 +260,7 @@ def test_evidence_that_findings_share_is_drawn_once(browser: webdriver.Chrome, m
     records = drawn_records(steps=9)
     spare = [events.Module(number, f"model.spare{number}", "ReLU", 1, 1, "INFO", 0, 1) for number in (3, 4)]
     page = Page(browser, make_page([*records[:8], *spare, *records[8:]]))
-    findings = page.all(".rule.warning .finding")
+    findings = page.all(".rule.note .finding")
     assert [each.text.splitlines()[0] for each in findings] == ["model.spare3", "model.spare4"]
     assert [len(each.find_elements(By.CSS_SELECTOR, ".plot")) for each in findings] == [1, 0]
     assert page.problems() == []
