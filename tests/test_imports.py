@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,28 @@ def test_rooms_of_the_reader_import_only_those_below(floor: int) -> None:
     below = set[str]().union(*ROOMS_OF_THE_READER[floor + 1 :])
     for room in ROOMS_OF_THE_READER[floor]:
         assert rooms_imported_by(room) <= below, room
+
+
+def imports_within(package: Path) -> dict[str, set[str]]:
+    """Which modules of a package each of its modules imports, those for type checkers alone included."""
+    files = {".".join(file.relative_to(package.parent).with_suffix("").parts): file for file in package.rglob("*.py")}
+    imported: dict[str, set[str]] = {}
+    for name, file in files.items():
+        nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+        found = {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+        found |= {
+            f"{node.module}.{each.name}" for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names
+        }
+        found |= {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
+        imported[name] = found & files.keys()
+    return imported
+
+
+@pytest.mark.parametrize("package", ["proxy_wrapper", "proxy_trace", "proxy_views", "proxy_callbacks"])
+def test_no_module_of_the_runtime_imports_itself_by_way_of_others(package: str) -> None:
+    imported = imports_within(READER.parent / package)
+    assert any(imported.values())
+    TopologicalSorter(imported).prepare()  # Raises CycleError, which names the modules.
 
 
 def loaded_by(statement: str) -> set[str]:

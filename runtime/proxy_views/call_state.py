@@ -6,15 +6,9 @@ checkpoint, which switches gradients off around its function, would leave them o
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
-
-from proxy_views.targets import portable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _may_autocast: Final = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 _is_grad_on: Final = torch.is_grad_enabled
@@ -68,42 +62,3 @@ def _devices() -> tuple[str, ...]:
     """The kinds of device that autocast may be on for."""
     accelerator = torch.accelerator.current_accelerator()
     return ("cpu",) if accelerator is None else ("cpu", accelerator.type)
-
-
-class CallUnder:
-    """Calls a function with other switches than those around it: the target of a node.
-
-    Attributes:
-        function: what it calls.
-        state: the switches that are on meanwhile.
-    """
-
-    def __init__(self, function: Callable[..., Any], state: CallState, outer: CallState) -> None:
-        """Name it after `function`, and after how `state` differs from `outer`."""
-        self.function = function
-        self.state = state
-        self.outer = outer
-        self.__name__ = f"{getattr(function, '__name__', 'call')}_{state.words(outer)}"
-        self.__qualname__ = self.__name__
-        self.__module__ = __name__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives back."""
-        with contextlib.ExitStack() as switches:
-            state, outer = self.state, self.outer
-            if state.inference != outer.inference:
-                switches.enter_context(torch.inference_mode(state.inference))
-            if state.grad != outer.grad:
-                switches.enter_context(torch.set_grad_enabled(state.grad))
-            if state.autocast != outer.autocast:
-                for each in outer.autocast:
-                    switches.enter_context(torch.autocast(each.device, enabled=False))
-                for each in state.autocast:
-                    switches.enter_context(torch.autocast(each.device, dtype=each.dtype))
-            return self.function(*args, **kwargs)
-
-    def __deepcopy__(self, memo: Any) -> CallUnder:
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CallUnder, (portable(self.function), self.state, self.outer)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
-from proxy_views.call_state import CallUnder
+from proxy_views.call_under import CallUnder
 
 if TYPE_CHECKING:
     from proxy_views.call_state import CallState

@@ -15,7 +15,8 @@ from torch import fx, nn
 from torch.utils.checkpoint import checkpoint
 
 from proxy_views.call_kinds import SIZE, VALUE
-from proxy_views.call_state import CallState, CallUnder
+from proxy_views.call_state import CallState
+from proxy_views.call_under import CallUnder
 from proxy_views.constants import Constants
 from proxy_views.places import Places
 from proxy_views.recorded_graph import RecordedGraph

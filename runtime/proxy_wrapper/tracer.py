@@ -19,8 +19,9 @@ from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunE
 from proxy_wrapper.intercept.eager_stance import EagerStance
 from proxy_wrapper.known.configurations import Configurations
 from proxy_wrapper.known.definitions import Definitions
+from proxy_wrapper.known.module_tree import has_state, named_modules
 from proxy_wrapper.known.proxied_tree import ProxiedTree, settings_of
-from proxy_wrapper.known.registry import ModuleEntry, Registry, has_state, named_modules
+from proxy_wrapper.known.registry import Registry
 from proxy_wrapper.known.thread_state import ThreadStates
 from proxy_wrapper.levels import DEBUG, INFO, WARNING
 from proxy_wrapper.live import joined, without
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from proxy_wrapper.events import AnyEvent, Location
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadFound, ThreadState
     from proxy_wrapper.known.watch import Watch
     from proxy_wrapper.limits import Limits, Ranks

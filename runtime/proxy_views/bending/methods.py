@@ -7,20 +7,31 @@ are such targets, once for all of them.
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proxy_views.bending.targets import method_of
 from proxy_views.leaf_functions import standing_in
 from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.live import ChangingObserver
 from proxy_wrapper.proxy import change_of_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import CodeType
 
     from torch import nn
 
     from proxy_views.bending.bends import Bend
-    from proxy_views.bending.bent_calls import BentCalls
+
+
+class MethodListener(ChangingObserver, Protocol):
+    """What is told when a method is called and when it returns."""
+
+    def enter_method(self, model: nn.Module, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """A method is called."""
+
+    def leave_method(self, model: nn.Module, method: str, *, raised: bool) -> None:
+        """A method has returned or raised."""
 
 
 class _Watched:
@@ -76,7 +87,7 @@ class _Watched:
 class MethodWatch:
     """Tells of the calls of one method of one model on one thread."""
 
-    def __init__(self, function: FunctionType, model: nn.Module, method: str, calls: BentCalls) -> None:
+    def __init__(self, function: FunctionType, model: nn.Module, method: str, calls: MethodListener) -> None:
         """Begin to tell `calls` of them.
 
         Args:
@@ -99,7 +110,7 @@ class MethodWatch:
         self._watched.remove(self)
 
 
-def watch_methods(bend: Bend, calls: BentCalls) -> list[MethodWatch]:
+def watch_methods(bend: Bend, calls: MethodListener) -> list[MethodWatch]:
     """Begin to tell `calls` of the methods that targets of a bend are in."""
     methods = {target.method: target.text for target in bend.targets if target.method}
     return [

@@ -9,7 +9,8 @@ import torch
 from torch import fx
 
 from proxy_views.call_kinds import ITERATOR, READ, SIZE, SWITCH, VALUE, kind_of
-from proxy_views.call_state import CallState, CallUnder, now
+from proxy_views.call_state import CallState, now
+from proxy_views.call_under import CallUnder
 from proxy_views.signature import arguments_of
 from proxy_views.steps import TorchCall
 from proxy_views.structures import tensors_in

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from proxy_views.bending.methods import watch_methods
+from proxy_views.bending.methods import MethodListener, watch_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from proxy_views.bending.bends import Bend
-    from proxy_views.bending.bent_calls import BentCalls
     from proxy_views.bending.naming_scope import NamingScope
     from proxy_views.bending.parameter import BendingParameter
 
@@ -36,8 +35,25 @@ class Snapshot(NamedTuple):
     values: tuple[tuple[BendingParameter, float], ...]
 
 
+class ResumableCalls(MethodListener, Protocol):
+    """What bends calls, and can go on from a snapshot."""
+
+    def resume(self, snapshot: Snapshot) -> None:
+        """Go on from where the snapshot was taken."""
+
+    def begin(self) -> None:
+        """Begin to bend the calls of this thread."""
+
+    def end(self) -> None:
+        """Bend no more calls."""
+
+    def seen(self) -> contextlib.AbstractContextManager[None]:
+        """A block in which the calls of this thread are bent."""
+        ...
+
+
 @contextlib.contextmanager
-def recomputing(snapshot: Snapshot, calls: BentCalls) -> Iterator[None]:
+def recomputing(snapshot: Snapshot, calls: ResumableCalls) -> Iterator[None]:
     """Bend in this block as it was done when `snapshot` was taken, on whichever thread, by `calls`, which are new."""
     calls.resume(snapshot)
     now = [(parameter, parameter.value) for parameter, _ in snapshot.values]

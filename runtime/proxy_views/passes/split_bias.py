@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
-from proxy_views.call_state import CallUnder
+from proxy_views.call_under import CallUnder
 from proxy_views.targets import Method
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from proxy_wrapper.places.parsed_functions import ParsedFunctions
 from proxy_wrapper.places.random_calls import always_dropping
 
 if TYPE_CHECKING:
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 

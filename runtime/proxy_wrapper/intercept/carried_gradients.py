@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.events import Gradient
-    from proxy_wrapper.known.registry import StateEntry
+    from proxy_wrapper.known.entries import StateEntry
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.pending import PendingCount
 

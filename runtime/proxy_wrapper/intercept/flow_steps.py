@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.live import LiveFlow
     from proxy_wrapper.tracer import Tracer

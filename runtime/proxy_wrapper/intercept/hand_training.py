@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Gradient
     from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
     from proxy_wrapper.intercept.state_records import StateRecords
-    from proxy_wrapper.known.registry import StateEntry
-    from proxy_wrapper.known.thread_state import Training
+    from proxy_wrapper.known.entries import StateEntry
+    from proxy_wrapper.known.training import Training
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.statistics import PendingOr
 

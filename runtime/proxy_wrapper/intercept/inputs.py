@@ -10,7 +10,7 @@ from proxy_wrapper.values.statistics import has_values, summarize, unobserved
 from proxy_wrapper.values.torch_functions import is_floating_point, numel
 
 if TYPE_CHECKING:
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.events import LossNode, Number
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.pending import PendingValue
 

@@ -21,7 +21,7 @@ from proxy_wrapper.intercept.inputs import Inputs
 from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.kept_statistics import STATE
-from proxy_wrapper.known.registry import named_modules
+from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.live import enter_compiled
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.live import ChangingObserver, LiveObserver
     from proxy_wrapper.tracer import Tracer

@@ -14,7 +14,8 @@ import torch
 
 from proxy_wrapper.events import Update, have_same_values
 from proxy_wrapper.intercept.state_records import Batch
-from proxy_wrapper.known.optimizer_state import OptimizerStateEntry, find_entry, tensors_kept
+from proxy_wrapper.known.entries import OptimizerStateEntry
+from proxy_wrapper.known.optimizer_state import find_entry, tensors_kept
 from proxy_wrapper.levels import DEBUG, INFO
 from proxy_wrapper.values.given_values import statistics_of
 from proxy_wrapper.values.value_marks import version_of
@@ -22,7 +23,7 @@ from proxy_wrapper.values.value_marks import version_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from proxy_wrapper.known.registry import ModuleEntry, StateEntry
+    from proxy_wrapper.known.entries import ModuleEntry, StateEntry
     from proxy_wrapper.known.state_tensors import StateTensors
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.copied_values import CopiedStatistics

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torch import nn
 
-from proxy_wrapper.known.registry import named_modules
+from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.process.launch import is_multiprocessing_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.tracer import Tracer
 
 _LAST: Final = -100

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from proxy_wrapper.intercept.state_records import StateRecords
-    from proxy_wrapper.known.registry import StateEntry
+    from proxy_wrapper.known.entries import StateEntry
     from proxy_wrapper.tracer import Tracer
 
 _FIRST_LOOKS: Final = 4

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from proxy_wrapper.known.registry import ModuleEntry, StateEntry
+    from proxy_wrapper.known.entries import ModuleEntry, StateEntry
     from proxy_wrapper.known.state_tensors import Changes, StateTensors
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.statistics import PendingOr

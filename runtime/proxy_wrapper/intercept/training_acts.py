@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from proxy_wrapper.intercept.updates import Updates
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.tracer import Tracer
 
 _MOST_WAITING: Final = 100

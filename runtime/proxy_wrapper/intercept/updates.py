@@ -21,7 +21,7 @@ from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
 from proxy_wrapper.intercept.optimizer_settings import OptimizerSettings
 from proxy_wrapper.intercept.state_changes import StateChanges
 from proxy_wrapper.intercept.state_records import StateRecords, is_watched
-from proxy_wrapper.known.registry import StateEntry
+from proxy_wrapper.known.entries import StateEntry
 from proxy_wrapper.known.state_tensors import Changes, StateTensors
 from proxy_wrapper.known.thread_state import SteppingWithClosure
 from proxy_wrapper.levels import INFO

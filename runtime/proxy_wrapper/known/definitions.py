@@ -6,9 +6,9 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Buffer, Module, OptimizerState, Parameter, Statistics
-from proxy_wrapper.known.optimizer_state import OptimizerStateEntry
+from proxy_wrapper.known.entries import OptimizerStateEntry, StateEntry
+from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.known.plain_settings import plain_settings
-from proxy_wrapper.known.registry import StateEntry, named_modules
 from proxy_wrapper.levels import level_name
 from proxy_wrapper.places.assigned_lines import AttributeLines
 from proxy_wrapper.places.filled_lines import FilledLines
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from proxy_wrapper.events import Setting
-    from proxy_wrapper.known.registry import ModuleEntry, Registry
+    from proxy_wrapper.known.entries import ModuleEntry
+    from proxy_wrapper.known.registry import Registry
     from proxy_wrapper.places.location import Locator
     from proxy_wrapper.values.describe import Describer
     from proxy_wrapper.writing.channel import Channel

@@ -12,7 +12,7 @@ from proxy_wrapper.values.torch_functions import is_equal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
 
 
 class DrawnNumbers:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from proxy_wrapper.known.registry import innermost, named_modules
+from proxy_wrapper.known.module_tree import innermost, named_modules
 from proxy_wrapper.known.watch import Watch
 from proxy_wrapper.levels import INFO
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from proxy_wrapper.known.definitions import Definitions
-    from proxy_wrapper.known.registry import ModuleEntry, NamedModule, Registry, StateEntry
+    from proxy_wrapper.known.entries import ModuleEntry, StateEntry
+    from proxy_wrapper.known.module_tree import NamedModule
+    from proxy_wrapper.known.registry import Registry
     from proxy_wrapper.writing.channel import Channel
 
 DEFAULT_LOGDIR: Final = "proxy_trace"

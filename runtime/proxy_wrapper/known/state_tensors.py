@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from proxy_wrapper.known.registry import StateEntry
+    from proxy_wrapper.known.entries import StateEntry
 
 
 class StateTensors:

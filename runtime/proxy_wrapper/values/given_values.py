@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from proxy_wrapper.known.registry import StateEntry
+    from proxy_wrapper.known.entries import StateEntry
     from proxy_wrapper.values.statistics import PendingOr
 
 _UNINITIALIZED: Final = frozenset(

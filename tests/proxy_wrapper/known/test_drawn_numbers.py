@@ -14,7 +14,7 @@ from proxy_wrapper.known.drawn_numbers import DrawnNumbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy_wrapper.known.registry import ModuleEntry
+    from proxy_wrapper.known.entries import ModuleEntry
 
 
 class Noise(nn.Module):

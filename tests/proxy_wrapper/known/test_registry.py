@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxy_wrapper.known.registry import is_wrapper, named_modules
+from proxy_wrapper.known.module_tree import is_wrapper, named_modules
 from tests.proxy_wrapper.programs import Branching, Plain
 
 
