@@ -322,6 +322,7 @@ class ProcessCollector:
         self._acts = ActsCollector(reading.names)
         self._reading = reading
         self._period = period
+        self._events = 0
         self._latest_us = 0
         self._latest_step = 0
         self._modules: dict[int, ModuleSummary] = {}
@@ -372,16 +373,12 @@ class ProcessCollector:
 
     def take(self, event: events.AnyEvent) -> None:
         """Take the next event."""
-        process = self._process
-        period = self._period
-        if period is not None:
-            if not period.has(event):
-                self._pass_over(event)
-                return
-            if isinstance(event, events.Happening) and not isinstance(event, events.RunEnd):
-                process.is_empty = False
-        process.events += 1
-        self._takers.get(type(event), _ignore)(event)
+        if self._period is not None and not self._is_in_period(event, self._period):
+            return
+        self._events += 1
+        taker = self._takers.get(type(event))
+        if taker is not None:
+            taker(event)
         if isinstance(event, events.Happening):
             if event.time_us > self._latest_us:
                 self._latest_us = event.time_us
@@ -391,6 +388,7 @@ class ProcessCollector:
     def finish(self) -> ProcessEvidence:
         """What there is to say of the process by what has been read; more may follow, and be asked for again."""
         process, reading = self._process, self._reading
+        process.events = self._events
         process.duration_us = self._latest_us
         process.steps_made = max(self._latest_step, process.steps_made)
         process.stages_outside = list(self._stages_outside)
@@ -438,6 +436,14 @@ class ProcessCollector:
         parents = without_cycles({module.id: module.parent for module in self._modules.values()})
         for module in self._modules.values():
             module.parent = parents[module.id]
+
+    def _is_in_period(self, event: events.AnyEvent, period: Period) -> bool:
+        if not period.has(event):
+            self._pass_over(event)
+            return False
+        if isinstance(event, events.Happening) and not isinstance(event, events.RunEnd):
+            self._process.is_empty = False
+        return True
 
     def _pass_over(self, event: events.AnyEvent) -> None:
         """Keep of what is not in the period what the period starts from, and where else there is anything."""
@@ -541,9 +547,11 @@ class ProcessCollector:
         self._called_at[module.id] = event.location
         module.is_compiled |= event.compiled or module.type in _COMPILED_MODULES
         self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
-        stack = self._calls_by_thread.get(event.thread, [])
-        if len(self._calls_by_thread) < _MOST_NAMES:
-            self._calls_by_thread[event.thread] = stack
+        stack = self._calls_by_thread.get(event.thread)
+        if stack is None:
+            stack = []
+            if len(self._calls_by_thread) < _MOST_NAMES:
+                self._calls_by_thread[event.thread] = stack
         if len(stack) >= _DEEPEST:
             del stack[: _DEEPEST // 2]  # What is outermost never ended.
         if not module.parent:
@@ -573,17 +581,15 @@ class ProcessCollector:
         if event.raised:
             module.raised += 1
         stack = self._calls_by_thread.get(event.thread)
-        if stack and any(call.module == event.module for call in stack):
-            while (call := stack.pop()).module != event.module:
-                pass
+        call = _ended_call(stack, event.module) if stack else None
+        if call is not None:
             if not stack:
                 del self._calls_by_thread[event.thread]
                 self._training.return_root(event)
                 self._acts.return_root(event)
             else:
                 self._training.return_below(event)
-            self._origins.note_module(self._module_of(event.module).name, call.input_ids, event.output_ids)
-        self._returned.pop(event.thread, None)
+            self._origins.note_module(module.name, call.input_ids, event.output_ids)
         self._returned[event.thread] = event
         if len(self._returned) > _MOST_NAMES:
             del self._returned[next(iter(self._returned))]
@@ -787,5 +793,11 @@ def _last(target: str) -> str:
     return target.rpartition(".")[2]
 
 
-def _ignore(_: events.Event) -> None:
-    """An event that is only counted."""
+def _ended_call(stack: list[events.CallModule], module: int) -> events.CallModule | None:
+    """Take the innermost call of a module off a stack, with those in it, which an exception ended; None if none is."""
+    if stack[-1].module != module and all(call.module != module for call in stack):
+        return None
+    while True:
+        call = stack.pop()
+        if call.module == module:
+            return call

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 KINDS: Final[dict[str, type]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
 """The event classes by the `kind` that stands in a trace, in the order in which the schema defines them."""
 
+_DEFINITIONS: Final = frozenset(cls for cls in KINDS.values() if issubclass(cls, (Location, Module, StateTensor)))
 _TEXT_LOG_STARTS: Final = (b"found the root object", b"logger_proxy: ", b"INFO:root:", b"WARNING:root:")
 NO_RECORD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding a line raises that is no record."""
@@ -116,7 +117,6 @@ class Reading:
     def _events(self, lines: BoundedLines, *, is_growing: bool = False) -> Iterator[AnyEvent]:
         decode = msgspec.json.Decoder(AnyEvent).decode
         learn = self.names.learn
-        definitions = (Location, Module, StateTensor)
         self._unfinished = 0
         for number, line in enumerate(lines, 1):
             if is_growing and lines.is_unfinished:
@@ -127,7 +127,7 @@ class Reading:
             except NO_RECORD:
                 self._read_over(line, number, is_cut=lines.is_unfinished)
                 continue
-            if isinstance(event, definitions) and not learn(event, len(line)):
+            if type(event) in _DEFINITIONS and not learn(event, len(line)):
                 self.surplus += 1
                 continue
             yield event

@@ -42,8 +42,11 @@ class Origins:
 
     def note_module(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """A module put tensors out."""
+        made = new_numbers(inputs, outputs)
+        if not made:
+            return
         call = (name, inputs[:_INPUTS])
-        for number in new_numbers(inputs, outputs):
+        for number in made:
             self._modules.setdefault(number, name)
             self._calls.setdefault(number, call)
         for known in (self._modules, self._calls):
@@ -72,6 +75,8 @@ class Origins:
 
 def new_numbers(inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
     """The numbers of the tensors that a call put out without having been given them."""
+    if not outputs:
+        return []
     given = inputs if len(inputs) < _FEW else frozenset(inputs)
     return [number for number in outputs if number and number not in given]
 

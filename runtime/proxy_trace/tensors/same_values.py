@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy_wrapper.events import have_same_values
-
 if TYPE_CHECKING:
     from proxy_wrapper.events import Statistics
 
@@ -18,8 +16,8 @@ def are_same_values(first: Statistics | None, second: Statistics | None) -> bool
     """
     if first is None or second is None:
         return None
-    if has_bits(first) and has_bits(second):
-        return have_same_values(first, second)
+    if first.bits is not None and second.bits is not None:
+        return first.bits == second.bits
     one = (first.minimum, first.maximum, first.norm, first.nonfinite)
     return None if one == (second.minimum, second.maximum, second.norm, second.nonfinite) else False
 
