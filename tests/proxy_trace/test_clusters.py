@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clusters.md"
 OPEN = "Open a dataset"
-PART = "The first step at which ranks part"
+PART = "The first step at which ranks diverge"
 NEVER = "Parameters that never change"
 NON_FINITE = "The first non-finite value"
 
