@@ -139,7 +139,7 @@ def test_a_second_run_changes_nothing() -> None:
     instrument("train.py")
     before = {path: path.read_bytes() for path in Path("instrumented_train").rglob("*") if path.is_file()}
     outcome = instrument("train.py")
-    assert "up to date already" in outcome.stderr
+    assert "already up to date" in outcome.stderr
     assert {path: path.read_bytes() for path in Path("instrumented_train").rglob("*") if path.is_file()} == before
 
 
@@ -338,7 +338,7 @@ def said(*arguments: str) -> str:
 
 @pytest.mark.usefixtures("flat")
 class TestHint:
-    HINT = "train.py: 1 other file of its project makes models (trainer.py); add --entry for those\n"
+    HINT = "train.py: 1 other file of its project creates models (trainer.py); add --entry to include them\n"
 
     def test_tells_of_models_that_the_script_does_not_get_hold_of(self) -> None:
         assert self.HINT in said("train.py", "--check", "--no-cache")
