@@ -78,7 +78,7 @@ def test_a_file_that_holds_no_known_findings_is_refused(tmp_path: Path, data: by
     file = tmp_path / "known.json"
     file.write_bytes(data)
     assert not is_baseline(file)
-    with pytest.raises(BadBaselineError, match="holds no known findings"):
+    with pytest.raises(BadBaselineError, match="is not a baseline"):
         read_choice(CODES, baseline=file)
     with pytest.raises(BadBaselineError, match="No such file"):
         read_choice(CODES, baseline=tmp_path / "none.json")

@@ -207,7 +207,7 @@ def test_a_part_of_a_run_is_summed_up_alone(small_trace: Path) -> None:
     summary = summarize(Trace.open(small_trace), period=Period(StepRange(1, 1)))
     text = "\n".join(summary_lines(summary, Palette(enabled=False)))
     assert "  training   1 step of SGD, 1 backward pass (100 us)" in text
-    assert "  period     step 1: all below is about it alone" in text
+    assert "  period     only step 1" in text
     assert "model.fc.weight     float32[3, 3]        1  -0.75 -> -1" in text
 
 
@@ -221,7 +221,7 @@ def test_a_period_in_which_nothing_happened_is_not_judged(
     summary = summarize(Trace.open(path), period=period)
     text = "\n".join(summary_lines(summary, Palette(enabled=False)))
     assert summary.findings == []
-    assert "Nothing happened in this period. The run has steps 0 to 2, and of stages train, eval." in text
+    assert "Nothing happened in this period. The run has steps 0 to 2, and the stages train, eval." in text
     assert "Nothing looks wrong" not in text
 
 
@@ -255,7 +255,7 @@ def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace:
     assert "no optimizer step was traced" in text
     assert "Nothing looks wrong" not in text
     assert (
-        "Nothing was seen of the model: 3 checks passed; "
+        "Nothing of the model was recorded: 3 checks passed; "
         "not checked: outputs, registration, calls (no call of a module was traced), "
         "losses, training, activations (no backward pass was traced), gradients (no gradient was recorded), "
         "parameters, layers (no parameter was traced), "
