@@ -54,9 +54,11 @@ def test_a_code_that_no_check_has_is_refused_with_the_nearest() -> None:
 
 def test_an_unknown_code_in_a_project_file_is_told_with_the_file(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.proxy-trace]\nignore = ["never-updatd"]\n')
-    with pytest.raises(UnknownCodeError, match=r"pyproject\.toml: \[tool\.proxy-trace\]: no check has a code"):
+    with pytest.raises(
+        UnknownCodeError, match=r"pyproject\.toml: \[tool\.proxy-trace\]: there is no check with the code"
+    ):
         read_choice(CODES, directory=tmp_path)
-    with pytest.raises(UnknownCodeError, match=r"^no check has a code"):
+    with pytest.raises(UnknownCodeError, match=r"^there is no check with the code"):
         read_choice(CODES, ignore=["nver-called"], directory=tmp_path)
 
 
