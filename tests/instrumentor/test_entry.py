@@ -313,8 +313,8 @@ def test_what_a_library_makes_of_a_class_gets_its_proxy_in_the_file_of_the_class
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["a.py", "b.py"], "needs one script", id="two scripts"),
-        pytest.param(["."], "needs one script", id="a directory"),
+        pytest.param(["a.py", "b.py"], "needs exactly one script", id="two scripts"),
+        pytest.param(["."], "needs exactly one script", id="a directory"),
         pytest.param(["a.py", "--revert"], "cannot be combined with --revert", id="a revert"),
     ],
 )
