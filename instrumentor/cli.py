@@ -24,10 +24,10 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells count
 _READER_GONE = 141  # 128 + SIGPIPE
 
 _HELP = """
-Put the models of PyTorch training scripts under a tracing proxy.
+Trace the models of PyTorch training scripts.
 
-The instrumented script trains exactly as before and leaves a trace. It gains one import, one line for each model \
-and a closing comment; everything else stays as it is, to the byte.
+The instrumented script trains exactly as before and writes a trace. It gains one import, one line for each model \
+and a closing comment; everything else is preserved to the byte.
 
 [bold]Examples[/bold]
 
@@ -36,33 +36,33 @@ and a closing comment; everything else stays as it is, to the byte.
   Write it somewhere else; write several into a directory:
     [cyan]$ instrument mnist.py -o /tmp/traced/run.py[/cyan]
     [cyan]$ instrument train.py eval.py -o traced/[/cyan]
-  A whole tree: mirrored so that it runs as it stands, in place, or as a patch:
+  A whole tree: as a copy that is ready to run, in place, or as a patch:
     [cyan]$ instrument zoo/ -o traced/[/cyan]
     [cyan]$ instrument zoo/ --in-place[/cyan]
     [cyan]$ instrument zoo/ --diff > instrument.patch[/cyan]
-  Look first: what would change, and why:
+  Preview what would change, and why:
     [cyan]$ instrument mnist.py --diff[/cyan]
     [cyan]$ instrument mnist.py --explain[/cyan]
     [cyan]$ instrument zoo/ --check --report review.html[/cyan]
-  Only tell by the exit code whether anything would change:
+  Only set the exit code, to 1 if anything would change:
     [cyan]$ instrument --check *.py[/cyan]
-  Leave some models alone:
+  Exclude some models:
     [cyan]$ instrument gan.py --skip 'ema*'[/cyan]
   As a filter:
     [cyan]$ instrument - < mnist.py | python -[/cyan]
-  Get the original back, byte for byte:
+  Restore the original, byte for byte:
     [cyan]$ instrument --revert instrumented_mnist.py[/cyan]
 """
 
 _EPILOG = """
 [bold]In a script[/bold]
 
-  [cyan]# instrument: skip[/cyan]       on a line: no proxy for what that line makes
-  [cyan]# instrument: skip-file[/cyan]  on any line: leave the whole file alone
+  [cyan]# instrument: skip[/cyan]       on a line: no proxy for what that line creates
+  [cyan]# instrument: skip-file[/cyan]  on any line: skip the whole file
 
 [bold]In pyproject.toml[/bold]
 
-  [cyan]\\[tool.instrumentor][/cyan]     settings, from the nearest file; options win
+  [cyan]\\[tool.instrumentor][/cyan]     settings from the nearest file; options override them
 
 [bold]Exit codes[/bold]
 
@@ -70,7 +70,7 @@ _EPILOG = """
   1    --check found something that would change
   2    wrong usage, or a file could not be processed (the others were)
   130  interrupted
-  141  whoever read the output has gone, as with [cyan]| head[/cyan]
+  141  the reader of the output has gone, as with [cyan]| head[/cyan]
 """
 
 

@@ -38,7 +38,7 @@ class Instrument(VisitorBasedCodemodCommand):
         settings: what to write, in place of what the file's configuration says.
     """
 
-    DESCRIPTION = "Put the models of PyTorch training scripts under a tracing proxy."
+    DESCRIPTION = "Trace the models of PyTorch training scripts."
 
     def __init__(self, context: CodemodContext, settings: Settings | None = None) -> None:
         super().__init__(context)

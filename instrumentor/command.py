@@ -190,7 +190,7 @@ class _Run:
         if self.mirror is not None and request.writes:
             if not request.revert:  # of an original the name alone does not tell what it was made of
                 for removed, source in self.mirror.drop_gone():
-                    self.tell(f"{removed}: removed, since {source} is gone")
+                    self.tell(f"{removed}: removed, because {source} is gone")
             for error in self.mirror.fill(request.rest):
                 if str(error) not in self.tally.failures:  # A script that could not be written cannot be copied there.
                     self._fail(str(error))
@@ -212,7 +212,7 @@ class _Run:
         ]
         files.write_stdout(render_decisions(shown, sys.stdout))
         if hidden := len(self.explained) - len(shown):
-            self.tell(f"{hidden:,} more calls that do not make models; --verbose shows them")
+            self.tell(f"{hidden:,} more calls that do not create models; --verbose shows them")
 
     def _process_stdin(self, task: Task) -> Outcome:
         try:
@@ -251,7 +251,7 @@ class _Run:
         change = self.writer.change_of(script, task, outcome)
         if request.diff and task.was_found and script.path is not None and script.path.is_symlink():
             # `git apply` refuses a whole patch in which a link is changed.
-            self.tell(f"{script.shown}: a link, which no patch can change; what it leads to can be")
+            self.tell(f"{script.shown}: a symbolic link, which a patch cannot change; patch the file that it points to")
         elif request.diff:
             show_diff(change)
         if request.writes:
@@ -279,7 +279,7 @@ class _Run:
         if not self.has_directories:
             return
         if not tally.files and not tally.failures and request.shard is None:
-            self.tell("no file to look at: none matches --include, or all are excluded or ignored by git")
+            self.tell("no files to process: none matches --include, or all are excluded or ignored by git")
             return
         self.tell(tally.describe(revert=request.revert, writes=request.writes))
         for failure in tally.failures:
@@ -393,7 +393,7 @@ def _open_cache(run: _Run, stack: contextlib.ExitStack) -> None:
     if request.cache:
         run.cache = stack.enter_context(ResultsCache(directory / "results", run.search))
         if request.cache_dir and not run.cache.is_open:
-            run.tell(f"{directory}: nothing can be kept there, so that every file is looked at anew")
+            run.tell(f"{directory}: cannot be used as a cache, so every file is processed again")
         run.modules_cache = str(directory)
 
 

@@ -172,13 +172,13 @@ def _read_section(file: str) -> Section | None:
         with Path(file).open("rb") as stream:
             content = stream.read(_LARGEST + 1)
         if len(content) > _LARGEST:
-            raise ConfigError("is far too long for settings; name another file with --config", path=file)
+            raise ConfigError("is too large for a configuration file; name another file with --config", path=file)
         text = content.decode("utf-8").replace("\r\n", "\n")
         document = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror}); name another file with --config", path=file) from None
     except UnicodeDecodeError:
-        raise ConfigError("is not UTF-8, as TOML has to be", path=file) from None
+        raise ConfigError("is not UTF-8, which TOML requires", path=file) from None
     except (ValueError, RecursionError) as error:  # of nesting, and of numbers of thousands of digits
         raise ConfigError(f"is not TOML: {error}", path=file) from None
     table: Any = document

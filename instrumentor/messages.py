@@ -22,7 +22,7 @@ _LEFT_OUT = {
     "deselected": "left out by --select or --skip",
     "suppressed": "suppressed by a comment",
     "unsure": "below --min-confidence",
-    "out-of-sight": "made where no proxy can be put",
+    "out-of-sight": "created where no proxy can be added",
 }
 _NAMED_FILES = 3
 
@@ -36,7 +36,7 @@ def describe_models(outcome: Outcome) -> str:
     """Count and name what is wrapped: `2 models (netD, line 40; netG, line 60)`."""
     wrapped = [decision for decision in outcome.decisions if decision.verdict == "wrap"]
     if not wrapped:
-        return "makes no model; one line was added so that it imports the instrumented files"
+        return "creates no model; one line was added so that it imports the instrumented files"
     named = [
         f"{decision.target}, {describe_line(decision.line, outcome.cells)}" for decision in wrapped[:_NAMED_MODELS]
     ]
@@ -62,8 +62,9 @@ def has_model(outcome: Outcome) -> bool:
 def describe_elsewhere(shown: str, files: Sequence[str]) -> str:
     """Point to the models that only `--entry` reaches."""
     named = ", ".join(files[:_NAMED_FILES]) + (", ..." if len(files) > _NAMED_FILES else "")
-    makes = "makes" if len(files) == 1 else "make"
-    return f"{shown}: {count(len(files), 'other file')} of its project {makes} models ({named}); add --entry for those"
+    create = "creates" if len(files) == 1 else "create"
+    others = count(len(files), "other file")
+    return f"{shown}: {others} of its project {create} models ({named}); add --entry to include them"
 
 
 def describe_run(path: str) -> str:
@@ -74,8 +75,8 @@ def describe_run(path: str) -> str:
 def describe_ways_on(shown: str) -> str:
     """Say what to do about a script in which nothing was taken for a model."""
     return (
-        f"{shown}: --explain --verbose says what its objects were taken for; if one is a model, name what makes it"
-        " with factories = [...] in [tool.instrumentor] of pyproject.toml"
+        f"{shown}: --explain --verbose shows how its objects were classified; if one is a model, list the function "
+        "that creates it under factories = [...] in [tool.instrumentor] of pyproject.toml"
     )
 
 

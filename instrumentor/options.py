@@ -113,7 +113,7 @@ class FileOptions:
         option(
             "--include",
             FILES,
-            "Which files of a directory to take (gitignore patterns). [dim]\\[default: *.py, *.ipynb][/dim]",
+            "Which files in a directory to take (.gitignore patterns). [dim]\\[default: *.py, *.ipynb][/dim]",
             metavar="GLOB",
         ),
     ] = None
@@ -122,24 +122,24 @@ class FileOptions:
         option(
             "--exclude",
             FILES,
-            "Which files to leave out, in place of the default ones (.git, .venv, build, node_modules, ...).",
+            "Which files to leave out, instead of the default ones (.git, .venv, build, node_modules, ...).",
             metavar="GLOB",
         ),
     ] = None
     extend_exclude: Annotated[
         list[str] | None,
-        option("--extend-exclude", FILES, "More files to leave out, on top of the default ones.", metavar="GLOB"),
+        option("--extend-exclude", FILES, "Files to leave out in addition to the default ones.", metavar="GLOB"),
     ] = None
     force_exclude: Annotated[
         bool | None,
-        option("--force-exclude", EXCLUDED, "Leave out excluded files even where they are named."),
+        option("--force-exclude", EXCLUDED, "Leave out excluded files even if they are named."),
     ] = None
     respect_gitignore: Annotated[
         bool | None,
         option(
             "--respect-gitignore/--no-respect-gitignore",
             EXCLUDED,
-            "Leave out what git ignores. [dim]\\[default: yes][/dim]",
+            "Leave out files that git ignores. [dim]\\[default: yes][/dim]",
         ),
     ] = None
     files_from: Annotated[
@@ -153,7 +153,7 @@ class FileOptions:
     ] = None
     show_files: Annotated[
         bool,
-        option("--show-files", FILES, "List the files that would be looked at, and do nothing else."),
+        option("--show-files", FILES, "List the files that would be processed, and do nothing else."),
     ] = False
 
 
@@ -163,7 +163,7 @@ class ConfigurationOptions:
 
     config: Annotated[
         str | None,
-        option("--config", FILES, "Read settings from this TOML file alone.", metavar="FILE"),
+        option("--config", FILES, "Read settings only from this TOML file.", metavar="FILE"),
     ] = None
     isolated: Annotated[bool, option("--isolated", FILES, "Read no configuration file.")] = False
     python_path: Annotated[
@@ -171,8 +171,8 @@ class ConfigurationOptions:
         option(
             "--python-path",
             FILES,
-            "Where the packages of the scripts are installed: a site-packages folder or an environment. May be"
-            " repeated. [dim]\\[default: the active environment][/dim]",
+            "Where the packages that the scripts import are installed: a site-packages directory or an environment. "
+            "May be repeated. [dim]\\[default: the active environment][/dim]",
             metavar="DIR",
         ),
     ] = None
@@ -187,8 +187,8 @@ class OutputOptions:
         option(
             "--entry",
             FILES,
-            "Also instrument those files of its project that the script imports and that make models. All go to"
-            " a tree that runs as it stands: -o, or instrumented_<name>/ beside the script.",
+            "Also instrument the files of its project that the script imports and that create models. All are written "
+            "to a tree that is ready to run: -o, or instrumented_<name>/ beside the script.",
         ),
     ] = False
     output: Annotated[
@@ -197,14 +197,14 @@ class OutputOptions:
             "--output -o",
             OUTPUT,
             "Where to write: a file, a directory (one that exists, or a name that ends in /), or [bold]-[/bold] for"
-            " standard output. A directory given as PATH is mirrored there, so that it runs as it stands. Default:"
+            " standard output. A directory given as PATH is mirrored there, ready to run. Default:"
             " instrumented_<name> beside each script.",
             metavar="PATH",
         ),
     ] = None
     copy_all: Annotated[
         bool,
-        option("--copy-all", OUTPUT, "In a mirror, copy files that are not Python, instead of linking to them."),
+        option("--copy-all", OUTPUT, "In a mirror, copy files that are not Python instead of linking to them."),
     ] = False
     changed_only: Annotated[
         bool,
@@ -223,8 +223,8 @@ class OutputOptions:
         option(
             "--revert",
             OUTPUT,
-            "Restore the originals of instrumented scripts: in place if they were instrumented in place, else"
-            " under their own name.",
+            "Restore the originals of instrumented scripts: in place if they were instrumented in place, otherwise "
+            "under their own names.",
         ),
     ] = False
     stdin_filename: Annotated[
@@ -232,7 +232,7 @@ class OutputOptions:
         option(
             "--stdin-filename",
             OUTPUT,
-            "A name for standard input; imports are looked up in its directory.",
+            "A name for standard input; imports are resolved in its directory.",
             metavar="PATH",
         ),
     ] = None
@@ -245,7 +245,7 @@ class ReviewOptions:
     diff: Annotated[
         bool,
         option(
-            "--diff", REVIEW, "Show what would change as a unified diff; for a directory, one that `git apply` takes."
+            "--diff", REVIEW, "Show what would change as a unified diff; for a directory, one that `git apply` accepts."
         ),
     ] = False
     check: Annotated[
@@ -254,11 +254,11 @@ class ReviewOptions:
     ] = False
     explain: Annotated[
         bool,
-        option("--explain", REVIEW, "Show every place where a model is made, what becomes of it, and why."),
+        option("--explain", REVIEW, "Show every place where a model is created, the decision about it, and why."),
     ] = False
     statistics: Annotated[
         bool,
-        option("--statistics", REVIEW, "Count those places by decision and reason."),
+        option("--statistics", REVIEW, "Count these places by decision and reason."),
     ] = False
 
 
@@ -271,7 +271,7 @@ class ReportOptions:
         option(
             "--report",
             REPORTS,
-            "Write a report as well: .html (a page for review), .md (a pull-request comment), .sarif (code"
+            "Also write a report: .html (a page for review), .md (a pull-request comment), .sarif (code"
             " scanning) or .json. May be repeated.",
             metavar="FILE",
         ),
@@ -291,7 +291,7 @@ class ReportOptions:
         option(
             "--merge-reports",
             REPORTS,
-            "Join .json reports of shards, given as PATH, into the one that --report names.",
+            "Merge the .json reports of shards, given as PATH, into the one that --report names.",
         ),
     ] = False
 
@@ -314,7 +314,7 @@ class TraceOptions:
         option(
             "--skip",
             TRACE,
-            "Leave models bound to a matching name alone, selected or not. May be repeated.",
+            "Do not wrap models bound to a matching name, even if selected. May be repeated.",
             metavar="NAME-GLOB",
         ),
     ] = None
@@ -323,7 +323,8 @@ class TraceOptions:
         option(
             "--min-confidence",
             TRACE,
-            "Wrap only what is a model with at least this certainty: certain, likely or possible. [dim]\\[default:"
+            "Wrap only objects that are models with at least this confidence: certain, likely or possible. "
+            "[dim]\\[default:"
             " likely][/dim]",
             metavar="LEVEL",
         ),
@@ -347,7 +348,8 @@ class TraceOptions:
         option(
             "--log-level",
             TRACE,
-            "How much to trace: only first NaNs (WARNING), every call and update (INFO), or every operation (DEBUG)."
+            "How much to trace: only the first NaNs (WARNING), every call and update (INFO), or every operation "
+            "(DEBUG)."
             " [dim]\\[default: INFO][/dim]",
             metavar="LEVEL",
             case_sensitive=False,
@@ -358,26 +360,26 @@ class TraceOptions:
         option(
             "--statistics-of",
             TRACE,
-            "Which tensors to record minimum, maximum, norm and fingerprint of: parameters, buffers and gradients"
-            " (state), also what modules put out (outputs), or everything (all). [dim]\\[default: state][/dim]",
+            "For which tensors to record the minimum, maximum, norm and fingerprint: parameters, buffers and "
+            "gradients (state), also outputs of modules (outputs), or everything (all). [dim]\\[default: state][/dim]",
             metavar="WHICH",
             case_sensitive=False,
         ),
     ] = None
     first: Annotated[
         int | None,
-        option("--first", TRACE, "Record the first N iterations; after these, see --every.", metavar="N", min=0),
+        option("--first", TRACE, "Record the first N iterations; after those, --every applies.", metavar="N", min=0),
     ] = None
     every: Annotated[
         int | None,
-        option("--every", TRACE, "Record each N-th iteration. [dim]\\[default: 1][/dim]", metavar="N", min=1),
+        option("--every", TRACE, "Record every N-th iteration. [dim]\\[default: 1][/dim]", metavar="N", min=1),
     ] = None
     ranks: Annotated[
         str | None,
         option(
             "--ranks",
             TRACE,
-            "Which processes of a distributed run write a trace, such as 0,8-15. [dim]\\[default: all][/dim]",
+            "Which ranks of a distributed run write a trace, such as 0,8-15. [dim]\\[default: all][/dim]",
             metavar="RANKS",
             callback=_check_ranks,
         ),
@@ -387,8 +389,8 @@ class TraceOptions:
         option(
             "--max-size",
             TRACE,
-            "How large the trace of each process may grow, such as 500M or 2G. From there on only changes of parameters"
-            " and buffers are recorded. [dim]\\[default: no limit][/dim]",
+            "How large the trace of each process may grow, such as 500M or 2G. Beyond that, only changes of state are "
+            "recorded. [dim]\\[default: no limit][/dim]",
             metavar="SIZE",
             callback=_check_size,
         ),
@@ -398,7 +400,7 @@ class TraceOptions:
         option(
             "--flow/--no-flow",
             TRACE,
-            "Trace which way the model's code goes: how each test comes out, how often each loop runs."
+            "Trace which way the model's code goes: how each condition evaluates, how often each loop runs."
             " [dim]\\[default: no][/dim]",
         ),
     ] = None
@@ -413,8 +415,8 @@ class RewritingOptions(TraceOptions):
         option(
             "--factories",
             TRACE,
-            "Where a public function that only returns its model has it wrapped: by its callers, or in the function"
-            " where none of the files given calls it ([bold]auto[/bold]); always in the function; or never there."
+            "Where to wrap a model that a public function only creates and returns: in its callers, or in the "
+            "function if none of the given files calls it ([bold]auto[/bold]); always in the function; or never in it."
             " [dim]\\[default: auto][/dim]",
             metavar="auto|always|never",
         ),
@@ -430,7 +432,7 @@ class SpeedOptions:
         option(
             "--jobs -j",
             SPEED,
-            "How many scripts to work on at a time. [dim]\\[default: one for each processor][/dim]",
+            "How many scripts to process in parallel. [dim]\\[default: one per processor][/dim]",
             min=1,
             metavar="N",
         ),
@@ -440,19 +442,21 @@ class SpeedOptions:
         option(
             "--engine",
             SPEED,
-            "Where to work on them: in [bold]local[/bold] processes, on [bold]ray[/bold], or on another engine that"
-            " an installed package offers.",
+            "Where to process them: in [bold]local[/bold] processes, on [bold]ray[/bold], or on another engine that "
+            "an installed package provides.",
             metavar="NAME",
             show_default=True,
         ),
     ] = "local"
     shard: Annotated[
         str | None,
-        option("--shard", SPEED, "Take only part I of N, by a hash of each path: for job arrays.", metavar="I/N"),
+        option(
+            "--shard", SPEED, "Process only part I of N, chosen by a hash of each path, for job arrays.", metavar="I/N"
+        ),
     ] = None
     resume: Annotated[
         bool,
-        option("--resume", SPEED, "Go on where an interrupted run with the same --report stopped."),
+        option("--resume", SPEED, "Continue an interrupted run that had the same --report."),
     ] = False
 
 
@@ -465,7 +469,7 @@ class CacheOptions:
         option(
             "--cache/--no-cache",
             SPEED,
-            "Keep results, and do not look again at files that have not changed. [dim]\\[default: yes][/dim]",
+            "Cache results, and skip files that have not changed. [dim]\\[default: yes][/dim]",
         ),
     ] = True
     cache_dir: Annotated[
@@ -473,7 +477,7 @@ class CacheOptions:
         option(
             "--cache-dir",
             SPEED,
-            "Where to keep results. [dim]\\[default: the user's cache directory][/dim]",
+            "Where the cache is. [dim]\\[default: the user's cache directory][/dim]",
             metavar="DIR",
         ),
     ] = None
@@ -485,7 +489,7 @@ class ClearableCacheOptions(CacheOptions):
 
     clear_cache: Annotated[
         bool,
-        option("--clear-cache", SPEED, "Forget all kept results first."),
+        option("--clear-cache", SPEED, "Empty the cache first."),
     ] = False
 
 

@@ -182,12 +182,12 @@ def check_rewritten(original: bytes, instrumented: bytes, source: SourceText, *,
     except (InstrumentError, SyntaxError, ValueError) as error:
         raise _internal(source_name, str(error)) from error
     if undone != original:
-        raise _internal(source_name, "undoing does not give the original")
+        raise _internal(source_name, "reverting does not restore the original")
 
 
 def _internal(source_name: str, detail: str) -> InternalError:
     return InternalError(
-        f"the instrumented text did not pass its check ({detail}), so nothing is written; this is a mistake of this"
-        " tool: please report it with the script, and exclude the line with `# instrument: skip` meanwhile",
+        f"the instrumented text did not pass its check ({detail}), so nothing is written; this is a bug in "
+        "instrument: please report it with the script, and exclude the line with `# instrument: skip` for now",
         path=source_name,
     )

@@ -77,7 +77,7 @@ def find_arguments(paths: Sequence[str], files_from: str | None) -> tuple[str, .
     named = (*paths, *listed)
     if files_from == STANDARD_STREAM and STANDARD_STREAM in named:
         raise typer.BadParameter(
-            "cannot read standard input if a script does; list paths only", param_hint="--files-from"
+            "cannot be - if standard input is a script; give paths only", param_hint="--files-from"
         )
     return tuple(expand_globs(named))
 
@@ -132,7 +132,7 @@ def refuse_nonsense_of_run(overrides: Section, script: str, python_path: Sequenc
     Raises:
         typer.BadParameter: options that contradict one another, or a value that means nothing.
     """
-    notebook = "is a notebook; in it, %load_ext proxy_wrapper, and %%trace at the top of a cell"
+    notebook = "is a notebook; in the notebook, run %load_ext proxy_wrapper, and put %%trace at the top of a cell"
     checks = [
         (not script, "SCRIPT", "is empty; name a script, or with -m a module"),
         (is_notebook(script), "SCRIPT", notebook),
@@ -151,7 +151,7 @@ def _refuse_wrong(checks: Iterable[_Check]) -> None:
 
 def _missing_folders(python_path: Sequence[str]) -> _Check:
     gone = [each for each in python_path if not os.path.isdir(each)]  # noqa: PTH112 - no name makes it raise
-    words = f"{', '.join(gone)} is no directory; name a site-packages folder or an environment"
+    words = f"{', '.join(gone)} is not a directory; name a site-packages directory or an environment"
     return bool(gone), "--python-path", words
 
 
@@ -176,7 +176,7 @@ def _wrong_together(request: Request) -> Iterator[_Check]:
     yield (
         request.merge_reports and bool(acting),
         "--merge-reports",
-        f"reads reports and looks at no script; leave out {' and '.join(acting)}",
+        f"reads reports, not scripts; leave out {' and '.join(acting)}",
     )
     for one, other in _EXCLUDING:
         yield given[one] and given[other], one, f"cannot be combined with {other}; leave one of them out"
@@ -191,11 +191,11 @@ def _wrong_together(request: Request) -> Iterator[_Check]:
 def _wrong_about_scripts(request: Request) -> Iterator[_Check]:
     has_stdin = STANDARD_STREAM in request.arguments
     yield "" in request.arguments, "PATH", "is empty; name files or directories, . for the current one"
-    yield request.in_place and has_stdin, "--in-place", "needs files; standard input has no place to write back to"
+    yield request.in_place and has_stdin, "--in-place", "needs files; standard input cannot be written back"
     yield (
         request.stdin_name is not None and not has_stdin,
         "--stdin-filename",
-        "names standard input, which is read only where a script is given as -",
+        "names standard input, which is read only if a script is given as -",
     )
     yield _missing_folders(request.python_path)
 
@@ -207,7 +207,7 @@ def _wrong_about_entry(request: Request) -> Iterator[_Check]:
     yield (
         STANDARD_STREAM in arguments or len(arguments) != 1 or any(map(is_directory, arguments)),
         "--entry",
-        "needs one script, the one that Python is to run",
+        "needs exactly one script, the one that Python will run",
     )
     yield (
         any(map(is_notebook, arguments)),
@@ -235,9 +235,9 @@ def _wrong_about_results(request: Request) -> Iterator[_Check]:
     yield (
         len(set(request.arguments)) > 1 and is_for_one,
         "--output",
-        "is standard output for several scripts; name one of them, or give a directory such as instrumented/"
+        "cannot be standard output for several scripts; name one of them, or give a directory such as instrumented/"
         if output == STANDARD_STREAM
-        else f"is one file for several scripts; give a directory, {output or ''}/ for a new one",
+        else f"is a single file, but there are several scripts; give a directory, {output or ''}/ for a new one",
     )
     yield (
         has_tree and output == STANDARD_STREAM,
@@ -256,7 +256,7 @@ def _wrong_about_results(request: Request) -> Iterator[_Check]:
         f"{', '.join(strange)} is not a known kind of report; use a name that ends in {', '.join(KINDS)}",
     )
     for option, is_given, why in (
-        ("--merge-reports", request.merge_reports, "to know where the joined report goes"),
+        ("--merge-reports", request.merge_reports, "to know where to write the merged report"),
         ("--resume", request.resume, "whose journal lists the files that are done"),
     ):
         yield is_given and not request.reports, option, f"needs --report FILE, {why}"

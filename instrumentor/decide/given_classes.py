@@ -77,11 +77,11 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> dict[str, list[Giv
             sites = sites_of.get(key, [])
             obstacle = ""
             if not all(is_made and _makes_whole_model(site, cls, facts, hierarchy) for site in sites):
-                obstacle = "what else is made of the class has its proxies where that is made"
+                obstacle = "other objects of the class have their proxies where they are created"
             elif hierarchy.descendants(cls):
-                obstacle = "the class has others below it, which finish their objects themselves"
+                obstacle = "the class has subclasses, which finish their objects themselves"
             elif place is None:
-                obstacle = "its class has no initialiser of its own at whose end a proxy could stand"
+                obstacle = "its class has no initialiser of its own to which a proxy could be added"
             is_better = key not in found or (is_made and not found[key].is_made)
             if is_better and (is_made or not obstacle):
                 merged = frozenset(site.key for site in sites if not obstacle)

@@ -102,7 +102,7 @@ class Judge:
     def _find_verdict(self, site: Site) -> Verdict:
         placement = self.index.placement(site)
         if site.key in self._merged:
-            reason = "made under a proxy, by its class's own initialiser"
+            reason = "proxied by its class's own initialiser"
             return Verdict(Fate.ALIAS, "merged", reason, placement, (self._merged[site.key],))
         found = self._no_model(site, placement) or self._wrapped_when_made(site, placement)
         found = found or self._absorbed(site, placement) or self._covered_elsewhere(site, placement)
@@ -113,7 +113,9 @@ class Judge:
         placement = self._final_placement(site, placement)
         if placement is None or not is_usable(placement):
             if placement is not None and self._is_kept(site):
-                return _not_wrapped("out-of-sight", "made within a text, where no proxy can stand", placement)
+                return _not_wrapped(
+                    "out-of-sight", "created inside an f-string, where no proxy can be added", placement
+                )
             return _not_wrapped("temporary", "used once in its expression and dropped, never trained", placement)
         refused = self._deselected(site, placement) or self._unsure(site, placement)
         if site.key in self._factories and site.function is not None and placement.target is None:
@@ -126,31 +128,31 @@ class Judge:
         if any(map(self._suppressions.covers, (head, *([] if place is None else [place.statement])))):
             return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", place)
         if proxies_itself(given.cls, self.index.hierarchy):
-            return _not_wrapped("proxied", "the script itself puts it under a proxy", place)
+            return _not_wrapped("proxied", "the script itself proxies it", place)
         maker = f"{given.giving.callee}, {self._line_of(given)}"
         if place is None or given.obstacle:
             return _not_wrapped(
-                "out-of-sight", f"made of its class by {maker}, out of sight, and {given.obstacle}", None
+                "out-of-sight", f"created from its class by {maker}, out of sight, and {given.obstacle}", None
             )
         refused = self._left_out((place.text, head.name), (dotted_name(given.cls),), place)
         if refused is not None:
             return refused
         if CONFIDENCES.index(given.confidence) > CONFIDENCES.index(self._settings.min_confidence):
-            how = "makes" if given.is_made else "may make"
+            how = "creates" if given.is_made else "may create"
             return _not_wrapped(
                 "unsure",
-                f"{maker}, gets the class and {how} objects of it out of sight"
+                f"{maker}, receives the class and {how} objects of it out of sight"
                 f" (--min-confidence {given.confidence} wraps them)",
                 place,
             )
-        return Verdict(Fate.WRAP, "constructed", f"a new module, made of its class by {maker}", place)
+        return Verdict(Fate.WRAP, "constructed", f"a new module, created from its class by {maker}", place)
 
     def verdict_of_held(self, held: HeldModel) -> Verdict:
         """What becomes of a model that a library makes for an object of its own."""
         place = held.place
         if place is None:
             return _not_wrapped(
-                "out-of-sight", f"{held.label} makes it, and no name holds that before the model is used", None
+                "out-of-sight", f"{held.label} creates it, and no name holds that object before the model is used", None
             )
         if self._suppressions.covers(place.statement):
             return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", place)
@@ -158,9 +160,9 @@ class Judge:
         if refused is not None:
             return refused
         if self._settings.min_confidence == "certain":
-            reason = f"that {held.label} makes it is known by name only (--min-confidence likely wraps it)"
+            reason = f"that {held.label} creates it is known only by name (--min-confidence likely wraps it)"
             return _not_wrapped("unsure", reason, place)
-        return Verdict(Fate.WRAP, "constructed", f"a new module, made by {held.label}", place)
+        return Verdict(Fate.WRAP, "constructed", f"a new module, created by {held.label}", place)
 
     def _line_of(self, given: GivenClass) -> str:
         file, line = given.giving.unit.name, f"line {given.giving.node.lineno}"
@@ -169,20 +171,20 @@ class Judge:
     def _no_model(self, site: Site, placement: Placement | None) -> Verdict | None:
         nature = self.index.nature(site)
         if nature is Nature.NOT_MODULE:
-            return _not_wrapped("not-module", "no module as far as its class and its use can tell", placement)
+            return _not_wrapped("not-module", "not a module, judging by its class and its use", placement)
         is_own = site.unit is self.index.script
         if is_own and placement is not None and self._suppressions.covers(placement.statement):
             return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", placement)
         if Made(site.key) in self.index.facts.proxied:
-            return _not_wrapped("proxied", "the script itself puts it under a proxy", placement)
+            return _not_wrapped("proxied", "the script itself proxies it", placement)
         if self.index.is_in_module_class(site):
             return _not_wrapped(
-                "submodule", "made in the class of a module: part of that module, which recursion covers", placement
+                "submodule", "created in the class of a module: part of that module, which recursion covers", placement
             )
         compiler = self.index.compiling_decorator(site)
         if compiler is not None:
             return _not_wrapped(
-                "derived", f"inside a function that {compiler} compiles, where no proxy can stand", placement
+                "derived", f"inside a function that {compiler} compiles, where no proxy can be added", placement
             )
         if nature is Nature.NO_PARAMS:
             return _not_wrapped("no-params", "a module without parameters: no state to watch", placement)
@@ -195,7 +197,7 @@ class Judge:
         inside = tuple(key for key in sorted(site.origins) if key in self._wrapped_inside)
         if site.is_own or not inside or any(map(self._is_only_known_here, site.origins)):
             return None
-        return Verdict(Fate.ALIAS, "merged", "made and wrapped in the function called", placement, inside)
+        return Verdict(Fate.ALIAS, "merged", "created and wrapped in the function called", placement, inside)
 
     def _is_only_known_here(self, origin: SiteKey) -> bool:
         """Whether what a function gives shows by its use alone, and only to its caller, that it is a module."""
@@ -309,7 +311,7 @@ class Judge:
         how = "an annotation" if self.index.is_only_declared(site) else "its use"
         return _not_wrapped(
             "unsure",
-            f"its class cannot be seen, and {how} makes it only {confidence} that it is a module"
+            f"its class is unknown, and {how} makes it only {confidence} that it is a module"
             f" (--min-confidence {confidence} wraps it)",
             placement,
         )
@@ -320,11 +322,11 @@ class Judge:
         if site.is_copy:
             return "copied", "a copy with parameters of its own"
         if site.nature is Nature.UNKNOWN and self.index.is_only_declared(site):
-            return "declared", "its class cannot be seen, but it is declared as a module"
+            return "declared", "its class is unknown, but it is declared as a module"
         if site.nature is Nature.UNKNOWN:
-            return "used-as-module", "its class cannot be seen, but it is used as a module"
+            return "used-as-module", "its class is unknown, but it is used as a module"
         if site.origins:
-            return "constructed", "a new module, made in the function called"
+            return "constructed", "a new module, created in the function called"
         return "constructed", "a new module"
 
     # ---- functions that make objects ----
@@ -430,7 +432,7 @@ def _absorbed_by(event: Event, placement: Placement | None) -> Verdict:
         return _not_wrapped("submodule", f"becomes part of {event.text}, which recursion covers", placement)
     where = f"{event.text}, line {event.node.lineno}" if event.text else f"line {event.node.lineno}"  # type: ignore[attr-defined]
     return _not_wrapped(
-        "absorbed", f"becomes part of the module made of it ({where}), which recursion covers", placement
+        "absorbed", f"becomes part of the module built from it ({where}), which recursion covers", placement
     )
 
 

@@ -277,9 +277,7 @@ class Report:
                         binding, "submodule", "an attribute of a module: part of it, which recursion covers"
                     )
             elif not whole and not _is_tensor(binding) and not _reads(binding, catalogue.PLAIN_ATTRIBUTES):
-                self._tell_binding(
-                    binding, "submodule", "taken from a module, which recursion covers with all that is part of it"
-                )
+                self._tell_binding(binding, "submodule", "taken from a module, all of whose parts recursion covers")
             elif whole:
                 self._tell_merged(binding, whole)
         elif not in_module:
@@ -343,24 +341,24 @@ class Report:
         """Tell about values that a reader may take for models."""
         for atom in in_order(held):
             if isinstance(atom, Scripted) and self._index.is_module(root(atom)):
-                self._tell_binding(binding, "derived", "another view of a module's parameters, no module to train")
+                self._tell_binding(binding, "derived", "another view of a module's parameters, not a module to train")
                 return
             if isinstance(atom, Instance) and binding.source is not None:
                 cls = atom.key.partition(":")[2].partition("@")[0]
-                self._tell_binding(binding, "not-module", f"an instance of {cls}, which is no nn.Module", cls)
+                self._tell_binding(binding, "not-module", f"an instance of {cls}, which is not an nn.Module", cls)
                 return
             if isinstance(atom, Made) and self._is_worth_telling(atom):
                 label = self._index.facts.sites[atom.site].labels[0]
-                reason = "no module as far as its class and its use can tell"
+                reason = "not a module, judging by its class and its use"
                 self._tell_binding(binding, "not-module", reason, label)
                 return
 
         if self._is_data_of_model(binding):
-            self._tell_binding(binding, "not-module", "computed from a module, none itself")
+            self._tell_binding(binding, "not-module", "computed from a module, but not one itself")
         elif isinstance(binding.source, ast.Call):
             found = self._index.hierarchy.resolve(binding.unit, binding.source.func)
             if isinstance(found, (Class, Function)):
-                self._tell_binding(binding, "not-module", "no module as far as the function called can tell")
+                self._tell_binding(binding, "not-module", "not a module, judging by the function called")
 
     def _is_worth_telling(self, made: Made) -> bool:
         """Whether a reader may wonder about what a call gave: not about numbers, outputs and losses."""

@@ -45,7 +45,7 @@ def find_code_cells(text: str) -> list[CellSource]:
     """
     document = _Scanner(text).scan()
     if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
-        raise ValueError("it has no list of cells, as notebooks have since format 4")
+        raise ValueError("it has no list of cells, which notebooks of format 4 have")
     found = []
     for number, cell in enumerate(document["cells"], start=1):
         if not isinstance(cell, dict) or _value(cell.get("cell_type")) != "code":
@@ -74,7 +74,7 @@ class _Scanner:
     def scan(self) -> Any:
         value, end = self._scan(self._skip_blank(0))
         if self._skip_blank(end) != len(self._text):
-            raise ValueError(f"there is more behind its end, at character {end}")
+            raise ValueError(f"there is text after its end, at character {end}")
         return value
 
     def _scan(self, at: int) -> tuple[Any, int]:

@@ -259,14 +259,14 @@ def _apply(source: bytes, text: str, insertions: list[_Insertion], source_name: 
     except InstrumentError as error:
         raise _internal(source_name, str(error)) from error
     if undone != source:
-        raise _internal(source_name, "undoing does not give the original")
+        raise _internal(source_name, "reverting does not restore the original")
     return instrumented
 
 
 def _internal(source_name: str, detail: str) -> InternalError:
     return InternalError(
-        f"the instrumented notebook did not pass its check ({detail}), so nothing is written; this is a mistake of"
-        " this tool: please report it with the notebook",
+        f"the instrumented notebook did not pass its check ({detail}), so nothing is written; this is a bug in "
+        "instrument: please report it with the notebook",
         path=source_name,
     )
 

@@ -61,9 +61,8 @@ def revert_notebook(source: bytes, *, source_name: str) -> Undone:
     original = undone.encode("utf-8", "surrogatepass")
     if hashlib.sha256(original).hexdigest() != comment.sha256:
         raise EditedSinceError(
-            "edited or saved since it was instrumented, so the original cannot be told from the edits; take the"
-            f" original ({comment.source}) and instrument it again, or take the added lines and the last"
-            " comment out by hand",
+            "edited or saved since it was instrumented, so the original cannot be restored; instrument the original "
+            "({comment.source}) again, or remove the added lines and the last comment by hand",
             path=source_name,
         )
     return Undone(original, comment.source)
@@ -79,7 +78,7 @@ def decode_notebook(source: bytes, source_name: str) -> str:
         return source.decode("utf-8")
     except UnicodeDecodeError as error:
         raise NotebookError(
-            f"byte {error.start} is not UTF-8, as notebooks have to be; save it anew", path=source_name
+            f"byte {error.start} is not UTF-8, which notebooks require; save it again", path=source_name
         ) from None
 
 
@@ -93,7 +92,7 @@ def read_cells(text: str, source_name: str) -> list[CellSource]:
         return find_code_cells(text)
     except (ValueError, RecursionError) as error:
         raise NotebookError(
-            f"no notebook that can be read ({error}); open and save it in Jupyter", path=source_name
+            f"not a notebook that can be read ({error}); open and save it in Jupyter", path=source_name
         ) from None
 
 

@@ -78,13 +78,13 @@ class Mirror:
             other = taken.setdefault(self._base(root), root)
             if os.path.realpath(other) != os.path.realpath(root):
                 raise OutputClashError(
-                    f"would be mirrored in {self._base(root)} as {other} is; write them one by one, each with its own"
-                    " -o",
+                    f"would be mirrored in {self._base(root)}, like {other}; write them one at a time, each with its "
+                    "own -o",
                     path=root,
                 )
             if os.path.realpath(root) == os.path.realpath(output):
                 raise OutputIsSourceError(
-                    "the output is the directory itself; choose another -o, or ask for it with --in-place", path=root
+                    "the output is the directory itself; choose another -o, or use --in-place", path=root
                 )
         self._shard = shard
         self._manifest = self.output / MANIFEST.format("" if shard is None else f"-{shard[0]}-of-{shard[1]}")
@@ -179,7 +179,7 @@ class Mirror:
                     continue
                 except OSError as error:
                     yield UnreadableFileError(
-                        f"cannot be listed ({describe_os_error(error)}); the mirror lacks what is in it",
+                        f"cannot be listed ({describe_os_error(error)}); the mirror lacks its contents",
                         path=str(directory),
                     )
                     continue

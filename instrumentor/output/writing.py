@@ -97,7 +97,7 @@ class Writer:
             script.path if in_place else self._instrumented_path(script, task),
             in_place=in_place,
             done=f"{models}, instrumented in place" if in_place else models,
-            there_already=f"{models}, up to date already",
+            there_already=f"{models}, already up to date",
             would=f"would be instrumented: {models}",
         )
 
@@ -115,8 +115,8 @@ class Writer:
             script.content,
             target,
             in_place=False,
-            done=f"{reason}, copied as it is",
-            there_already=f"{reason}, a copy is there already",
+            done=f"{reason}, copied unchanged",
+            there_already=f"{reason}, a copy already exists",
             would="",
         )
 
@@ -204,7 +204,7 @@ class Writer:
             target,
             in_place=in_place,
             done="the original, restored in place" if in_place else "the original, restored",
-            there_already="the original is there already, byte for byte",
+            there_already="the original already exists, byte for byte",
             would="would be reverted",
         )
 
@@ -221,7 +221,7 @@ class Writer:
             with contextlib.suppress(InstrumentError):
                 if take_out(existing, source_name=str(target)).original == change.content:
                     return None  # instrumented in place from the very original that comes back
-            return "exists and holds something other than the original"
+            return "exists and differs from the original"
         try:
             recorded = take_out(existing, source_name=str(target)).recorded_source
         except EditedSinceError:

@@ -23,8 +23,8 @@ def refuse_to_leave(target: Path, within: Path) -> None:
         return
     if real != top and not real.startswith(os.path.join(top, "")):  # noqa: PTH118
         raise OutputLeadsOutError(
-            f"leads out of {within}, to {real}, where nothing is written; remove the link, or name that file itself"
-            " if it is meant",
+            f"points outside {within}, to {real}, where nothing is written; remove the link, or name that file itself "
+            "if you mean it",
             path=str(target),
         )
 

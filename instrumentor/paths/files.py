@@ -131,8 +131,8 @@ def _read_all(file: IO[bytes], shown: str) -> bytes:
     content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise UnreadableFileError(
-            f"is larger than {_LARGEST >> 20} MB, and is left alone; take the outputs out of a notebook, or the data"
-            " out of a script",
+            f"is larger than {_LARGEST >> 20} MB and is skipped; remove the outputs from a notebook, or the data from "
+            "a script",
             path=shown,
         )
     return content
@@ -233,7 +233,7 @@ def original_path(script: Script, recorded_source: str, output: str | None) -> P
     name = Path(recorded_source).name
     if recorded_source == STDIN_NAME or not _can_name_file(name):
         raise UnnamedOriginalError(
-            f"the original is recorded as {recorded_source!r}, which names no file; say with -o where it goes",
+            f"the original is recorded as {recorded_source!r}, which is not a file name; use -o to say where it goes",
             path=script.shown,
         )
     return script.directory / name if output is None else Path(output) / name
@@ -309,14 +309,14 @@ def write_script(
         return True
     if not writing.in_place and script.path is not None and is_same_file(target, script.path):
         raise OutputIsSourceError(
-            "the output would replace the script itself; choose another -o, or ask for it with --in-place",
+            "the output would replace the script itself; choose another -o, or use --in-place",
             path=script.shown,
         )
     _refuse_links(target, writing.within)
     real = os.path.realpath(target)
     if real in taken:
         raise OutputClashError(
-            f"would be written to {target} as {taken[real]} was; write them one by one, each with its own -o",
+            f"would be written to {target}, like {taken[real]}; write them one at a time, each with its own -o",
             path=script.shown,
         )
     existing = read_existing(target)
@@ -341,7 +341,7 @@ def _refuse_to_replace(
             raise OutputExistsError(f"{reason}; choose another -o, or overwrite it with --force", path=str(target))
     elif writing.replaces not in (None, existing):
         raise ChangedMeanwhileError(
-            "was changed while it was worked on, and is left as it is; run the command again", path=str(target)
+            "was changed while it was being processed, and was left alone; run the command again", path=str(target)
         )
     # Replacing a file asks for rights on its directory only; a write-protected script is to stay as it is.
     elif not os.access(target, os.W_OK):
@@ -544,7 +544,7 @@ def missing_file(shown: str) -> MissingFileError:
 def _nearest_name(path: Path) -> str:
     """Suggest what a path that is not there may have meant."""
     if os.path.islink(path):  # noqa: PTH114 - no name makes it raise
-        return "it is a link that leads nowhere"
+        return "it is a link to nothing"
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except (OSError, ValueError):

@@ -126,7 +126,9 @@ def _is_pattern(line: str) -> bool:
 def _compile(patterns: Sequence[str]) -> GitIgnoreSpec:
     for pattern in patterns:
         if not _is_pattern(pattern):
-            raise ConfigError(f"{pattern!r} is no pattern; write it as in a .gitignore file: 'tests/', '*_old.py'")
+            raise ConfigError(
+                f"{pattern!r} is not a valid pattern; write it as in a .gitignore file: 'tests/', '*_old.py'"
+            )
     return _spec_of(patterns)
 
 

@@ -163,7 +163,7 @@ def select_files(
             continue
         yielded.add(key)
         if argument.endswith(_STUB):
-            report(StubFileError("is a stub, which nothing ever runs; name the .py file beside it", path=argument))
+            report(StubFileError("is a stub file, which is never run; name the .py file beside it", path=argument))
         elif argument == STANDARD_STREAM or not _is_force_excluded(argument, rules_for):
             yield Found(argument, None)
 

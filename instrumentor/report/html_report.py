@@ -34,8 +34,8 @@ _KEYS = {
     "o": "open or close the file",
     "/": "filter",
     "t": "light or dark",
-    "Esc": "leave the filter, close this",
-    "?": "these keys",
+    "Esc": "leave the filter, close this dialog",
+    "?": "show these keys",
 }
 
 

@@ -126,7 +126,7 @@ class Journal:
         except OSError as error:
             where = tempfile.gettempdir() if self._path is None else str(self._path)
             raise ReportError(
-                f"what is done cannot be noted ({error.strerror}); make room and run the command again", path=where
+                f"progress cannot be saved ({error.strerror}); free some space and run the command again", path=where
             ) from None
 
     def _close(self) -> None:

@@ -52,7 +52,8 @@ def read(path: str) -> Document:
 
 def _no_report(path: str, reason: str) -> ReportError:
     return ReportError(
-        f"is no report that this version reads ({reason}); name .json files that `instrument --report` wrote", path=path
+        f"is not a report that this version can read ({reason}); name .json files that `instrument --report` wrote",
+        path=path,
     )
 
 

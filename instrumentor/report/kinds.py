@@ -49,7 +49,7 @@ def kind_of(path: str) -> Render:
     name = KINDS.get(Path(path).suffix.lower())
     if name is None:
         raise ReportError(
-            f"is of no kind of report that there is; name it {', '.join('*' + each for each in KINDS)}", path=path
+            f"is not a known kind of report; name it {', '.join('*' + each for each in KINDS)}", path=path
         )
     return _load(name)
 
@@ -66,7 +66,7 @@ def refuse_to_replace(paths: Sequence[str]) -> None:
         existing = files.read_existing(Path(path))
         if existing and sign not in existing[:_BEGINNING]:
             raise OutputExistsError(
-                "is there, and is no report; choose another --report, or overwrite it with --force", path=path
+                "exists and is not a report; choose another --report, or overwrite it with --force", path=path
             )
 
 

@@ -44,7 +44,7 @@ def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: O
         left -= len(section)
         parts.append(section)
     if omitted:
-        parts.append(f"{omitted:,} more files do not fit into a comment; the other kinds of reports have them.\n")
+        parts.append(f"{omitted:,} more files do not fit into a comment; the other report formats include them.\n")
     out.write("".join(parts)[: _MAX_CHARACTERS + 1000].encode("utf-8", "replace"))
 
 

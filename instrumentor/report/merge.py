@@ -30,7 +30,8 @@ def merge_reports(paths: Sequence[str], targets: Sequence[str]) -> None:
         for record in json_report.read(path).files:
             if record.path in found:
                 raise ReportError(
-                    f"speaks of {record.path}, as {origins[record.path]} does; merge the shards of one run", path=path
+                    f"contains {record.path}, and so does {origins[record.path]}; merge the shards of a single run",
+                    path=path,
                 )
             found[record.path] = record
             origins[record.path] = path

@@ -17,24 +17,24 @@ from instrumentor.options import (
 )
 
 _HELP = """
-Run a PyTorch program with its models under a tracing proxy, and write nothing but the trace.
+Run a PyTorch program with its models traced, and write nothing but the trace.
 
-The program runs as `python SCRIPT ARGS...` runs it: the same results, output, exit code and tracebacks. At its end \
-one line on standard error says how many findings there are, where the trace is, and what to type next.
+The program runs exactly as with `python SCRIPT ARGS...`: the same results, output, exit code and tracebacks. \
+At the end, one line on standard error gives the number of findings, the place of the trace, and the next command.
 
 [bold]Examples[/bold]
 
   [cyan]$ instrument run train.py --epochs 1[/cyan]
   [cyan]$ instrument run --log-level DEBUG --first 10 train.py --epochs 1[/cyan]
-  With the other files of its project that make models:
+  Also trace models that other files of the project create:
     [cyan]$ instrument run --entry train.py[/cyan]
   A module, as `python -m` does:
     [cyan]$ instrument run -m package.train --epochs 1[/cyan]
-  In the processes of a launcher:
+  Under a launcher:
     [cyan]$ torchrun --no-python --nproc-per-node 2 instrument run train.py[/cyan]
     [cyan]$ accelerate launch --no_python instrument run train.py[/cyan]
 
-What stands behind the script goes to the script. A path that is called run is given to `instrument` as ./run.
+Arguments after the script are passed to the script. To instrument a path that is named run, write ./run.
 """
 
 
@@ -54,11 +54,11 @@ def run(
     *,
     script: Annotated[
         str,
-        typer.Argument(metavar="SCRIPT", help="A script, or a folder with a __main__.py.", show_default=False),
+        typer.Argument(metavar="SCRIPT", help="A script, or a directory with a __main__.py.", show_default=False),
     ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARGS", help="What the script is given.", show_default=False),
+        typer.Argument(metavar="ARGS", help="The arguments of the script.", show_default=False),
     ] = None,
     is_module: Annotated[
         bool,
@@ -66,12 +66,12 @@ def run(
     ] = False,
     entry: Annotated[
         bool,
-        option("--entry", FILES, "Also wrap the models that other files of its project make."),
+        option("--entry", FILES, "Also trace models that other files of the project create."),
     ] = False,
     configuration: ConfigurationOptions,
     tracing: TraceOptions,
     cache: CacheOptions,
-    quiet: Annotated[bool, option("--quiet -q", MESSAGES, "Say nothing at the end.")] = False,
+    quiet: Annotated[bool, option("--quiet -q", MESSAGES, "Print nothing at the end.")] = False,
 ) -> None:
     """Run a program; the text of `--help` is `_HELP`."""
     from instrumentor.running.execution import run as run_program

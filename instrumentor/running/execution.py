@@ -29,7 +29,7 @@ def run(target: Target, arguments: Sequence[str], choices: Choices, *, is_quiet:
     """
     source = None if target.file is None else read_source(target.file)
     if target.file is None and os.path.isfile(target.name):  # noqa: PTH113
-        say(f"instrument: {target.name} is an archive, which runs untraced")
+        say(f"instrument: {target.name} is an archive and runs untraced")
     if target.file is None or source is None or not _is_python(source, target):
         _become([*_named(target), *arguments])
     try:

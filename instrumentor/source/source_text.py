@@ -117,7 +117,7 @@ def decode(source: bytes, *, source_name: str) -> SourceText:
         ) from None
     if not survives:
         raise SourceDecodeError(
-            f"the bytes do not survive being decoded and encoded again as {encoding}; save the file as UTF-8",
+            f"the bytes do not survive decoding and encoding as {encoding}; save the file as UTF-8",
             path=source_name,
         )
     return SourceText(bom, encoding, split_lines(text))

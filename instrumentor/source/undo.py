@@ -67,8 +67,8 @@ def undo(source: bytes, *, source_name: str) -> Undone:
     original = text.encode(_without_additions(text, comment))
     if hashlib.sha256(original).hexdigest() != comment.sha256:
         raise EditedSinceError(
-            "edited since it was instrumented, so the original cannot be told from the edits; take the original"
-            f" ({comment.source}) and instrument it again, or take the added lines and the last comment out by hand",
+            "edited since it was instrumented, so the original cannot be restored; instrument the original "
+            "({comment.source}) again, or remove the added lines and the last comment by hand",
             path=source_name,
             line=len(text.lines),
         )

@@ -46,43 +46,43 @@ _WRONG_INPUT: Final = 2
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 
 _HELP = """
-Read the trace that an instrumented script has left.
+Read the trace that an instrumented script has written.
 
 [bold]Examples[/bold]
 
-  Does anything look wrong in the newest run? In another one?
+  Does anything look wrong in the newest run, or in another one?
     [cyan]$ proxy-trace summary[/cyan]
     [cyan]$ proxy-trace summary other_dir/RUN_ID[/cyan]
-  Which runs are there, and what was found in each?
+  Which runs are there, and what are the findings in each?
     [cyan]$ proxy-trace runs[/cyan]
-  What has a good run that the newest one has not?
+  What did a good run do that the newest one did not?
     [cyan]$ proxy-trace summary --against proxy_trace/GOOD_RUN_ID[/cyan]
-  What does a finding mean, and what is to be done?
+  What does a finding mean, and what can I do about it?
     [cyan]$ proxy-trace explain never-updated[/cyan]
-  Where was the first NaN, and in which line?
+  Where was the first NaN, and on which line?
     [cyan]$ proxy-trace show --kind non_finite[/cyan]
   How did the parameters of a layer move?
     [cyan]$ proxy-trace show --name 'model.fc1.*'[/cyan]
-  What became of the tensor that a line makes, through the whole run?
+  What happened to the tensor that a line creates, throughout the run?
     [cyan]$ proxy-trace history train.py:41[/cyan]
-  In which order does the model run its modules, and first use its parameters?
+  In which order did the model run its modules and first use its parameters?
     [cyan]$ proxy-trace order[/cyan]
-  How did the tests of the model come out, and where do two runs part?
+  Which branches did the model take, and where do two runs diverge?
     [cyan]$ proxy-trace flow --step 0[/cyan]
     [cyan]$ proxy-trace flow proxy_trace/OLD_RUN_ID proxy_trace[/cyan]
   Do the ranks of a distributed run agree?
     [cyan]$ proxy-trace ranks[/cyan]
-  From which step on does a run differ from an older one, and in what?
+  At which step does a run diverge from an older one, and in what?
     [cyan]$ proxy-trace compare proxy_trace/OLD_RUN_ID proxy_trace[/cyan]
-  In which record do they part first, and from which lines?
+  Which record differs first, and on which lines?
     [cyan]$ proxy-trace compare proxy_trace/OLD_RUN_ID proxy_trace --records[/cyan]
-  The run as a page, with its curves? As it goes on?
+  The run as an HTML page, or live while it is in progress:
     [cyan]$ proxy-trace report[/cyan]
     [cyan]$ proxy-trace watch[/cyan]
   The whole run as a text log:
     [cyan]$ proxy-trace log | less[/cyan]
 
-RUN is a run directory, one of its .jsonl files, or a logdir, of which the newest run is taken. The default is \
+RUN is a run directory, one of its .jsonl files, or a logdir (meaning its newest run). The default is \
 ./proxy_trace, where scripts write.
 """
 
@@ -90,17 +90,17 @@ _EPILOG = """
 [bold]Exit codes[/bold]
 
   0    done, whatever was found
-  1    ranks, compare, flow: something differs; summary --fail-on: was found
+  1    ranks, compare, flow: something differs; summary --fail-on: a finding
   2    wrong usage, an unreadable trace, or an unwritable output
   130  interrupted
-  141  whoever read the output has gone, as with [cyan]| head[/cyan]
+  141  the reader of the output has gone, as with [cyan]| head[/cyan]
 """
 
 _SHOW_HELP = """
-Show the events of a run, one to a line, with time, step, module and the line of the script.
+Show the events of a run, one per line, with time, step, module and the line of the script.
 
-An event must meet all options given, and one of the values of an option that is repeated. Globs match whole names, \
-and * matches dots too.
+An event must match all options, and at least one of the values of a repeated option. Globs match whole names, and * \
+matches dots too.
 
 [bold]Examples[/bold]
 
@@ -121,13 +121,13 @@ and * matches dots too.
   at DEBUG    call_function, call_method, read_value
               get_attr, set_attr, del_attr
   the run     run, run_end, module, configuration, limit, problem
-  its places  location (left out unless --kind asks for it)
+  its places  location (only shown with --kind location)
 """
 
 _LOG_HELP = """
-Print a run as the text log that a logdir ending in .log gets.
+Print a run as a text log, as written for a logdir that ends in .log.
 
-Options choose events as those of show do: an event must meet all that are given.
+Options select events as in show: an event must match all of them.
 
 [bold]Examples[/bold]
 
@@ -264,7 +264,7 @@ def _noting_none(chosen: Iterator[T], trace: Trace, globs: Sequence[str]) -> Ite
         from proxy_trace.commands.suggestions import nearest_to
 
         near = nearest_to(globs, [file.names() for file in trace.files]) if globs else ""
-        print_note(f"nothing in this trace meets all these conditions{near}")
+        print_note(f"no event in this trace matches all these options{near}")
 
 
 def run_command(arguments: list[str]) -> int:

@@ -45,10 +45,10 @@ class NoRunGivenError(TraceError):
 
 
 class NoTraceError(TraceError):
-    """A directory holds no trace."""
+    """A directory contains no trace."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: holds no trace: there is no .jsonl file in it, nor in a run directory below it.")
+        super().__init__(f"{path}: contains no trace: there is no .jsonl file in it, or in a run directory below it.")
 
 
 class UnreadableFileError(TraceError):
@@ -63,15 +63,15 @@ class NotATraceError(TraceError):
 
     def __init__(self, path: Path, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"{path}: is no trace: {reason}.")
+        super().__init__(f"{path}: is not a trace: {reason}.")
 
 
 class NewerFormatError(TraceError):
     """A trace was written by a later version than this reader knows."""
 
     def __init__(self, path: Path, found: int, known: int) -> None:
-        self.reason = f"it has trace format {found}, and this proxy-trace reads up to format {known}"
-        super().__init__(f"{path}: {self.reason}. Upgrade the package that proxy-trace came with.")
+        self.reason = f"it has trace format {found}, and this proxy-trace reads formats up to {known}"
+        super().__init__(f"{path}: {self.reason}. Upgrade the package that contains proxy-trace.")
 
 
 class TextLogError(TraceError):
@@ -80,8 +80,8 @@ class TextLogError(TraceError):
     def __init__(self, path: Path) -> None:
         self.path = path
         super().__init__(
-            f"{path}: is a text log, which has lines to read and no records to work with; print it with "
-            "'proxy-trace log'. For a JSON Lines trace give Proxy.Proxy a logdir that does not end in .log, "
+            f"{path}: is a text log and has no records; print it with 'proxy-trace log'. For a JSON Lines trace, give "
+            "Proxy.Proxy a logdir that does not end in .log, "
             'such as logdir="proxy_trace", and run the script again.'
         )
 
@@ -98,7 +98,7 @@ class StepRangeError(TraceError):
 
     def __init__(self, text: str) -> None:
         super().__init__(
-            f"'{text}' is no range of steps. Give one step (7), a range (2-5), or an open one (100- or -10)."
+            f"'{text}' is not a range of steps. Give one step (7), a range (2-5), or an open one (100- or -10)."
         )
 
 
@@ -108,7 +108,7 @@ class OneRankError(TraceError):
     def __init__(self, path: Path, rank: int) -> None:
         super().__init__(
             f"{path}: only rank {rank} left a trace, so there is nothing to compare it with. Give a run of several "
-            "ranks: a run directory, or a logdir, of which the newest run is taken."
+            "ranks: a run directory, or a logdir (meaning its newest run)."
         )
 
 
@@ -117,8 +117,8 @@ class NothingToCompareError(TraceError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path}: there is nothing to compare: no parameter or buffer that was asked for is in several ranks at "
-            "the end of the same step. 'proxy-trace ranks' without --name and --step compares all there are."
+            f"{path}: there is nothing to compare: several ranks have no matching parameter or buffer at the end of "
+            "the same step. 'proxy-trace ranks' without --name and --step compares all of them."
         )
 
 
@@ -128,7 +128,7 @@ class SameRunError(TraceError):
     def __init__(self, first: Path, second: Path, run: str) -> None:
         super().__init__(
             f"{first} and {second} are the same run, {run}, so there is nothing to compare. "
-            "Give the directories of two runs; a logdir stands for its newest."
+            "Give the directories of two runs; a logdir means its newest run."
         )
 
 
@@ -137,8 +137,8 @@ class NothingInCommonError(TraceError):
 
     def __init__(self, first: Path, second: Path) -> None:
         super().__init__(
-            f"{first} and {second}: there is nothing to compare: no parameter or buffer that was asked for is in both, "
-            "in the same rank and by the same name."
+            f"{first} and {second}: there is nothing to compare: they have no matching parameter or buffer with the "
+            "same name in the same rank."
         )
 
 
@@ -147,8 +147,8 @@ class NothingAlikeError(TraceError):
 
     def __init__(self, first: Path, second: Path) -> None:
         super().__init__(
-            f"{first} and {second}: there is nothing to compare: no record that was asked for is in both, in the same "
-            "rank. 'proxy-trace compare --records' without --name and --step compares all there are."
+            f"{first} and {second}: there is nothing to compare: they have no matching record in the same rank. "
+            "'proxy-trace compare --records' without --name and --step compares all records."
         )
 
 
@@ -157,8 +157,8 @@ class TooFewBaselinesError(TraceError):
 
     def __init__(self, count: int, least: int) -> None:
         super().__init__(
-            f"{count} baseline{'' if count == 1 else 's'}: too few to know what other seeds give. "
-            f"Give at least {least} runs that differ in their seeds alone."
+            f"{count} baseline{'' if count == 1 else 's'}: too few to know the effect of other seeds. Give at least "
+            f"{least} runs that differ only in their seeds."
         )
 
 
@@ -167,7 +167,7 @@ class SameBaselinesError(TraceError):
 
     def __init__(self, first: Path, second: Path) -> None:
         super().__init__(
-            f"{first} and {second} have the same values throughout, so they say nothing of what another seed gives. "
+            f"{first} and {second} have the same values throughout, so they do not show the effect of another seed. "
             "Give baselines that differ in their seeds."
         )
 
@@ -177,8 +177,8 @@ class NothingInBaselineError(TraceError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path}: there is nothing to compare: nothing that was asked for is in this run and in all baselines, "
-            "in the same rank and by the same name."
+            f"{path}: there is nothing to compare: this run and the baselines have nothing matching with the same "
+            "name in the same rank."
         )
 
 
@@ -193,7 +193,7 @@ class OutputExistsError(TraceError):
     """An export would replace something."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: exists. Give --force to replace it, or another name with --output.")
+        super().__init__(f"{path}: already exists. Use --force to replace it, or give another name with --output.")
 
 
 class NotOurOutputError(TraceError):
@@ -201,8 +201,8 @@ class NotOurOutputError(TraceError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path}: is in the way of this export, and no export has made it. Move it elsewhere, or give another "
-            "place with --output."
+            f"{path}: is in the way of this export, and was not made by one. Move it elsewhere, or give another place "
+            "with --output."
         )
 
 
@@ -211,7 +211,7 @@ class ExportRunningError(TraceError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path}: another export is writing it. Wait for its end, or give another place with --output."
+            f"{path}: another export is writing it. Wait until that ends, or give another place with --output."
         )
 
 
@@ -219,14 +219,16 @@ class OutputIsFolderError(TraceError):
     """An export that is one file would replace a folder."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: is a folder, and this format is one file. Give the name of a file with --output.")
+        super().__init__(
+            f"{path}: is a directory, and this format is a single file. Give the name of a file with --output."
+        )
 
 
 class OutputIsLinkError(TraceError):
     """An export that nobody named a place for would go where a link leads."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: is a link. Say with --output where the export goes, be it through this link.")
+        super().__init__(f"{path}: is a link. Use --output to say where to write, even if it is through this link.")
 
 
 class UnwritableFileError(TraceError):
@@ -249,8 +251,8 @@ class UnknownNameError(TraceError):
     def __init__(self, name: str, nearest: Sequence[str]) -> None:
         did_you_mean = f" Did you mean {', '.join(nearest)}?" if nearest else ""
         super().__init__(
-            f"no module, parameter or buffer of this run is called '{name}'.{did_you_mean} "
-            "Globs such as 'model.fc*' work too, and places as FILE:LINE."
+            f"no module, parameter or buffer of this run is called '{name}'.{did_you_mean} Globs such as 'model.fc*' "
+            "and places (FILE:LINE) work too."
         )
 
 
@@ -270,11 +272,11 @@ class UnknownPlaceError(TraceError):
 
     def __init__(self, what: str, near: str, there: Sequence[str], *, has_calls: bool) -> None:
         if not there:
-            hint = "This trace holds no places."
+            hint = "This trace contains no places."
         elif near == "line":
-            hint = f"Near to it are {', '.join(there)}."
+            hint = f"Places near it: {', '.join(there)}."
         else:
-            hint = f"Files are {', '.join(there)}."
+            hint = f"Files: {', '.join(there)}."
         if not has_calls:
             hint += " Calls of torch functions are recorded at level DEBUG only."
         super().__init__(f"nothing was recorded at '{what}'. {hint}")
@@ -294,9 +296,9 @@ class NoGraphError(TraceError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a stored run names the tensors of a call, and has neither its other arguments nor its functions, so no "
-            "graph can be made of it. Call the model inside `with Proxy.trace(model) as trace:`, and ask for "
-            "`trace.graph()`. The execution order is known: `execution_order()`."
+            "a stored run has the names of the tensors of a call, but neither its other arguments nor its functions, "
+            "so no graph can be built from it. Call the model inside `with Proxy.trace(model) as trace:`, and use "
+            "`trace.graph()`. The execution order is available: `execution_order()`."
         )
 
 
@@ -305,8 +307,8 @@ class UnknownClassesError(TraceError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this trace is by an older version and does not say which classes torch.nn defines, so that FSDP's leaf "
-            "rule cannot be followed. Give --every-call (in Python leaf_rule=None), or run the script again."
+            "this trace was written by an older version and does not say which classes torch.nn defines, so FSDP's "
+            "leaf rule cannot be applied. Use --every-call (in Python leaf_rule=None), or run the script again."
         )
 
 
@@ -315,8 +317,8 @@ class OrderTooLongError(TraceError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this call of a model holds more calls and names of parameters than an order of execution is kept of. "
-            "Give a part of the model: --module 'model.encoder'."
+            "this call of a model contains more calls and parameter names than an execution order can hold. Choose a "
+            "part of the model: --module 'model.encoder'."
         )
 
 
@@ -328,7 +330,7 @@ class UnknownCodeError(TraceError):
         nearest = get_close_matches(code, codes, n=3)
         hint = f"Did you mean {', '.join(nearest)}?" if nearest else f"Codes are: {', '.join(codes)}."
         where = "" if path is None else f"{path}: [tool.proxy-trace]: "
-        super().__init__(f"{where}no check has a code '{code}'. {hint}")
+        super().__init__(f"{where}there is no check with the code '{code}'. {hint}")
 
 
 class BadConfigurationError(TraceError):
@@ -336,8 +338,8 @@ class BadConfigurationError(TraceError):
 
     def __init__(self, path: Path, error: Exception) -> None:
         super().__init__(
-            f"{path}: {_reason(error)}. [tool.proxy-trace] takes select and ignore, which are lists of codes, and "
-            "baseline, the name of a file."
+            f"{path}: {_reason(error)}. [tool.proxy-trace] takes select and ignore (lists of codes) and baseline (a "
+            "file name)."
         )
 
 
@@ -346,8 +348,7 @@ class BadBaselineError(TraceError):
 
     def __init__(self, path: Path, error: Exception) -> None:
         super().__init__(
-            f"{path}: holds no known findings: {_reason(error)}. "
-            f"'proxy-trace summary --write-baseline {path}' makes one."
+            f"{path}: is not a baseline: {_reason(error)}. 'proxy-trace summary --write-baseline {path}' writes one."
         )
 
 
@@ -355,7 +356,7 @@ class BadCheckError(TraceError):
     """A check that another package brings, and that cannot be used."""
 
     def __init__(self, name: str, value: str, reason: str) -> None:
-        super().__init__(f"the check {name} ({value}), which a package here brings, cannot be used: {reason}.")
+        super().__init__(f"the check {name} ({value}), provided by an installed package, cannot be used: {reason}.")
 
 
 class NoFlowStepsError(TraceError):
@@ -363,8 +364,8 @@ class NoFlowStepsError(TraceError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path}: has no flow steps. They are recorded of models that are proxied with flow=True, as "
-            "'instrument --flow' writes it."
+            f"{path}: has no flow steps. They are recorded for models that are proxied with flow=True, which "
+            "'instrument --flow' adds."
         )
 
 
@@ -372,7 +373,7 @@ class BaselineExistsError(TraceError):
     """Known findings would replace what is not a file of known findings."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: exists, and holds something else than known findings. Give another name.")
+        super().__init__(f"{path}: exists and is not a baseline. Give another name.")
 
 
 def _reason(error: Exception) -> str:
@@ -385,5 +386,5 @@ class WorkerDiedError(TraceError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a process that read a part of the run died, perhaps for want of memory. Try again with --jobs 1."
+            "a process that was reading a part of the run died, perhaps for lack of memory. Try again with --jobs 1."
         )

@@ -4,11 +4,11 @@
 
     model = Proxy.Proxy(model, recurse=True, name="model", logdir="proxy_trace", log_level=Proxy.INFO)
 
-`Proxy` gives back the very object that it was given, so the program trains bit for bit as before; what it does from
-then on is seen through PyTorch's own extension points and written to `logdir`.
+`Proxy` returns the very object that it was given, so the program trains exactly as before, bit for bit. From then on,
+PyTorch's own extension points report what the object does, and the events are written to `logdir`.
 
-Importing this file does not load torch, which reads some environment variables only then: that is left to the program.
-Before it does so there is no module to proxy.
+Importing this file does not load torch. Torch reads some environment variables when it is loaded, so the program
+decides when that happens. Before that, there is no module to proxy.
 """
 
 from __future__ import annotations

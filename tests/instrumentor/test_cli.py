@@ -34,8 +34,8 @@ TWO_MODELS = b"import torch.nn as nn\n\nnet = nn.Linear(2, 2)\nema = nn.Linear(2
 NO_MODEL = b"print('hello')\n"
 NOT_FOUND = (
     "no model found in plain.py\n"
-    "plain.py: --explain --verbose says what its objects were taken for; if one is a model, name what makes it"
-    " with factories = [...] in [tool.instrumentor] of pyproject.toml\n"
+    "plain.py: --explain --verbose shows how its objects were classified; if one is a model, list the function that "
+    "creates it under factories = [...] in [tool.instrumentor] of pyproject.toml\n"
 )
 WRAPPED = b"model = Proxy.Proxy(model, "
 
@@ -173,8 +173,8 @@ class TestWriting:
         outcome = run("a/x.py", "b/x.py", "-o", "out/", "--force")
         assert outcome.code == 2
         assert outcome.err.splitlines()[1] == (
-            "b/x.py: would be written to out/instrumented_x.py as a/x.py was;"
-            " write them one by one, each with its own -o"
+            "b/x.py: would be written to out/instrumented_x.py, like a/x.py;"
+            " write them one at a time, each with its own -o"
         )
         assert WRAPPED in Path("out/instrumented_x.py").read_bytes()
 
@@ -219,9 +219,9 @@ class TestNothingToDo:
     def test_no_model_but_an_output_wanted(self) -> None:
         write("plain.py", NO_MODEL)
         outcome = run("plain.py", "-o", "out.py")
-        assert (outcome.code, outcome.err) == (0, "plain.py -> out.py: no model found, copied as it is\n")
+        assert (outcome.code, outcome.err) == (0, "plain.py -> out.py: no model found, copied unchanged\n")
         assert Path("out.py").read_bytes() == NO_MODEL
-        assert run("plain.py", "-o", "out.py").err == "plain.py -> out.py: no model found, a copy is there already\n"
+        assert run("plain.py", "-o", "out.py").err == "plain.py -> out.py: no model found, a copy already exists\n"
 
     def test_no_model_in_place(self) -> None:
         write("plain.py", NO_MODEL)
@@ -255,7 +255,7 @@ class TestNothingToDo:
         before = Path("instrumented_mnist.py").stat().st_mtime_ns
         outcome = run("mnist.py")
         assert outcome.err == (
-            "mnist.py -> instrumented_mnist.py: 1 model (model, line 3), up to date already\n"
+            "mnist.py -> instrumented_mnist.py: 1 model (model, line 3), already up to date\n"
             "run it with: python instrumented_mnist.py\n"
         )
         assert Path("instrumented_mnist.py").stat().st_mtime_ns == before
@@ -338,7 +338,7 @@ class TestInTheWay:
         outcome = run("mnist.py", "-o", "./mnist.py", "--force")
         assert outcome.code == 2
         assert outcome.err == (
-            "mnist.py: the output would replace the script itself; choose another -o, or ask for it with --in-place\n"
+            "mnist.py: the output would replace the script itself; choose another -o, or use --in-place\n"
         )
         assert Path("mnist.py").read_bytes() == MODEL
 
@@ -414,10 +414,10 @@ class TestStandardStreams:
     def test_nothing_to_do_passes_everything_on(self) -> None:
         outcome = run("-", stdin=NO_MODEL)
         assert (outcome.code, outcome.out) == (0, NO_MODEL)
-        assert outcome.err == "<stdin> -> standard output: no model found, copied as it is\n"
+        assert outcome.err == "<stdin> -> standard output: no model found, copied unchanged\n"
         twice = run("-", stdin=run("-", stdin=MODEL).out)
         assert WRAPPED in twice.out
-        assert twice.err == "<stdin> -> standard output: already instrumented, copied as it is\n"
+        assert twice.err == "<stdin> -> standard output: already instrumented, copied unchanged\n"
 
     def test_an_error_passes_nothing_on(self) -> None:
         outcome = run("-", stdin=b"x = (\n")
@@ -434,7 +434,7 @@ class TestStandardStreams:
         run("mnist.py")
         outcome = run("instrumented_mnist.py", "-o", "-")
         assert (outcome.code, outcome.out) == (0, Path("instrumented_mnist.py").read_bytes())
-        assert outcome.err == "instrumented_mnist.py -> standard output: already instrumented, copied as it is\n"
+        assert outcome.err == "instrumented_mnist.py -> standard output: already instrumented, copied unchanged\n"
 
     def test_from_standard_input_to_a_file(self) -> None:
         outcome = run("-", "-o", "out.py", stdin=MODEL)
@@ -574,7 +574,7 @@ class TestRevert:
         outcome = run("--revert", "instrumented_mnist.py")
         assert (outcome.code, outcome.err) == (
             0,
-            "instrumented_mnist.py -> mnist.py: the original is there already, byte for byte\n",
+            "instrumented_mnist.py -> mnist.py: the original already exists, byte for byte\n",
         )
 
     def test_an_original_that_has_moved_on_stays(self) -> None:
@@ -584,8 +584,7 @@ class TestRevert:
         outcome = run("--revert", "instrumented_mnist.py")
         assert outcome.code == 2
         assert outcome.err == (
-            "mnist.py: exists and holds something other than the original;"
-            " choose another -o, or overwrite it with --force\n"
+            "mnist.py: exists and differs from the original; choose another -o, or overwrite it with --force\n"
         )
         assert Path("mnist.py").read_bytes() == TWO_MODELS
         assert run("--revert", "instrumented_mnist.py", "--force").code == 0
@@ -609,7 +608,7 @@ class TestRevert:
         outcome = run("--revert", "out.py")
         assert outcome.code == 2
         assert outcome.err == (
-            "out.py: the original is recorded as '<stdin>', which names no file; say with -o where it goes\n"
+            "out.py: the original is recorded as '<stdin>', which is not a file name; use -o to say where it goes\n"
         )
 
     def test_check_and_diff(self) -> None:
@@ -674,7 +673,7 @@ class TestMistakes:
             pytest.param("bad.py", b"x = '\0'\n", r"bad\.py\S*: .+", id="a null byte"),
             pytest.param("gone.py", None, r"gone\.py: no such file; check the path", id="missing"),
             pytest.param("gone/*.py", None, r"gone/\*\.py: no such file; .+", id="a glob that matches nothing"),
-            pytest.param("net.pyi", b"", r"net\.pyi: is a stub, .+", id="a stub"),
+            pytest.param("net.pyi", b"", r"net\.pyi: is a stub file, .+", id="a stub"),
         ],
     )
     def test_a_bad_script_is_one_line_and_keeps_nobody_waiting(
@@ -719,7 +718,7 @@ class TestMistakes:
     @pytest.mark.skipif(os.name != "posix", reason="links as POSIX has them")
     def test_a_link_that_leads_nowhere(self) -> None:
         Path("mnist.py").symlink_to("gone.py")
-        assert run("mnist.py").err == "mnist.py: no such file; it is a link that leads nowhere\n"
+        assert run("mnist.py").err == "mnist.py: no such file; it is a link to nothing\n"
 
     def test_a_name_that_no_file_can_have(self) -> None:
         outcome = run("x" * 300)
@@ -793,7 +792,7 @@ class TestMistakes:
         ("arguments", "message"),
         [
             pytest.param(("--in-place", "-o", "x.py", "a.py"), "--in-place: cannot be combined with --output", id="-o"),
-            pytest.param(("--in-place", "-"), "--in-place: needs files; standard input has no place", id="stdin"),
+            pytest.param(("--in-place", "-"), "--in-place: needs files; standard input cannot be", id="stdin"),
             pytest.param(
                 ("--explain", "--diff", "a.py"), "--explain: cannot be combined with --diff", id="explain diff"
             ),
@@ -801,7 +800,7 @@ class TestMistakes:
             pytest.param(("-q", "-v", "a.py"), "--quiet: cannot be combined with --verbose", id="quiet and verbose"),
             pytest.param(("--logdir", "", "a.py"), "--logdir: is empty; name a directory", id="empty logdir"),
             pytest.param(("-o", "", "a.py"), "--output: is empty; name a file", id="empty output"),
-            pytest.param(("--stdin-filename", "x.py", "a.py"), "which is read only where a script is", id="stdin name"),
+            pytest.param(("--stdin-filename", "x.py", "a.py"), "which is read only if a script is", id="stdin name"),
             pytest.param(("--merge-reports", "a.json"), "--merge-reports: needs --report FILE", id="merge"),
             pytest.param(("--resume", "a.py"), "--resume: needs --report FILE", id="resume nothing"),
             pytest.param(("--report", "a.pdf", "a.py"), "--report: a.pdf is not a known kind of report", id="kind"),
@@ -817,7 +816,7 @@ class TestMistakes:
             ),
             pytest.param(
                 ("--merge-reports", "x.json", "--report", "y.json", "--diff"),
-                "--merge-reports: reads reports and looks at no script; leave out --diff",
+                "--merge-reports: reads reports, not scripts; leave out --diff",
                 id="merge and compare",
             ),
             pytest.param(("--copy-all", "--changed-only", "."), "--copy-all: cannot be combined", id="copies"),
@@ -826,15 +825,18 @@ class TestMistakes:
                 ("--revert", "--skip", "x", "a.py"), "--skip: configures what is added to scripts", id="revert skip"
             ),
             pytest.param(("--entry", "a.ipynb"), "--entry: needs a script; name a notebook alone", id="entry notebook"),
-            pytest.param(("--python-path", "gone", "a.py"), "--python-path: gone is no directory", id="no packages"),
-            pytest.param(("--files-from", "-", "-"), "--files-from: cannot read standard input if", id="both stdin"),
+            pytest.param(("--python-path", "gone", "a.py"), "--python-path: gone is not a directory", id="no packages"),
+            pytest.param(("--files-from", "-", "-"), "--files-from: cannot be - if standard input", id="both stdin"),
             pytest.param(("--files-from", "gone"), "--files-from: gone cannot be read", id="no list of files"),
             pytest.param(
-                ("a.py", "b.py", "-o", "c"), "is one file for several scripts; give a directory, c/", id="one"
+                ("a.py", "b.py", "-o", "c"),
+                "is a single file, but there are several scripts; give a directory, c/",
+                id="one",
             ),
             pytest.param(
                 ("a.py", "b.py", "-o", "-"),
-                "is standard output for several scripts; name one of them, or give a directory such as instrumented/",
+                "cannot be standard output for several scripts; name one of them, or give a directory such as "
+                "instrumented/",
                 id="one standard output",
             ),
             pytest.param(

@@ -472,7 +472,7 @@ class TestHeldModels:
     def test_are_told_of_with_what_makes_them(self) -> None:
         (told,) = [each for each in decide("import trl\nt = trl.SFTTrainer('m')\n") if each.target == "t.model"]
         assert (told.object, told.confidence, told.read_at) == ("trl.SFTTrainer", "likely", "catalogue")
-        assert told.reason == "a new module, made by trl.SFTTrainer"
+        assert told.reason == "a new module, created by trl.SFTTrainer"
 
     @pytest.mark.parametrize(
         ("body", "wanted"),
@@ -575,7 +575,7 @@ class TestGivenClasses:
     def test_are_told_of_with_what_makes_them(self) -> None:
         (told,) = [each for each in decide(GIVEN + "import skorch\nskorch.NeuralNet(Own)\n") if each.target == "self"]
         assert (told.object, told.confidence, told.class_names) == ("Own", "likely", ("Own",))
-        assert told.reason == f"a new module, made of its class by skorch.NeuralNet, line {FIRST + 6}"
+        assert told.reason == f"a new module, created from its class by skorch.NeuralNet, line {FIRST + 6}"
 
     def test_may_be_made_objects_of_by_what_is_not_known(self) -> None:
         body = GIVEN + "import lib\nlib.run(Own)\n"
@@ -1362,7 +1362,9 @@ def test_what_becomes_part_of_a_module_is_told_with_its_class() -> None:
         each.target: each.reason
         for each in decide("import trainer\nnet = Net()\nt = trainer.Trainer(net)\n", None, **HIDDEN_MAKERS)
     }
-    assert reasons["net"] == f"becomes part of the module made of it (Head, line {FIRST + 3}), which recursion covers"
+    assert (
+        reasons["net"] == f"becomes part of the module built from it (Head, line {FIRST + 3}), which recursion covers"
+    )
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_a_second_run_changes_nothing() -> None:
     instrument("train.py")
     before = {path: path.read_bytes() for path in Path("instrumented_train").rglob("*") if path.is_file()}
     outcome = instrument("train.py")
-    assert "up to date already" in outcome.stderr
+    assert "already up to date" in outcome.stderr
     assert {path: path.read_bytes() for path in Path("instrumented_train").rglob("*") if path.is_file()} == before
 
 
@@ -313,8 +313,8 @@ def test_what_a_library_makes_of_a_class_gets_its_proxy_in_the_file_of_the_class
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["a.py", "b.py"], "needs one script", id="two scripts"),
-        pytest.param(["."], "needs one script", id="a directory"),
+        pytest.param(["a.py", "b.py"], "needs exactly one script", id="two scripts"),
+        pytest.param(["."], "needs exactly one script", id="a directory"),
         pytest.param(["a.py", "--revert"], "cannot be combined with --revert", id="a revert"),
     ],
 )
@@ -338,7 +338,7 @@ def said(*arguments: str) -> str:
 
 @pytest.mark.usefixtures("flat")
 class TestHint:
-    HINT = "train.py: 1 other file of its project makes models (trainer.py); add --entry for those\n"
+    HINT = "train.py: 1 other file of its project creates models (trainer.py); add --entry to include them\n"
 
     def test_tells_of_models_that_the_script_does_not_get_hold_of(self) -> None:
         assert self.HINT in said("train.py", "--check", "--no-cache")

@@ -99,7 +99,7 @@ class TestBeside:
         run("src", option)
         before = {path: path.stat().st_mtime_ns for path in Path("src").rglob("*")}
         outcome = run("src", option)
-        assert outcome.err.splitlines()[0].endswith("1 model (model, line 4), up to date already")
+        assert outcome.err.splitlines()[0].endswith("1 model (model, line 4), already up to date")
         assert "2 already instrumented" in outcome.err.splitlines()[-1]
         assert {path: path.stat().st_mtime_ns for path in Path("src").rglob("*")} == before
 
@@ -121,7 +121,8 @@ class TestBeside:
         [
             pytest.param(
                 rb'source="\ud800.py" sha256=98752ee28d5484bdc2814fb70adb6a0b2fb31f6a9b8ee7ae81fd2fc9cf300b3b added=',
-                "odd.py: the original is recorded as '\\ud800.py', which names no file; say with -o where it goes",
+                "odd.py: the original is recorded as '\\ud800.py', which is not a file name; use -o to say where it "
+                "goes",
                 id="a name that is no text",
             ),
             pytest.param(
@@ -192,7 +193,7 @@ class TestMirror:
         outcome = run("src/zoo", "other/zoo", "-o", "traced")
         assert outcome.code == 2
         assert outcome.err == (
-            "other/zoo: would be mirrored in traced/zoo as src/zoo is; write them one by one, each with its own -o\n"
+            "other/zoo: would be mirrored in traced/zoo, like src/zoo; write them one at a time, each with its own -o\n"
         )
         assert not Path("traced").exists()
 
@@ -207,7 +208,7 @@ class TestMirror:
         monkeypatch.setattr(Path, "iterdir", refuse)
         outcome = run("src", "-o", "traced")
         assert outcome.code == 2
-        assert "src/zoo: cannot be listed (Permission denied); the mirror lacks what is in it\n" in outcome.err
+        assert "src/zoo: cannot be listed (Permission denied); the mirror lacks its contents\n" in outcome.err
         assert Path("traced/train.py").exists()
 
     def test_takes_scripts_that_are_named_beside_directories(self) -> None:
@@ -257,7 +258,7 @@ class TestMirror:
         write("traced/old.py", b"edited\n")
         write("other/net.py", b"mine\n")
         outcome = run("src", "-o", "traced")
-        assert "traced/net/__init__.py: removed, since src/net/__init__.py is gone\n" in outcome.err
+        assert "traced/net/__init__.py: removed, because src/net/__init__.py is gone\n" in outcome.err
         assert not Path("traced/net").exists()  # which would be imported in place of net.py
         assert Path("traced/old.py").read_bytes() == b"edited\n"
         assert Path("traced/train.py").exists()
@@ -359,7 +360,9 @@ class TestInPlace:
         patch = run("src", "--diff")
         assert b"src/bom.py" in patch.out
         assert b"link.py" not in patch.out
-        assert "src/link.py: a link, which no patch can change; what it leads to can be" in patch.err
+        assert (
+            "src/link.py: a symbolic link, which a patch cannot change; patch the file that it points to" in patch.err
+        )
 
     def test_what_is_edited_meanwhile_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
         process = work.process
@@ -373,7 +376,7 @@ class TestInPlace:
         monkeypatch.setattr(work, "process", edit_after)
         outcome = run("src", "--in-place")
         assert outcome.code == 2
-        assert outcome.err.splitlines()[-1].startswith("src/bom.py: was changed while it was worked on")
+        assert outcome.err.splitlines()[-1].startswith("src/bom.py: was changed while it was being processed")
         assert Path("src/bom.py").read_bytes() == b"edited\n"
 
     def test_a_patch_of_an_absolute_path_applies_here(self) -> None:
@@ -454,14 +457,14 @@ class TestConfiguration:
         Path("empty").mkdir()
         outcome = run("empty")
         assert outcome.code == 0
-        assert outcome.err == "no file to look at: none matches --include, or all are excluded or ignored by git\n"
+        assert outcome.err == "no files to process: none matches --include, or all are excluded or ignored by git\n"
         assert run("src", "--shard", "7/97").err == "0 files: 0 instrumented (0 models)\n"
 
     def test_a_cache_that_cannot_be_where_it_was_asked_for_is_told(self) -> None:
         write("file", b"")
         outcome = run("src/train.py", "--check", "--cache-dir", "file/cache")
         assert outcome.code == 1
-        assert outcome.err.startswith("file/cache: nothing can be kept there, so that every file is looked at anew\n")
+        assert outcome.err.startswith("file/cache: cannot be used as a cache, so every file is processed again\n")
 
     @pytest.mark.parametrize("separator", [b"\n", b"\0", b"\r\n"])
     def test_files_from(self, separator: bytes) -> None:
@@ -486,13 +489,13 @@ class TestParts:
         run("src", "--check", "--report", "a.json")
         outcome = run("--merge-reports", "a.json", "./a.json", "--report", "b.json")
         assert outcome.code == 2
-        assert "speaks of src/train.py, as a.json does" in outcome.err
+        assert "contains src/train.py, and so does a.json" in outcome.err
 
     def test_what_is_no_report_does_not_merge(self) -> None:
         write("a.json", b'{"version": 2}')
         outcome = run("--merge-reports", "a.json", "--report", "b.json")
         assert outcome.code == 2
-        assert outcome.err.startswith("a.json: is no report that this version reads")
+        assert outcome.err.startswith("a.json: is not a report that this version can read")
 
 
 @pytest.mark.usefixtures("zoo")
@@ -514,7 +517,7 @@ class TestReports:
         assert outcome.code == 2
         assert (
             outcome.err
-            == f"{name}: is there, and is no report; choose another --report, or overwrite it with --force\n"
+            == f"{name}: exists and is not a report; choose another --report, or overwrite it with --force\n"
         )
         assert Path(name).read_bytes() == b"what this project is\n"
         assert Path("src/train.py").read_bytes() == TRAIN

@@ -138,7 +138,7 @@ def test_a_choice_that_nothing_meets_is_told(
     assert run_command([*command, str(small_trace), "--name", "model.fc.wieght"]) == 0
     said = capsys.readouterr().err
     assert said.startswith(
-        "proxy-trace: nothing in this trace meets all these conditions; did you mean model.fc.weight"
+        "proxy-trace: no event in this trace matches all these options; did you mean model.fc.weight"
     )
 
 
@@ -155,10 +155,10 @@ def test_without_a_run_it_is_the_newest_one_here(
     [
         pytest.param(["summary"], "no RUN was given, and there is no 'proxy_trace' here", id="no run"),
         pytest.param(["summary", "nowhere"], "nowhere: no such file or directory", id="a path that is not there"),
-        pytest.param(["summary", "."], "holds no trace", id="a directory without traces"),
+        pytest.param(["summary", "."], "contains no trace", id="a directory without traces"),
         pytest.param(["show", "run.txt"], "run.txt: is a text log", id="a text log"),
         pytest.param(["show", "x", "--kind", "nan"], "no event kind 'nan'. Kinds are: run,", id="an unknown kind"),
-        pytest.param(["show", "x", "--step", "last"], "'last' is no range of steps", id="no step"),
+        pytest.param(["show", "x", "--step", "last"], "'last' is not a range of steps", id="no step"),
         pytest.param(["show", "x", "--limit", "0"], "Invalid value for '--limit'", id="no limit"),
         pytest.param(["show", "x", "--frob"], "No such option", id="an unknown option"),
         pytest.param(["frob"], "No such command 'frob'. Try 'proxy-trace --help'.", id="an unknown command"),
@@ -167,7 +167,7 @@ def test_without_a_run_it_is_the_newest_one_here(
         pytest.param(["log", "run.txt", "--stage", "eval"], "is a text log", id="a text log has no stages"),
         pytest.param(["log", "run.txt", "--rank", "1"], "is a text log", id="a text log has no ranks"),
         pytest.param(["history"], "Missing argument '[RUN] WHAT'. Try 'proxy-trace history", id="a history of nothing"),
-        pytest.param(["history", "x", "y", "z"], "give one RUN at most, and one WHAT", id="the histories of two"),
+        pytest.param(["history", "x", "y", "z"], "give at most one RUN, and one WHAT", id="the histories of two"),
         pytest.param(
             ["history", "model.fc", "run.txt"], "RUN comes first: run.txt model.fc", id="RUN and WHAT swapped"
         ),

@@ -349,7 +349,9 @@ def test_a_run_id_is_no_path(run: str, output_format: str) -> None:
         before = paths_in(outside)
         code, out, err = run_quietly(["export", "single", "-f", output_format])
         assert (code, out) == (2, "")
-        assert err.startswith("proxy-trace: error: single/rank0-1.jsonl: is no trace: its run id is no name of a run.")
+        assert err.startswith(
+            "proxy-trace: error: single/rank0-1.jsonl: is not a trace: its run id is not a valid name."
+        )
         assert len(err.splitlines()) == 1
         assert paths_in(outside) == before
 

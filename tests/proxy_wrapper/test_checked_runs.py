@@ -186,7 +186,13 @@ def average_below(logdir: str) -> list[tuple[str, str, str]]:
         optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(list(task.average.parameters()), list(task.net.parameters()), weight=1e-3)
-    return [("uncalled", "task.average", "never called, nor the module around it, of which only parts are used")]
+    return [
+        (
+            "uncalled",
+            "task.average",
+            "neither it nor the module around it was called; only other parts of that are used",
+        )
+    ]
 
 
 def teacher_and_first_weights(logdir: str) -> list[tuple[str, str, str]]:
@@ -254,7 +260,13 @@ def before_a_normalisation(logdir: str) -> list[tuple[str, str, str]]:
     layers = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
     model = proxied(layers, logdir)
     fit(model, sgd(model, lr=0.01))
-    return [("untrained", "net.0.bias", "next to its module's other gradients its own were nothing but rounding")]
+    return [
+        (
+            "untrained",
+            "net.0.bias",
+            "compared with the other gradients of its module, its own were only rounding errors",
+        )
+    ]
 
 
 def holder(logdir: str) -> list[tuple[str, str, str]]:
@@ -282,7 +294,7 @@ def infinite_loss(logdir: str) -> list[tuple[str, str, str]]:
         (loss_of(model) + torch.tensor(float("inf"))).backward()
         optimizer.step()
     return [
-        ("non-finite", "loss", "what a backward pass began with: 1 non-finite element of float32[]"),
+        ("non-finite", "loss", "start of a backward pass: 1 non-finite element of float32[]"),
         ("learning-rate-zero", "SGD", "every learning rate was 0"),
     ]
 
@@ -294,14 +306,14 @@ def infinite_norm(logdir: str) -> list[tuple[str, str, str]]:
         optimizer.zero_grad()
         (model(torch.ones(8, 4)).sum() * 1e25).backward()
         optimizer.step()
-    return [("non-finite", "net.weight", "gradient: the norm is infinite, though each element is finite")]
+    return [("non-finite", "net.weight", "gradient: the norm is infinite, although each element is finite")]
 
 
 def no_step(logdir: str) -> list[tuple[str, str, str]]:
     model = proxied(Net(), logdir)
     for _ in range(3):
         loss_of(model).backward()
-    return [("no-effect", "net", "3 backward passes, but no change of a parameter was seen")]
+    return [("no-effect", "net", "3 backward passes, but no parameter was seen to change")]
 
 
 PROGRAMS: list[Callable[[str], list[tuple[str, str, str]]]] = [
@@ -422,7 +434,7 @@ def test_of_a_sample_it_is_said_that_it_is_one(logdir: str) -> None:
 def test_compiled_code_limits_what_was_looked_at(logdir: str) -> None:
     model = proxied(Net(), logdir)
     fit(torch.compile(model, backend="eager"), sgd(model))
-    words = ["inside of compiled code nothing is seen"]
+    words = ["nothing is seen inside compiled code"]
     passed = dict.fromkeys(("outputs", "loss functions", "calls", "activations"), ("passed", words))
     assert limits_of(logdir) == {
         **passed,

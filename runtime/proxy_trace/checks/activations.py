@@ -20,10 +20,10 @@ MISSING: Final = Rule(
     "missing-activation",
     WARNING,
     "Linear layers with nothing between them",
-    "In the graph of a loss a linear layer takes what another one of the same module gave, as it is, and nothing else "
-    "does. The first has a bias, and puts out no fewer numbers than it is given or the second gives, so it is no low "
-    "rank; steps of an optimizer have changed both.",
-    "Put an activation such as `nn.ReLU()` between them, or leave one out.",
+    "In the graph of a loss, the output of a linear layer goes directly into another linear layer of the same module, "
+    "and nowhere else. The first layer has a bias, and is at least as wide as its input and the output of the second, "
+    "so this is not a low-rank factorisation. Optimizer steps have changed both.",
+    "Put an activation such as `nn.ReLU()` between them, or remove one of them.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/Nota-NetsPresso/netspresso-trainer/issues/320",),
 )

@@ -126,7 +126,7 @@ def all_checks() -> list[Check]:
         except Exception as error:
             raise BadCheckError(point.name, point.value, f"it cannot be loaded: {error}") from error
         if not isinstance(check, Check):
-            raise BadCheckError(point.name, point.value, "it is no proxy_trace.checks.check.Check")
+            raise BadCheckError(point.name, point.value, "it is not a proxy_trace.checks.check.Check")
         taken = sorted(({check.name} & names) | {rule.code for rule in check.rules if rule.code in codes})
         if taken:
             raise BadCheckError(point.name, point.value, f"{', '.join(taken)} is the name of another one")

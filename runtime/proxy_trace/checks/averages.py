@@ -38,7 +38,7 @@ def _look(evidence: Evidence) -> Sight | None:
                 of_roots.setdefault(tree.root_of(tensor.module), []).append(tensor)
         for root in averages:
             if _stands_still(root.id, of_roots, of_process, tree):
-                reason = "by its name an average of a model that trains, and it never moved"
+                reason = "by its name an average of a model that trains, but it never moved"
                 rank = [of_process.process.rank]
                 findings.append(NEVER_UPDATED.finding(root.name, reason, rank, place=root.origin, concerns=[root.name]))
     return Sight(findings, evidence.sampling_words) if is_any else None
@@ -71,4 +71,4 @@ def _bits(tensor: TensorSummary) -> str | None:
 
 
 CHECK: Final = Check("averages", "averages of models move with them", _look, (NEVER_UPDATED,))
-"""Only there if the name or the class of a model says that it is an average."""
+"""Only present if the name or the class of a model says that it is an average."""

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 MIXED: Final = Rule(
     "batch-dimension-mixed",
     WARNING,
-    "Layers that take the batch for the sequence",
-    "A recurrent or attention layer with `batch_first=False` was given a tensor whose first dimension is that of the "
-    "samples: the model was given as many, and puts out as many, while the second is gone from what it puts out.",
-    "Make the layer with `batch_first=True`, or transpose what it is given and gives.",
+    "Layers that treat the batch as the sequence",
+    "A recurrent or attention layer with `batch_first=False` received a tensor whose first dimension is the batch: "
+    "the input and the output of the model have the same first dimension, while the second dimension is absent from "
+    "the output.",
+    "Create the layer with `batch_first=True`, or transpose its input and output.",
     "show {run} --kind call_module,return_module",
     sources=("https://github.com/Exorust/TorchLeet/issues/5",),
 )
@@ -38,9 +39,9 @@ OVER_BATCH: Final = Rule(
     "softmax-over-batch",
     WARNING,
     "Softmax over the samples of a batch",
-    "The graph of a loss has a softmax over the first dimension of a tensor, which is that of the samples: the model "
-    "was given as many, and puts out as many, while the second dimension is gone from what it puts out.",
-    "Give the softmax the dimension of the items, mostly `dim=-1`.",
+    "The graph of a loss has a softmax over the first dimension of a tensor, which is the batch: the input and the "
+    "output of the model have the same first dimension, while the second dimension is absent from the output.",
+    "Apply the softmax over the dimension of the items, usually `dim=-1`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/PetrochukM/PyTorch-NLP/issues/2",),
 )
@@ -75,7 +76,7 @@ def _of_layers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     return [
         MIXED.finding(
             layers[0][0],
-            f"it takes the {layers[0][1].shape[0]:,} samples of shape {layers[0][1].shape} for a sequence",
+            f"it treats the {layers[0][1].shape[0]:,} samples of shape {layers[0][1].shape} as a sequence",
             [of_process.process.rank],
             len(layers),
             place=made,
@@ -93,4 +94,4 @@ def _is_mixed(mix: MixSummary) -> bool:
 
 
 CHECK: Final = Check("samples", "samples of a batch are kept apart", _look, (MIXED, OVER_BATCH))
-"""Only there if a layer takes the first dimension for the sequence, or a softmax goes over it."""
+"""Only present if a layer takes the first dimension for the sequence, or a softmax goes over it."""

@@ -23,7 +23,7 @@ NEVER_SETTLES: Final = Rule(
     WARNING,
     "Running statistics that never settle",
     "A batch norm with running statistics was called in training mode, and its `momentum` is 0, or 0.9 and more.",
-    "Give PyTorch's batch norm one minus the momentum of another library; the default is 0.1.",
+    "PyTorch's momentum is one minus that of other libraries, and 0.1 by default: convert the value.",
     "show {run} --kind module",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html",),
 )
@@ -32,9 +32,9 @@ FROZEN_MOVES: Final = Rule(
     "frozen-batch-norm-moves",
     WARNING,
     "Running statistics of frozen batch norms that move",
-    "The weight and the bias of a batch norm are frozen, and did not change; meanwhile its running statistics did, "
-    "between at least five steps of optimizers. What was learnt before was learnt with the old ones.",
-    "Call `eval()` of the frozen part behind each `model.train()`, or in a `train` method of the model.",
+    "The weight and the bias of a batch norm are frozen and did not change, but its running statistics did, between "
+    "at least five optimizer steps. The frozen weights were learnt with the old statistics.",
+    "Call `eval()` on the frozen part after each `model.train()`, or in a `train` method of the model.",
     "history {run} {name}",
     sources=("https://github.com/pgniewko/gt-pyg/issues/112",),
 )
@@ -96,4 +96,4 @@ def _frozen(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
 
 
 CHECK: Final = Check("batch norms", "running statistics of batch norms settle", _look, (NEVER_SETTLES, FROZEN_MOVES))
-"""Only there if a model has batch norms."""
+"""Only present if a model has batch norms."""

@@ -24,22 +24,22 @@ NEVER_CALLED: Final = Rule(
     "never-called",
     WARNING,
     "Modules never called",
-    "A module of a traced model was never called, nor anything below it, and it has parameters or buffers. Nothing is "
-    "said of what compiled code may have called, of modules whose class goes around PyTorch's hooks, and of steps that "
-    "were not recorded.",
-    "See whether `forward` was meant to use it: a layer left out, a typo in a name, or `forward` called directly. "
-    "If nobody needs it, delete it.",
+    "A module of a traced model has parameters or buffers, and neither it nor any module below it was ever called. "
+    "Modules that compiled code may have called, modules whose class bypasses PyTorch's hooks, and steps that were "
+    "not recorded are not judged.",
+    "Check whether `forward` was meant to use it: a layer may be left out, a name misspelt, or `forward` called "
+    "directly. If it is not needed, delete it.",
     "show {run} --kind call_module",
     explains=("never-updated", "untrained", "frozen"),
 )
 UNCALLED: Final = Rule(
     "uncalled",
     NOTE,
-    "Modules never called, as may be meant",
-    "A module was never called, and training changed its parameters all the same: another module uses them (tied "
-    "weights, `nn.MultiheadAttention`'s projection), or somebody takes them as plain tensors. Or it has no parameters, "
-    "as a dropout that a fused attention does by itself. Or the module around it was never called either, and only "
-    "other parts of that are used. Or the run called no module at all, and had no backward pass: it made a model.",
+    "Modules never called, perhaps on purpose",
+    "A module was never called, but training changed its parameters: another module uses them (tied weights, the "
+    "projection of `nn.MultiheadAttention`), or they are used as plain tensors. Or it has no parameters, like a "
+    "dropout that fused attention performs itself. Or the module around it was never called either, and only other "
+    "parts of that are used. Or the run called no module at all and had no backward pass: it only created a model.",
 )
 
 
@@ -72,7 +72,7 @@ def _unseen(evidence: Evidence) -> list[str]:
         unseen = [*unseen, *evidence.sampling_words]
     around = sum(not module.calls_seen for module in uncalled)
     if around:
-        unseen = [*unseen, f"calls of {of(around, len(evidence.modules), 'module')} go around PyTorch's hooks"]
+        unseen = [*unseen, f"calls of {of(around, len(evidence.modules), 'module')} bypass PyTorch's hooks"]
     return [*unseen, *evidence.compiled_words] if uncalled else unseen
 
 
@@ -125,11 +125,14 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
         elif below or module.type not in _UNCALLED:
             rule, reason = NEVER_CALLED, "never called"
             if not _is_around_called(module, tree):
-                rule, reason = UNCALLED, "never called, nor the module around it, of which only parts are used"
+                rule, reason = (
+                    UNCALLED,
+                    "neither it nor the module around it was called; only other parts of that are used",
+                )
             elif module.id in trained:
-                rule, reason = UNCALLED, "its parameters were updated: another module uses them, or gives them"
+                rule, reason = UNCALLED, "its parameters were updated: another module uses them, or provides them"
             elif module.id not in holding:
-                rule, reason = UNCALLED, "it has no parameters, and something else may do what it does"
+                rule, reason = UNCALLED, "it has no parameters, and something else may do its work"
             found.append(
                 rule.finding(
                     module.name, reason, [process.rank], tree.size(module), place=module.origin, concerns=[module.name]

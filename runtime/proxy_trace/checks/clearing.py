@@ -24,9 +24,10 @@ NOT_CLEARED: Final = Rule(
     "grad-not-cleared",
     ERROR,
     "Gradients not cleared between steps",
-    "In at least two steps of an optimizer, and in more than half of those it could be said of, the gradients that the "
-    "step before had taken were still there when the backward passes began, and were added to. Once may be on purpose.",
-    "Call `optimizer.zero_grad()` once for each step, before the backward pass or after the step.",
+    "In at least two steps of an optimizer, and in more than half of those for which this is known, the gradients of "
+    "the previous step had not been cleared when the backward passes began, so the new gradients were added to them. "
+    "A single time may be on purpose.",
+    "Call `optimizer.zero_grad()` once per step, before the backward pass or after the step.",
     "show {run} --kind optimizer_step,gradient",
     sources=(
         "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",
@@ -44,7 +45,7 @@ def _look(evidence: Evidence) -> Sight:
             followed = optimizer.steps - 1  # Nothing comes before the first.
             judged += max(0, followed)
             if optimizer.carried >= 2 and optimizer.carried * 2 > followed:
-                reason = "the gradients of the step before were still there, and were added to"
+                reason = "the gradients of the previous step were still there, and were added to"
                 numbers = f"in {optimizer.carried:,} of {followed:,} steps"
                 rank, first = of_process.process.rank, optimizer.first_carried
                 place = optimizer.place

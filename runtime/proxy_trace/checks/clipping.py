@@ -19,8 +19,8 @@ AFTER_STEP: Final = Rule(
     "clip-after-step",
     ERROR,
     "Gradients clipped after the step",
-    "At one place gradients were clipped after an optimizer had stepped with them, and never before a step: the next "
-    "backward pass begins with others, or adds to what was clipped.",
+    "At one place, gradients were clipped only after an optimizer had stepped with them, never before a step. The "
+    "next backward pass replaces the clipped gradients or adds to them.",
     "Clip between `backward()` and `step()`.",
     "show {run} --kind clip,backward,optimizer_step",
     sources=("https://discuss.pytorch.org/t/proper-way-to-do-gradient-clipping/191",),
@@ -28,10 +28,10 @@ AFTER_STEP: Final = Rule(
 WITHOUT_PARAMETERS: Final = Rule(
     "clip-without-parameters",
     WARNING,
-    "Clipping that gets no parameter",
-    "At one place the gradients of no parameter at all were clipped, each time: what was given was an iterator that "
-    "had been used up, such as `model.parameters()` kept in a variable, or an empty list.",
-    "Give `model.parameters()` anew in each call, or a list of it.",
+    "Clipping without parameters",
+    "At one place, clipping never received any parameter: the argument was an exhausted iterator, such as "
+    "`model.parameters()` stored in a variable, or an empty list.",
+    "Pass `model.parameters()` itself in each call, or a list of it.",
     "show {run} --kind clip",
 )
 
@@ -46,10 +46,10 @@ def _look(evidence: Evidence) -> Sight | None:
                 continue
             rank = [of_process.process.rank]
             if clip.late:
-                reason = "the step had taken the gradients before they were clipped"
+                reason = "the step had used the gradients before they were clipped"
                 findings.append(AFTER_STEP.finding("clipping", reason, rank, step=clip.step, place=clip.place))
             elif clip.empty:
-                reason = "there was no parameter to clip the gradient of"
+                reason = "there was no parameter whose gradient could be clipped"
                 findings.append(WITHOUT_PARAMETERS.finding("clipping", reason, rank, step=clip.step, place=clip.place))
     return Sight(findings, evidence.sampling_words) if is_any else None
 

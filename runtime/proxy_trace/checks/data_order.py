@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 SAME_BATCH: Final = Rule(
     "same-batch",
     ERROR,
-    "The first batch in each step",
-    "Nine of ten iterations over a data loader, and at least seven, gave the first of several batches in a fixed order "
-    "and no other one; a step of an optimizer followed each, and a model was called for training behind it.",
-    "Keep one iterator, and make it anew when it is exhausted: `next(iter(loader))` begins from the start each time.",
+    "The same first batch in every step",
+    "At least nine of ten iterations over a data loader, and at least seven, yielded only the first of several "
+    "batches in a fixed order. An optimizer step followed each, and then a model was called for training.",
+    "Keep one iterator, and create a new one when it is exhausted: `next(iter(loader))` starts over each time.",
     "show {run} --kind loading",
     sources=("https://github.com/ZhaoJ9014/face.evoLVe/pull/39",),
 )
 SAME_ORDER: Final = Rule(
     "same-order",
     WARNING,
-    "One order of the data in each epoch",
-    "A data loader that trains, and whose sampler shuffles, had the same order as in the iteration before in nine of "
-    "ten iterations, and at least three. Either the random numbers began from the same state, since something sets "
-    "the seed in each epoch; or the sampler shuffles by a number of the epoch that never changed.",
+    "The same order of the data in every epoch",
+    "A data loader that is used for training, and whose sampler shuffles, had the same order as in the previous "
+    "iteration in at least nine of ten iterations, and at least three. Either the random numbers started from the "
+    "same state, because something sets the seed in each epoch; or the sampler shuffles by an epoch number that never "
+    "changed.",
     "Set the seed once, before the first epoch; call `sampler.set_epoch(epoch)` at the top of each epoch.",
     "show {run} --kind loading,configuration",
     sources=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
@@ -46,10 +47,10 @@ EQUAL_WORKERS: Final = Rule(
     "equal-worker-streams",
     ERROR,
     "Workers that draw the same random numbers",
-    "A data loader has several workers, and its batches came in runs of one from each worker that had the same "
-    "values, to the bit, while the runs differed.",
+    "A data loader has several workers. In each round the batches of all workers had the same values, to the bit, "
+    "while the rounds differed from each other.",
     "Seed each worker differently: in `worker_init_fn` from `torch.initial_seed()`, which differs between workers; or "
-    "draw from `torch` in place of a generator that the data set keeps.",
+    "draw from `torch` instead of a generator that the data set keeps.",
     "show {run} --kind loading",
     sources=("https://tanelp.github.io/posts/a-bug-that-plagues-thousands-of-open-source-ml-projects/",),
 )
@@ -80,13 +81,13 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
     if last.first_only >= _FEWEST_FIRST and _is_most(last.first_only, earlier) and loader.trained == loader.calls > 0:
         return (
             SAME_BATCH,
-            "each step began anew and took the first batch",
+            "each step started over and used the first batch",
             f"in {last.first_only:,} of {earlier:,} steps",
         )
     if last.trains and last.same_order >= _FEWEST_ORDERS and _is_most(last.same_order, earlier):
         return (
             SAME_ORDER,
-            "its order is drawn, and was the same each time",
+            "its order is random, but was the same each time",
             f"in {last.same_order:,} of {earlier:,} epochs",
         )
     runs = last.given - last.same_batch
@@ -95,7 +96,7 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
         and runs >= _FEWEST_RUNS
         and _is_most(last.same_batch * last.workers, last.given * (last.workers - 1))
     ):
-        reason = "its workers gave batches of the same values"
+        reason = "its workers returned batches with the same values"
         return EQUAL_WORKERS, reason, f"{last.given:,} batches of {last.workers:,} workers, {runs:,} of them different"
     return None
 
@@ -107,4 +108,4 @@ def _is_most(part: int, whole: int) -> bool:
 CHECK: Final = Check(
     "data", "training saw all data, in an order that changes", _look, (SAME_BATCH, SAME_ORDER, EQUAL_WORKERS)
 )
-"""Only there if batches came from a `DataLoader`."""
+"""Only present if batches came from a `DataLoader`."""

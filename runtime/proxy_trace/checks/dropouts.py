@@ -20,9 +20,9 @@ ALWAYS_ON: Final = Rule(
     "dropout-always-on",
     ERROR,
     "Functional dropout in evaluation",
-    "A module in evaluation mode, called by a model in evaluation mode, called a functional dropout that dropped "
-    "values, and said nothing of `training`, which is then taken for true.",
-    "Give it `training=self.training`, or make an `nn.Dropout` in `__init__`.",
+    "A module in evaluation mode, called by a model in evaluation mode, called a functional dropout without the "
+    "argument `training`, which is true by default, and values were dropped.",
+    "Pass `training=self.training`, or create an `nn.Dropout` in `__init__`.",
     "show {run} --kind active_dropout",
     sources=("https://github.com/rixwew/pytorch-fm/issues/21",),
 )

@@ -17,8 +17,8 @@ ENDED: Final = Rule(
     "ended-by-exception",
     ERROR,
     "Exceptions that ended processes",
-    "A process ended by an exception that nobody caught; the name is its class. What the trace says of the training up "
-    "to there holds; what would have come is not known.",
+    "A process ended with an uncaught exception; the name is its class. What the trace says about the training up to "
+    "that point is valid.",
     "Read the traceback that the program printed.",
     "show {run} --kind run_end,problem",
 )

@@ -126,7 +126,7 @@ class Evidence:
         runs_compiled = any(module.is_compiled for module in self.modules) or any(
             process.calls_compiled_functions for process in self.processes
         )
-        return ["inside of compiled code nothing is seen"] if runs_compiled else []
+        return ["nothing is seen inside compiled code"] if runs_compiled else []
 
     @cached_property
     def watching_words(self) -> list[str]:

@@ -17,9 +17,9 @@ INCOMPLETE: Final = Rule(
     "incomplete-trace",
     WARNING,
     "Incomplete trace files",
-    "A trace file has no end, breaks off within a line, or has lines that cannot be read: the process was killed, is "
-    "still running, or somebody changed the file. What is in the file up to there has been read.",
-    "If the program has ended, see whether it was killed (out of memory, a time limit), and whether the disk is full.",
+    "A trace file has no end, is truncated within a line, or has unreadable lines: the process was killed, is still "
+    "running, or somebody changed the file. Everything readable was used.",
+    "If the program has ended, check whether it was killed (out of memory, a time limit) and whether the disk is full.",
     "show {run} --kind run_end,problem",
 )
 
@@ -44,10 +44,10 @@ def _incomplete(process: ProcessSummary) -> list[Finding]:
         reasons.append(f"{lines} left out, the first is line {process.first_malformed_line:,}")
     if process.unknown:
         kinds = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(process.unknown.items()))
-        reasons.append(f"records of unknown kinds left out, perhaps of a newer version: {kinds}")
+        reasons.append(f"records of unknown kinds left out, perhaps from a newer version: {kinds}")
     if process.surplus:
         reasons.append(f"{process.surplus:,} definitions and non-finite values left out: there are more than are kept")
     return [INCOMPLETE.finding(process.file, reason, [process.rank]) for reason in reasons]
 
 
-CHECK: Final = Check("files", "no trace file breaks off", _look, (INCOMPLETE,), is_of_model=False)
+CHECK: Final = Check("files", "no trace file is truncated", _look, (INCOMPLETE,), is_of_model=False)

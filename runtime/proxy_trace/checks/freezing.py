@@ -18,9 +18,9 @@ NO_EFFECT: Final = Rule(
     "freeze-has-no-effect",
     ERROR,
     "Freezing that has no effect",
-    "Parameters have an attribute that is a misspelt `requires_grad`, or their module has one of that name, and it is "
-    "`False`; an optimizer has changed them all the same.",
-    "Call `requires_grad_(False)` of the module or the parameter.",
+    "Parameters have an attribute that is a misspelt `requires_grad`, or their module has an attribute of that name, "
+    "and it is `False`; an optimizer changed the parameters nevertheless.",
+    "Call `requires_grad_(False)` on the module or the parameter.",
     "history {run} {name}",
     "parameter",
     ("https://github.com/HengyiWang/Co-SLAM/issues/12",),
@@ -42,4 +42,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings)
 
 
-CHECK: Final = Check("freezing", "what was to be frozen is frozen", _look, (NO_EFFECT,))
+CHECK: Final = Check("freezing", "parameters that the script freezes are frozen", _look, (NO_EFFECT,))

@@ -18,11 +18,11 @@ _DIFFERS: Final = Rule(
     "differs-from-good-run",
     NOTE,
     "Differences from the good run",
-    "The run was compared with a good one (`--against`), and something is otherwise than there: a call, a setting, a "
-    "shape, a mode, a number of steps. Values are not compared. Records are aligned by what is called, in which module "
-    "and stage, so that lines may have moved. What tells most comes first: that something is missing, or was made with "
-    "other settings, before what may follow from it. Whether a difference is on purpose is not known.",
-    "Look at the first ones. What was changed on purpose since the good run is no mistake.",
+    "The run was compared with a good one (`--against`), and something differs: a call, a setting, a shape, a mode, a "
+    "number of steps. Values are not compared. Records are aligned by what is called, in which module and stage, so "
+    "lines may have moved. The most significant differences come first: something missing, or created with other "
+    "settings, before its possible consequences. Whether a difference is on purpose is unknown.",
+    "Look at the first ones. What was changed on purpose since the good run is not a mistake.",
 )
 
 _WORDS: Final = {

@@ -21,5 +21,5 @@ def _look(evidence: Evidence) -> Sight:
 
 
 CHECK: Final = Check(
-    "gradients", "no gradient had a NaN or an infinity, and none an infinite norm", _look, (NON_FINITE,)
+    "gradients", "no gradient contained a NaN or an infinity or had an infinite norm", _look, (NON_FINITE,)
 )

@@ -71,7 +71,7 @@ def _judge(optimizer: OptimizerSummary, of_process: ProcessEvidence, place: str,
     found = small if len(small) >= _FEWEST_LAYERS else states
     if not found:
         return []
-    numbers = [f"it passes on {_factor(found[0]):.2g} of what it is given at first"]
+    numbers = [f"it passes on {_factor(found[0]):.2g} of its input at first"]
     numbers.append(f"loss {values.first[0]:.4g} at first, {sum(values.last) / len(values.last):.4g} at last")
     return [VANISHING.finding(found[0].name, "its weights began too small", rank, place=place, evidence=numbers)]
 
@@ -96,4 +96,6 @@ def _factor(weight: TensorSummary) -> float:
     return first.norm / math.sqrt(int(units[1])) if int(units[1]) else 0.0
 
 
-CHECK: Final = Check("initial weights", "layers pass on about as much as they are given", _look, (EXPLODING, VANISHING))
+CHECK: Final = Check(
+    "initial weights", "layers neither amplify nor suppress their input", _look, (EXPLODING, VANISHING)
+)

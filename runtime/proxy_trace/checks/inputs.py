@@ -25,9 +25,9 @@ NOT_NORMALIZED: Final = Rule(
     "inputs-not-normalized",
     WARNING,
     "Inputs that are not normalised",
-    "What a trained model was given went into a layer as it was, and the root of the mean of its squares was above 50, "
-    "in each of the first calls. Nothing is said where a normalisation follows the layer.",
-    "Subtract the mean of the training data and divide by their deviation, for each column or channel.",
+    "The input of a trained model went into a layer unchanged, and its root mean square was above 50 in each of the "
+    "first calls. Layers that are followed by a normalisation are not judged.",
+    "Subtract the mean of the training data and divide by its standard deviation, for each column or channel.",
     "show {run} --kind input",
     sources=("LeCun et al., Efficient BackProp, 1998",),
     explains=("learning-rate-too-high", "dead-units", "vanishing-gradients"),
@@ -59,7 +59,7 @@ def _look(evidence: Evidence) -> Sight:
                 continue
             numbers = inputs[0].statistics
             words = [f"root mean square {sizes[0]:.3g}, from {numbers.minimum:.3g} to {numbers.maximum:.3g}"]
-            reason = f"what it was given went into {names.get(layer, '')} as it was"
+            reason = f"its input went into {names.get(layer, '')} unchanged"
             rank, place = [process.rank], inputs[0].place
             findings.append(NOT_NORMALIZED.finding(names.get(root, ""), reason, rank, place=place, evidence=words))
     if not is_any:
@@ -77,4 +77,4 @@ def _size(given: InputSummary) -> float:
     return norm / math.sqrt(count) if count else 0.0
 
 
-CHECK: Final = Check("inputs", "inputs have the size that layers are initialised for", _look, (NOT_NORMALIZED,))
+CHECK: Final = Check("inputs", "inputs have the scale that layers are initialised for", _look, (NOT_NORMALIZED,))

@@ -25,7 +25,7 @@ class KindOfBug(NamedTuple):
 KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Gradients",
-        "Gradients of earlier steps are still there when a backward pass adds its own, and the step takes the sum.",
+        "Gradients of earlier steps are not cleared, so a backward pass adds to them, and the step uses the sum.",
         "grad-not-cleared",
         (
             "https://github.com/facebookresearch/nwm/issues/16",
@@ -46,7 +46,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "Gradients of several mean losses are added up for one step without division by their number.",
+        "Gradients of several mean losses are summed for one step without dividing by their number.",
         "accumulation-not-scaled",
         ("https://github.com/hirofumi0810/neural_sp/issues/168", "https://github.com/agokrani/distillKitPlus/issues/5"),
     ),
@@ -100,7 +100,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "Clipping gets an iterator that is used up, and so clips nothing.",
+        "Clipping receives an exhausted iterator, and so clips nothing.",
         "clip-without-parameters",
         ("https://github.com/PixArt-alpha/PixArt-alpha/pull/160", "https://github.com/pytorch/pytorch/issues/148259"),
     ),
@@ -112,7 +112,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "The gradient scaler finds infinities and skips the step again and again.",
+        "The gradient scaler keeps finding infinities and skipping the step.",
         "scaler-skips-steps",
         (
             "https://github.com/conservationtechlab/animl-py/issues/298",
@@ -121,7 +121,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "Losses of accumulated batches are averaged for each batch, though batches have unlike numbers of tokens.",
+        "Losses of accumulated batches are averaged per batch, although batches have different numbers of tokens.",
         "",
         (
             "https://github.com/huggingface/transformers/pull/34191",
@@ -150,25 +150,25 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
-        "Parameters that were frozen stay in the optimizer, where momentum and decay go on to move them.",
+        "Frozen parameters stay in the optimizer, where momentum and weight decay still move them.",
         "optimizer-has-frozen",
         ("https://github.com/neuralmagic/sparseml/issues/965",),
     ),
     KindOfBug(
         "Optimizer",
-        "Parameters that the script means to freeze go on to train.",
+        "Parameters that the script means to freeze are still trained.",
         "freeze-has-no-effect",
         ("https://github.com/HengyiWang/Co-SLAM/issues/12", "https://github.com/ultralytics/yolov5/issues/1213"),
     ),
     KindOfBug(
         "Optimizer",
-        "The learning rate is zero, or as good as zero, while training goes on.",
+        "The learning rate is zero, or practically zero, while training goes on.",
         "learning-rate-zero",
         ("https://github.com/facebookresearch/maskrcnn-benchmark/issues/335",),
     ),
     KindOfBug(
         "Optimizer",
-        "Steps are so long that the loss grows or jumps about.",
+        "Steps are so large that the loss grows or oscillates.",
         "learning-rate-too-high",
         ("https://github.com/karpathy/char-rnn/issues/169", "https://github.com/pytorch/examples/pull/223"),
     ),
@@ -189,7 +189,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
-        "The optimizer is made anew between steps and so loses its momentum and averages.",
+        "The optimizer is recreated between steps and so loses its momentum and averages.",
         "optimizer-recreated",
         ("https://github.com/euancrabtree/Lipreading-PyTorch/issues/7",),
     ),
@@ -257,7 +257,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Modes",
-        "The running statistics of batch norms whose weights are frozen go on to change.",
+        "The running statistics of batch norms with frozen weights still change.",
         "frozen-batch-norm-moves",
         ("https://github.com/pgniewko/gt-pyg/issues/112", "https://github.com/pytorch/pytorch/issues/86590"),
     ),
@@ -272,19 +272,19 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "Layers in a plain list or dictionary are no part of the model.",
+        "Layers in a plain list or dictionary are not part of the model.",
         "layers-not-registered",
         ("https://github.com/pytorch/pytorch/issues/59925", "https://github.com/asyml/texar-pytorch/issues/72"),
     ),
     KindOfBug(
         "Structure",
-        "A layer is made in each call, with new random weights.",
+        "A layer is created in each call, with new random weights.",
         "layers-made-in-forward",
         ("https://github.com/graykode/nlp-tutorial/issues/29", "https://github.com/wangyida/softpool/issues/11"),
     ),
     KindOfBug(
         "Structure",
-        "A layer is made and never used.",
+        "A layer is created and never used.",
         "never-called",
         (
             "https://github.com/huggingface/pytorch-image-models/issues/1851",
@@ -293,13 +293,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "Weights that were to be one tensor have become two.",
+        "Weights that should be tied have become separate tensors.",
         "tied-weights-apart",
         ("https://github.com/NVIDIA/Megatron-LM/issues/656", "https://github.com/vllm-project/vllm/issues/5621"),
     ),
     KindOfBug(
         "Structure",
-        "Weights that are to be trained, averaged or synchronised never change.",
+        "Weights that should be trained, averaged or synchronised never change.",
         "never-updated",
         (
             "https://github.com/neuropoly/domainadaptation/issues/1",
@@ -309,7 +309,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "Units of a layer start equal, get equal gradients and stay equal.",
+        "Units of a layer start out equal, receive equal gradients and stay equal.",
         "equal-units",
         (
             "https://github.com/HomericIntelligence/Mnemosyne/pull/1987",
@@ -318,7 +318,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "Units put out zero for every input and get no gradient.",
+        "Units output zero for every input and receive no gradient.",
         "dead-units",
         (
             "https://github.com/keras-team/keras/issues/7057",
@@ -336,7 +336,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "Linear layers follow each other with no activation between them.",
+        "Consecutive linear layers have no activation between them.",
         "missing-activation",
         (
             "https://github.com/Nota-NetsPresso/netspresso-trainer/issues/320",
@@ -351,13 +351,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "A layer takes the batch for the sequence, and so mixes samples.",
+        "A layer treats the batch as the sequence, and so mixes samples.",
         "batch-dimension-mixed",
         ("https://github.com/Exorust/TorchLeet/issues/5",),
     ),
     KindOfBug(
         "Loss and data",
-        "A loss that takes scores gets probabilities.",
+        "A loss that expects logits receives probabilities.",
         "softmax-before-cross-entropy",
         (
             "https://github.com/NaJaeMin92/pytorch-DANN/issues/7",
@@ -366,19 +366,20 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "A binary loss that takes scores gets probabilities.",
+        "A binary loss that expects logits receives probabilities.",
         "sigmoid-before-logits-loss",
         ("https://github.com/avBuffer/UNet3plus_pth/issues/23",),
     ),
     KindOfBug(
         "Loss and data",
-        "A loss that takes scores gets log-probabilities; the second log-softmax changes nothing, but is a mistake.",
+        "A loss that expects logits receives log-probabilities; the second log-softmax changes nothing, but is a "
+        "mistake.",
         "log-softmax-twice",
         ("https://github.com/speedinghzl/Pytorch-Deeplab/issues/2",),
     ),
     KindOfBug(
         "Loss and data",
-        "A loss that takes log-probabilities gets probabilities or scores.",
+        "A loss that expects log-probabilities receives probabilities or logits.",
         "nll-without-log-softmax",
         ("https://github.com/AnubhavGupta3377/Text-Classification-Models-Pytorch/issues/9",),
     ),
@@ -420,7 +421,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "Every epoch has the same order of data, though it is meant to be shuffled.",
+        "Every epoch has the same order of data, although it is meant to be shuffled.",
         "same-order",
         ("https://github.com/kan-bayashi/ParallelWaveGAN/issues/177", "https://github.com/k2-fsa/icefall/pull/221"),
     ),
@@ -445,19 +446,19 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "Weights of a checkpoint are not loaded, since their names differ and nobody asked.",
+        "Weights of a checkpoint are not loaded because their names differ, and nobody checks.",
         "checkpoint-keys-skipped",
         ("https://github.com/torchgeo/torchgeo/issues/4036", "https://github.com/pytorch/examples/issues/1029"),
     ),
     KindOfBug(
         "Loss and data",
-        "The best weights are kept as a reference, which training goes on to change.",
+        "The best weights are stored as a reference, and training goes on to change them.",
         "best-weights-not-copied",
         ("https://github.com/WenjieDu/PyPOTS/issues/667",),
     ),
     KindOfBug(
         "Loss and data",
-        "A model that is to start anew, as for another fold, goes on from what it has learnt.",
+        "A model that should start from scratch, as for another fold, continues from what it has learnt.",
         "model-not-reset",
         ("https://github.com/McSpooder/camull-net/issues/6",),
     ),
@@ -473,19 +474,19 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "Inputs and labels are shuffled by themselves and no longer belong together.",
+        "Inputs and labels are shuffled independently and no longer match.",
         "",
         ("https://github.com/mlcommons/GaNDLF/pull/870", "https://github.com/xudonmao/VMT/issues/1"),
     ),
     KindOfBug(
         "Ranks",
-        "Replicas that are to be equal have different weights.",
+        "Replicas that should be equal have different weights.",
         "ranks-part",
         ("https://github.com/sparticlesteve/pytorch-benchmarks/pull/1",),
     ),
     KindOfBug(
         "Ranks",
-        "The model is called around its wrapper, so that gradients are not averaged.",
+        "The model is called without its wrapper, so gradients are not averaged.",
         "used-around-ddp",
         ("https://github.com/moojink/openvla-oft/issues/160", "https://github.com/intel/e2eAIOK/pull/198"),
     ),
@@ -497,7 +498,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Ranks",
-        "Ranks draw the same random numbers where they are meant to differ.",
+        "Ranks draw the same random numbers where they should differ.",
         "equal-rank-streams",
         ("https://github.com/facebookresearch/detr/issues/297",),
     ),
@@ -514,4 +515,4 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
 )
-"""By area; those without a rule of their code are seen by no check yet."""
+"""By area; those without a rule of their code are not covered by a check yet."""

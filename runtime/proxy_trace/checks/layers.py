@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 MADE_IN_FORWARD: Final = Rule(
     "layers-made-in-forward",
     WARNING,
-    "Layers that are made in each call",
-    "In nine of ten calls of a module, and at least five, its parameters had other values though nothing had changed "
-    "them: another module of its kind was called, which had just been made.",
-    "Make the layer in `__init__`, before the optimizer, and call it in `forward`.",
+    "Layers created in each call",
+    "In at least nine of ten calls of a module, and at least five, its parameters had different values although "
+    "nothing had changed them: the call was of another module of the same kind, which had just been created.",
+    "Create the layer in `__init__`, before the optimizer, and call it in `forward`.",
     "history {run} {name}",
     sources=("https://discuss.pytorch.org/t/create-layers-in-forward-or-in-init/83929",),
     explains=("untrained", "never-updated", "optimizer-misses-parameters", "grad-cut-off"),
@@ -34,10 +34,10 @@ MADE_IN_FORWARD: Final = Rule(
 EQUAL_UNITS: Final = Rule(
     "equal-units",
     WARNING,
-    "Units that begin equal",
-    "The weights of two linear, convolutional or recurrent layers that follow each other began with one number each, "
-    "other than 0, the biases of the first with one number too, and both were trained: the units between them stay "
-    "equal, so that they are as good as one.",
+    "Units that start out equal",
+    "Two consecutive linear, convolutional or recurrent layers each started with all weights equal to one number "
+    "other than 0, the biases of the first were all equal too, and both were trained: the units between them stay "
+    "equal, so they act as a single unit.",
     "Draw initial weights at random (`nn.init.kaiming_uniform_`, `nn.init.xavier_uniform_`).",
     "history {run} {name}",
     sources=("Goodfellow et al., Deep Learning, chapter 8.4, MIT Press 2016",),
@@ -70,7 +70,7 @@ def _made_in_forward(of_process: ProcessEvidence) -> list[Finding]:
         if (tensor.made_anew + 1) * 10 >= module.calls * 9 and module.id not in found:
             found[module.id] = MADE_IN_FORWARD.finding(
                 module.name,
-                "made anew for each call",
+                "created anew for each call",
                 [of_process.process.rank],
                 place=module.called_place,
                 evidence=[f"{tensor.made_anew + 1:,} of them in {module.calls:,} calls"],
@@ -97,7 +97,7 @@ def _equal(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
         if any(each.module == earlier.module and not _is_even(each) for each in of_process.process.tensors):
             continue  # A bias that differs from unit to unit tells them apart.
         holder = modules.get(earlier.module)
-        reason = f"all weights began with one number, those of {tensor.name} too"
+        reason = f"all weights started as one number, and so did those of {tensor.name}"
         place = earlier.filled_place or ("" if holder is None else holder.origin)
         found.append(EQUAL_UNITS.finding(earlier.name, reason, [of_process.process.rank], place=place))
     return found

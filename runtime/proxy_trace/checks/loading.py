@@ -33,11 +33,12 @@ KEYS_SKIPPED: Final = Rule(
     "checkpoint-keys-skipped",
     WARNING,
     "Weights of a checkpoint that were not loaded",
-    "A module was given weights with `strict=False`, and lacks some that were given under a longer or a shorter name: "
-    "with a prefix such as `module.` or `model.`, or without one. Or nothing of what it was given was "
-    "taken; or all that it was given before its first step were its own tensors. A part that has another name "
-    "altogether, as a new head, is not told.",
-    "Print what `load_state_dict` gives back; rename the keys, or load into the module that the checkpoint is of.",
+    "A module loaded weights with `strict=False`, and some of its own were missing because the checkpoint has them "
+    "under a longer or shorter name: with a prefix such as `module.` or `model.`, or without one. Or none of the "
+    "weights were loaded. Or everything loaded before the first step was the module's own tensors. Parts with an "
+    "entirely different name, such as a new head, are not reported.",
+    "Print the result of `load_state_dict`. Rename the keys, or load into the module that the checkpoint was made "
+    "from.",
     "show {run} --kind load",
     sources=("https://discuss.pytorch.org/t/missing-keys-unexpected-keys-in-state-dict/22009",),
     explains=("never-called",),
@@ -46,9 +47,9 @@ TARGET: Final = Rule(
     "target-is-the-network",
     WARNING,
     "Target networks that are the network itself",
-    "A module that is trained was given its own tensors, again and again, and was called with autograd off between its "
-    "steps: two names stand for one module, and the target moves with each step.",
-    "Make the target by `copy.deepcopy(network)`, and give it weights by `load_state_dict` alone, never by `=`.",
+    "A module that is trained repeatedly loaded its own tensors, and was called with autograd off between its steps: "
+    "two names refer to one module, and the target moves with each step.",
+    "Create the target with `copy.deepcopy(network)`, and update it only with `load_state_dict`, never with `=`.",
     "show {run} --kind load",
     sources=("https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html",),
 )
@@ -56,8 +57,8 @@ NOT_COPIED: Final = Rule(
     "best-weights-not-copied",
     WARNING,
     "Best weights that were not copied",
-    "A module was given its own tensors after the last step: what had been kept of it by `state_dict()` refers to its "
-    "weights, which training went on to change.",
+    "A module loaded its own tensors after the last step: the stored `state_dict()` refers to the weights themselves, "
+    "which training continued to change.",
     "Keep `copy.deepcopy(model.state_dict())`, or save it to a file.",
     "show {run} --kind load",
     sources=("https://discuss.pytorch.org/t/how-to-save-the-best-model/84608",),
@@ -66,9 +67,9 @@ NOT_RESET: Final = Rule(
     "model-not-reset",
     WARNING,
     "Models that were not reset",
-    "A module was given its own tensors between steps that train it: what had been kept of it by `state_dict()` refers "
-    "to its weights, and so it goes on from what it has learnt.",
-    "Keep `copy.deepcopy(model.state_dict())`, or make the model anew.",
+    "A module loaded its own tensors between steps that train it: the stored `state_dict()` refers to the weights "
+    "themselves, so nothing was reset and training continued from what the model had learnt.",
+    "Keep `copy.deepcopy(model.state_dict())`, or create a new model.",
     "show {run} --kind load",
 )
 
@@ -104,7 +105,7 @@ def _own(
     ]
     if not of_process.has_trained or not below:
         return None
-    reason = "it was given its own weights"
+    reason = "it loaded its own weights"
     if not any(tensor.has_changed or tensor.is_stepped for tensor in below):
         return NEVER_UPDATED.finding(name, reason, rank, step=load.step, place=load.place, concerns=[name])
     root = of_process.training.roots.get(tree.root_of(load.module))
@@ -112,7 +113,7 @@ def _own(
         return None
     is_only = sum(each.load.is_own and each.module == load.module for each in loads) == 1
     if is_only and 0 <= load.step <= root.first_step:
-        reason = "it was given its own weights before training: nothing else was under a name that it has"
+        reason = "it loaded its own weights before training: nothing else had a name that it knows"
         return KEYS_SKIPPED.finding(name, reason, rank, step=load.step, place=load.place)
     if load.step > root.last_step:
         rule = NOT_COPIED
@@ -136,7 +137,7 @@ def _skipped(load: LoadSummary, of_process: ProcessEvidence) -> Finding | None:
         f"{event.missing_count:,} missing, as {event.missing[0]}",
         f"{event.unexpected_count:,} unexpected, as {event.unexpected[0]}",
     ]
-    reason = f"{event.loaded:,} of the weights that it was given were loaded"
+    reason = f"{event.loaded:,} of the given weights were loaded"
     return KEYS_SKIPPED.finding(
         name, reason, [of_process.process.rank], step=load.step, place=load.place, evidence=numbers, concerns=[name]
     )
@@ -149,7 +150,7 @@ def _differ_by_prefix(one: str, other: str) -> bool:
 
 CHECK: Final = Check(
     "loading",
-    "weights that modules were given came from elsewhere, under their names",
+    "modules loaded weights from elsewhere, under matching names",
     _look,
     (KEYS_SKIPPED, TARGET, NOT_COPIED, NOT_RESET, NEVER_UPDATED),
 )

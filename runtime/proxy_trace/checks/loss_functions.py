@@ -36,10 +36,10 @@ SOFTMAX_BEFORE: Final = Rule(
     "softmax-before-cross-entropy",
     WARNING,
     "Cross entropy of probabilities",
-    "`F.cross_entropy` and `nn.CrossEntropyLoss` take logits: they apply a log-softmax themselves. Here they were "
-    "given what a softmax or a sigmoid gave, in the autograd graph of the loss. Gradients are then small, and no "
-    "probability can come near to 1.",
-    "Give the loss what comes before the softmax; apply a softmax only where probabilities are shown.",
+    "`F.cross_entropy` and `nn.CrossEntropyLoss` take logits: they apply a log-softmax themselves. Here, by the "
+    "autograd graph of the loss, they received the output of a softmax or a sigmoid. Gradients are then small, and no "
+    "probability can come close to 1.",
+    "Pass the loss the values before the softmax; apply a softmax only where you need probabilities.",
     "show {run} --kind loss",
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html",
@@ -50,9 +50,9 @@ SIGMOID_BEFORE: Final = Rule(
     "sigmoid-before-logits-loss",
     WARNING,
     "Binary cross entropy with logits of probabilities",
-    "`F.binary_cross_entropy_with_logits` and `nn.BCEWithLogitsLoss` apply a sigmoid themselves. Here they were "
-    "given what a sigmoid or a softmax gave, in the autograd graph of the loss.",
-    "Give the loss what comes before the sigmoid, or use `F.binary_cross_entropy`.",
+    "`F.binary_cross_entropy_with_logits` and `nn.BCEWithLogitsLoss` apply a sigmoid themselves. Here, by the "
+    "autograd graph of the loss, they received the output of a sigmoid or a softmax.",
+    "Pass the loss the values before the sigmoid, or use `F.binary_cross_entropy`.",
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.BCEWithLogitsLoss.html",),
 )
@@ -60,19 +60,19 @@ LOG_SOFTMAX_TWICE: Final = Rule(
     "log-softmax-twice",
     WARNING,
     "Cross entropy of log-probabilities",
-    "`F.cross_entropy` and `nn.CrossEntropyLoss` apply a log-softmax themselves. Here they were given what a "
-    "log-softmax gave, in the autograd graph of the loss. The second one changes nothing; what reads the outputs as "
-    "scores, and whoever replaces one of both, goes wrong.",
-    "Give the loss what comes before the log-softmax, or use `F.nll_loss`.",
+    "`F.cross_entropy` and `nn.CrossEntropyLoss` apply a log-softmax themselves. Here, by the autograd graph of the "
+    "loss, they received the output of a log-softmax. The second log-softmax changes nothing, but code that reads the "
+    "outputs as scores, or a later change to one of the two, goes wrong.",
+    "Pass the loss the values before the log-softmax, or use `F.nll_loss`.",
     "show {run} --kind loss",
     sources=("https://github.com/speedinghzl/Pytorch-Deeplab/issues/2",),
 )
 NO_LOGARITHM: Final = Rule(
     "nll-without-log-softmax",
     WARNING,
-    "Negative log likelihood of what is no logarithm",
-    "`F.nll_loss` and `nn.NLLLoss` take logarithms of probabilities. Here they were given what a softmax, a linear "
-    "layer or a convolution gave. The loss can then fall below 0 without end, or not far.",
+    "Negative log likelihood without a logarithm",
+    "`F.nll_loss` and `nn.NLLLoss` take logarithms of probabilities. Here they received the output of a softmax, a "
+    "linear layer or a convolution. The loss can then fall below 0 without bound, or cannot fall far.",
     "Apply `log_softmax` to the output, or use `F.cross_entropy`.",
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.NLLLoss.html",),
@@ -80,11 +80,11 @@ NO_LOGARITHM: Final = Rule(
 BROADCASTS: Final = Rule(
     "loss-broadcasts",
     WARNING,
-    "Losses of all pairs",
-    "An output of shape (n, 1) or (n,) was compared with a target of another number of dimensions, so that both "
+    "Losses broadcast over all pairs",
+    "An output of shape (n, 1) or (n,) was compared with a target that has a different number of dimensions, so both "
     "were broadcast to (n, n): each prediction is compared with the targets of all samples, and the model learns "
-    "their mean. That is said where the output itself goes into such a difference, or it or a part of it into such a "
-    "loss, with no view in between that would make it look meant.",
+    "their mean. This is reported if the output itself goes into such a difference, or if it or a part of it goes "
+    "into such a loss, without a view in between that would indicate purpose.",
     "Give both the same shape: `output.squeeze(1)`, or `target.unsqueeze(1)`.",
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html",),
@@ -226,7 +226,7 @@ def _below_views(nodes: Sequence[LossNode], number: int) -> int:
 
 CHECK: Final = Check(
     "loss functions",
-    "losses were computed from what they are meant for",
+    "losses received the kind of input that they expect",
     _look,
     (SOFTMAX_BEFORE, LOG_SOFTMAX_TWICE, SIGMOID_BEFORE, NO_LOGARITHM, BROADCASTS),
 )

@@ -30,11 +30,11 @@ WRONG_SIGN: Final = Rule(
     "wrong-loss-sign",
     WARNING,
     "Losses that are maximised",
-    "Only one optimizer steps, and a loss is the negative of a standard loss such as `cross_entropy`, and fell; or it "
-    "is anything else, and fell below 0, by more in the second half of the run than twice what it fell in the first, "
-    "to ten times the size of its first values: what is made smaller has no end.",
-    "Leave out the minus sign: a loss function gives what is to be small. See whether the model gives back a loss, "
-    "or a log-likelihood.",
+    "There is only one optimizer that steps. Either the loss is the negative of a standard loss such as "
+    "`cross_entropy`, and fell; or it is any other loss that fell below 0 without bound: it fell more than twice as "
+    "much in the second half of the run as in the first, to ten times the size of its first values.",
+    "Remove the minus sign: a loss function returns a value to minimise. Check whether the model returns a loss or a "
+    "log-likelihood.",
     "show {run} --kind loss,backward",
     sources=("https://github.com/KanishJebaMathewM/Truxify/pull/11885",),
     explains=("learning-rate-too-high", "non-finite"),
@@ -74,7 +74,7 @@ def _negative(of_process: ProcessEvidence) -> list[Finding]:
         first, last = values.first[0], sum(values.last) / len(values.last)
         if (is_standard and last < first) or _falls_without_end(values):
             numbers = [loss_text(loss.nodes), f"{first:.4g} at first, {last:.4g} at last"]
-            reason = "the negative of a loss is made smaller" if is_standard else "it falls below 0, ever faster"
+            reason = "the negative of a loss is minimised" if is_standard else "it falls below 0, ever faster"
             rank = [of_process.process.rank]
             found[loss.computed] = WRONG_SIGN.finding("loss", reason, rank, place=loss.computed, evidence=numbers)
     return list(found.values())
@@ -104,4 +104,4 @@ def _falls_without_end(values: LossValues) -> bool:
     return end < middle < start and end < 0 and is_large and middle - end > 2 * (start - middle)
 
 
-CHECK: Final = Check("signs", "losses were made smaller", _look, (WRONG_SIGN,))
+CHECK: Final = Check("signs", "losses were minimised", _look, (WRONG_SIGN,))

@@ -20,4 +20,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, evidence.sampling_words)
 
 
-CHECK: Final = Check("losses", "no backward pass began with a NaN or an infinity", _look, (NON_FINITE,))
+CHECK: Final = Check("losses", "no backward pass started from a NaN or an infinity", _look, (NON_FINITE,))

@@ -26,10 +26,10 @@ TRAINED_IN_EVALUATION: Final = Rule(
     "trained-in-evaluation-mode",
     WARNING,
     "Models trained in evaluation mode",
-    "A model with dropout or batch norm took steps in training mode, and from some step on all of them, at least "
-    "two, in evaluation mode. A model that is in evaluation mode from the start may be meant to be, as for "
-    "fine-tuning with fixed statistics; nothing is said of it.",
-    "Call `model.train()` behind each validation, or at the top of each epoch.",
+    "A model with dropout or batch norm made steps in training mode and, from some step on, all further steps (at "
+    "least two) in evaluation mode. A model that is in evaluation mode from the start may be so on purpose, as in "
+    "fine-tuning with fixed statistics, and is not reported.",
+    "Call `model.train()` after each validation, or at the top of each epoch.",
     "show {run} --kind call_module,optimizer_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval",),
 )
@@ -40,9 +40,9 @@ EVALUATED_IN_TRAINING: Final = Rule(
     "Models evaluated in training mode",
     "A model with dropout or batch norm was called in training mode with autograd off, as for a validation, and "
     "never in evaluation mode. Either it is trained, the first of these calls came after its first step and the last "
-    "after its last step, and what it puts out goes into no other model; or nothing trains it, and others are trained "
-    "meanwhile.",
-    "Call `model.eval()` before an evaluation, and `model.train()` behind it.",
+    "after its last step, and its output goes into no other model; or nothing trains it while other models are "
+    "trained.",
+    "Call `model.eval()` before an evaluation, and `model.train()` after it.",
     "show {run} --kind call_module,optimizer_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval",),
 )

@@ -15,19 +15,18 @@ if TYPE_CHECKING:
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.process_summary import ProcessEvidence
 
-LOSS: Final = "what a backward pass began with"
+LOSS: Final = "start of a backward pass"
 
 NON_FINITE: Final = Rule(
     "non-finite",
     ERROR,
     "Non-finite values",
-    "An output, a loss, a gradient, a parameter or a buffer has a NaN or an infinity, or a norm that is infinite "
-    "though each element is finite. The first is where to look: what follows from it, in the loss, the gradients, the "
-    "weights and the outputs, is told as its evidence; in another model, if it came in the same step or the next. A "
-    "buffer that was made with infinities, as a mask is, is left out.",
-    "Look at what the first one was made from: a logarithm or a division near 0, an overflow in half precision, a "
-    "learning rate that is too high. At level DEBUG the trace names the calls that made it, with their "
-    "lines.",
+    "An output, a loss, a gradient, a parameter or a buffer contains a NaN or an infinity, or has an infinite norm "
+    "although each element is finite. The first one is where to look. Its consequences in the loss, the gradients, "
+    "the weights and the outputs are listed as its evidence; in another model, only if they occurred in the same step "
+    "or the next. A buffer that was created with infinities, such as a mask, is left out.",
+    "Look at how the first one was computed: a logarithm or a division near 0, an overflow in half precision, a "
+    "learning rate that is too high. At level DEBUG the trace names the calls that computed it, with their lines.",
     "show {run} --kind non_finite",
     sources=("Wardat et al., DeepLocalize: Fault Localization for Deep Neural Networks, ICSE 2021",),
 )
@@ -74,7 +73,7 @@ def find_overflows(evidence: Evidence, *kinds: type[events.Event]) -> list[Findi
                 continue
             what = "gradient" if isinstance(event, events.Gradient) else "values"
             time_us = event.time_us + of_process.started_us - evidence.first_us
-            reason = f"{what}: the norm is infinite, though each element is finite"
+            reason = f"{what}: the norm is infinite, although each element is finite"
             name, place = names.tensor_name(event.tensor), names.place(event.location)
             found.append(NON_FINITE.finding(name, reason, [rank], step=event.step, time_us=time_us, place=place))
     return found
@@ -93,7 +92,7 @@ def find_at_start(evidence: Evidence, told: Iterable[Finding]) -> list[Finding]:
                 elements = f"{first.nonfinite:,} non-finite element{'' if first.nonfinite == 1 else 's'}"
                 reason = f"parameter: {elements} of {tensor.type}, from the start"
             elif first.norm == "inf":
-                reason = "values: the norm is infinite from the start, though each element is finite"
+                reason = "values: the norm is infinite from the start, although each element is finite"
             else:
                 continue
             found.append(NON_FINITE.finding(tensor.name, reason, [process.rank]))

@@ -24,14 +24,14 @@ OTHER_MODEL: Final = Rule(
     "optimizer-of-other-model",
     WARNING,
     "Optimizers of other models",
-    "An optimizer that stepped has tensors that are no parameters of a traced model now. Either it has no others, "
-    "and a traced model has as many parameters, or as many trainable ones, of which some had gradients and none was "
-    "ever in a step or has changed. Or it has parameters of a model, and as many others as parameters of that "
-    "model had gradients that no optimizer took, and have not changed. Or an optimizer found gradients at first, and "
-    "in its last twenty steps and more, a third of all, none of its parameters had one, though none is frozen and "
-    "backward passes were made.",
-    "Make the optimizer after the last change of the model: after it was copied, wrapped, moved, given another head or "
-    "loaded as a whole; or call `load_state_dict`, which keeps the tensors.",
+    "An optimizer that stepped holds tensors that are not parameters of a traced model any more. Either it holds no "
+    "others, and a traced model has the same number of parameters, or of trainable ones, of which some had gradients "
+    "but none was ever in a step or has changed. Or it holds parameters of a model and other tensors, and the same "
+    "number of parameters of that model had gradients that no optimizer used and have not changed. Or an optimizer "
+    "found gradients at first, but in its last steps (at least twenty, and a third of all) none of its parameters had "
+    "one, although none is frozen and there were backward passes.",
+    "Create the optimizer after the last change to the model: after it was copied, wrapped, moved, given another "
+    "head, or loaded as a whole. Or call `load_state_dict`, which keeps the tensors.",
     "show {run} --kind optimizer",
     sources=("https://docs.pytorch.org/docs/stable/optim.html#constructing-it",),
     explains=("no-effect", "never-updated", "optimizer-misses-parameters"),
@@ -39,20 +39,20 @@ OTHER_MODEL: Final = Rule(
 RECREATED: Final = Rule(
     "optimizer-recreated",
     WARNING,
-    "Optimizers made anew for each step",
-    "Optimizers of one class were made at one place from the same parameters, at least five, and each made one step: "
-    "what they keep of earlier gradients, momentum and averages, is lost with each.",
-    "Make the optimizer once, before the loop.",
+    "Optimizers recreated for each step",
+    "At least five optimizers of one class were created at one place from the same parameters, and each made one "
+    "step. What an optimizer keeps of earlier gradients (momentum, averages) is lost each time.",
+    "Create the optimizer once, before the loop.",
     "show {run} --kind optimizer",
     sources=("https://discuss.pytorch.org/t/optimizer-defined-inside-the-training-loop/",),
 )
 HAS_FROZEN: Final = Rule(
     "optimizer-has-frozen",
     WARNING,
-    "Frozen parameters that steps go on to change",
-    "A parameter was frozen and is still in an optimizer: its gradient is there and zero, and at least two steps "
-    "have changed its values, to the bit, by momentum, averages or weight decay.",
-    "Give the optimizer only what is to be trained, after the freezing; or let `zero_grad` set gradients to `None`.",
+    "Frozen parameters that steps still change",
+    "A parameter was frozen but is still in an optimizer: its gradient exists and is zero, and at least two steps "
+    "changed its values, through momentum, averages or weight decay.",
+    "Freeze first, and give the optimizer only the parameters to train; or let `zero_grad` set gradients to `None`.",
     "history {run} {name}",
     "parameter",
     ("https://github.com/neuralmagic/sparseml/issues/965",),
@@ -89,12 +89,10 @@ def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     for optimizer in of_process.training.optimizers.values():
         others = sum(group.others for group in optimizer.groups)
         own = {number for group in optimizer.groups for number in group.tensors}
-        which = "some of its tensors are no parameters" if own else "none of its tensors is a parameter"
+        which = "some of its tensors are not parameters" if own else "none of its tensors is a parameter"
         for root, tensors in of_roots.items():
             if others and _lacks(tensors, own, others):
-                numbers = (
-                    f"{others:,} are none; {names.get(root, '')} has as many with gradients that no optimizer takes"
-                )
+                numbers = f"{others:,} are not; {names.get(root, '')} has as many with gradients that no optimizer uses"
                 rank, place, concerns = process.rank, optimizer.origin, [names.get(root, "")]
                 reason = f"{which} of a traced model"
                 found.append(
@@ -134,7 +132,7 @@ def _recreated(of_process: ProcessEvidence) -> list[Finding]:
     return [
         RECREATED.finding(
             name,
-            "made anew for each step",
+            "created anew for each step",
             [of_process.process.rank],
             place=made,
             evidence=[f"{len(optimizers):,} were made, and each made one step"],
@@ -157,7 +155,7 @@ def _frozen(of_process: ProcessEvidence) -> list[Finding]:
             found.append(
                 HAS_FROZEN.finding(
                     name,
-                    "frozen, with a gradient of zero, and steps have changed it",
+                    "frozen, with a gradient of zero, but steps changed it",
                     [of_process.process.rank],
                     count,
                     step=first.first_frozen_step,

@@ -19,10 +19,10 @@ def _look(evidence: Evidence) -> Sight:
     unseen = list(evidence.compiled_words)
     around = sum(not module.calls_seen and not module.calls for module in evidence.modules)
     if around:
-        unseen.append(f"calls of {of(around, len(evidence.modules), 'module')} go around PyTorch's hooks")
+        unseen.append(f"calls of {of(around, len(evidence.modules), 'module')} bypass PyTorch's hooks")
     if is_any_called or any(not is_recorded(module) for module in evidence.modules):
         return Sight(findings, unseen)
     return Sight(findings, unseen or ["no call of a module was traced"], has_looked=False)
 
 
-CHECK: Final = Check("outputs", "no module has put out a NaN or an infinity", _look, (NON_FINITE,))
+CHECK: Final = Check("outputs", "no module returned a NaN or an infinity", _look, (NON_FINITE,))

@@ -27,4 +27,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, unseen or ["no parameter was traced"], has_looked=False)
 
 
-CHECK: Final = Check("parameters", "no parameter or buffer has come to hold a NaN or an infinity", _look, (NON_FINITE,))
+CHECK: Final = Check("parameters", "no parameter or buffer came to contain a NaN or an infinity", _look, (NON_FINITE,))

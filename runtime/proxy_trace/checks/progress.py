@@ -38,11 +38,11 @@ RATE_TOO_HIGH: Final = Rule(
     "learning-rate-too-high",
     WARNING,
     "Learning rates that are too high",
-    "The only optimizer that steps made a weight at least fifty times as large as at the start, and the loss ended at "
-    "least half above its first value, or the optimizer is of the family of Adam and its rate at least 0.5. A weight "
-    "that began with next to nothing, below 0.005 in the root of its mean square, may grow. Or the loss grew to ten "
-    "times its first value, and then a loss, a gradient or a parameter was no longer finite.",
-    "Try a tenth of the rate, or several rates in short runs; for Adam begin with 1e-3.",
+    "There is only one optimizer that steps. It made a weight at least fifty times as large as at the start, and the "
+    "loss ended at least 50 % above its first value, or the optimizer is of the Adam family with a learning rate of "
+    "at least 0.5. Weights that started close to zero (root mean square below 0.005) are exempt. Or the loss grew to "
+    "ten times its first value, and then a loss, a gradient or a parameter became non-finite.",
+    "Try a tenth of the rate, or several rates in short runs; for Adam, start with 1e-3.",
     "show {run} --kind optimizer,backward",
     sources=("Zhang et al., AUTOTRAINER: An Automatic DNN Training Problem Detection and Repair System, ICSE 2021",),
     explains=("non-finite",),
@@ -51,12 +51,12 @@ EXPLODING: Final = Rule(
     "exploding-gradients",
     WARNING,
     "Gradients that explode",
-    "In a model with recurrence the largest element of the gradients that steps took grew a thousand times over that "
-    "of the first steps, nothing clipped them, and then a loss, a gradient or a parameter was no longer finite. Or the "
-    "first gradients had elements above 1,000, no normalisation was called, and the weights of at least four layers "
-    "began so large that each passes on four times what it is given, or more.",
-    "Clip the gradients between `backward()` and `step()` with `torch.nn.utils.clip_grad_norm_`; or make the "
-    "sequences shorter, or the rate smaller.",
+    "In a recurrent model, the largest element of the gradients grew to a thousand times that of the first steps, "
+    "nothing clipped them, and then a loss, a gradient or a parameter became non-finite. Or the first gradients had "
+    "elements above 1,000, no normalisation was called, and the initial weights of at least four layers were so large "
+    "that each amplifies its input by a factor of four or more.",
+    "Clip the gradients between `backward()` and `step()` with `torch.nn.utils.clip_grad_norm_`; or use shorter "
+    "sequences, or a smaller learning rate.",
     "show {run} --kind gradient,non_finite",
     sources=("Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013",),
     explains=("non-finite", "learning-rate-too-high"),
@@ -65,12 +65,12 @@ VANISHING: Final = Rule(
     "vanishing-gradients",
     WARNING,
     "Gradients that vanish",
-    "Of a model with at least four weight matrices the first had, at most, a thousandth of the gradient of the last, "
-    "each had less than the one behind it, and the loss ended no lower than 98 % of its first value. Or the loss "
-    "ended there, and the weights of four layers, or those with which an `nn.RNN` takes its own state, began so small "
-    "that each passes on less than a fifth of what it is given.",
-    "Use ReLU or GELU in place of sigmoid and tanh, residual connections or normalisation layers, and an "
-    "initialisation that is made for the activation.",
+    "In a model with at least four weight matrices, the gradient of the first was at most a thousandth of that of the "
+    "last, each was smaller than that of the next, and the loss did not fall below 98 % of its first value. Or the "
+    "loss did not fall below that, and the initial weights of four layers, or the recurrent weights of an `nn.RNN`, "
+    "were so small that each passes on less than a fifth of its input.",
+    "Use ReLU or GELU instead of sigmoid and tanh, residual connections or normalisation layers, and an "
+    "initialisation that suits the activation.",
     "show {run} --kind gradient",
     sources=("Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks, 2010",),
 )
@@ -78,9 +78,10 @@ NOT_SCALED: Final = Rule(
     "accumulation-not-scaled",
     WARNING,
     "Accumulated gradients that are not scaled",
-    "Before nine of ten steps of an SGD optimizer the same number of backward passes, at least four, was made at one "
-    "place, each with the loss as it is: the step takes the sum of their gradients, so the rate is as many times "
-    "larger. It is a note for other optimizers, most of which divide by the size of the gradients.",
+    "Before at least nine of ten steps of an SGD optimizer there was the same number of backward passes at one place, "
+    "at least four, each with the unscaled loss. The step uses the sum of their gradients, so the effective learning "
+    "rate is that many times larger. For other optimizers, most of which normalise by the size of the gradients, this "
+    "is a note.",
     "Divide the loss by the number of passes before `backward()`.",
     "show {run} --kind backward,optimizer_step",
     sources=("https://discuss.pytorch.org/t/why-do-we-need-to-set-the-gradients-manually-to-zero-in-pytorch/4903",),
@@ -184,7 +185,7 @@ class _Judge:
             return None
         numbers = [f"{ratio:.1g} of that of {weights[-1].name}", f"loss {first:.4g} at first, {last:.4g} at last"]
         place = next(iter(self._of_process.training.values))
-        reason = "its gradient was next to nothing"
+        reason = "its gradient was close to zero"
         return VANISHING.finding(weights[0].name, reason, self._rank, place=place, evidence=numbers)
 
     def _is_recurrent(self) -> bool:
@@ -229,7 +230,7 @@ def _root_mean_square(weight: TensorSummary) -> float:
 
 CHECK: Final = Check(
     "progress",
-    "gradients, weights and losses kept to a range",
+    "gradients, weights and losses stayed within range",
     _look,
     (RATE_TOO_HIGH, EXPLODING, VANISHING, NOT_SCALED),
 )

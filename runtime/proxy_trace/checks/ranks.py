@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 RANKS_PART: Final = Rule(
     "ranks-part",
     ERROR,
-    "Parameters in which the ranks part",
-    "A parameter that had the same values in several ranks when training began has others in some of them from a step "
-    "on, to the bit, and never agrees again. Sharded parameters, and what differed from the start, are left out. It "
-    "is a note where no wrapper keeps the ranks equal and they part at the first step: the weights may be averaged now "
-    "and then, behind PyTorch's back.",
-    "See whether every rank steps through the `DistributedDataParallel` wrapper, with the same learning rate and the "
+    "Parameters that diverge between ranks",
+    "A parameter that had the same values in several ranks when training began differs between them from some step "
+    "on, to the bit, and never agrees again. Sharded parameters, and parameters that differed from the start, are "
+    "left out. This is a note if no wrapper keeps the ranks equal and they diverge at the first step: the weights may "
+    "be averaged occasionally, outside PyTorch's optimizers.",
+    "Check whether every rank trains through the `DistributedDataParallel` wrapper, with the same learning rate and "
+    "the "
     "same number of steps, and whether `no_sync` or a branch on the rank lets one of them step alone.",
     "ranks {run}",
     "parameter",

@@ -19,10 +19,10 @@ ZERO: Final = Rule(
     "learning-rate-zero",
     ERROR,
     "Learning rates of 0",
-    "An optimizer made more than half of its steps, and at least two, while the learning rate of every group was 0. A "
-    "warm-up that begins with 0, and a schedule that ends with 0, have fewer such steps.",
-    "Print `scheduler.get_last_lr()`: see what the scheduler was told of the number of steps, whether it is stepped "
-    "once for each batch or for each epoch, and whether the rate was meant to be 0.",
+    "The learning rate of every group was 0 in more than half of an optimizer's steps, and in at least two. A warm-up "
+    "that starts at 0, or a schedule that ends at 0, has fewer such steps.",
+    "Print `scheduler.get_last_lr()`. Check the number of steps that was passed to the scheduler, whether it is "
+    "stepped per batch or per epoch, and whether the rate was meant to be 0.",
     "show {run} --kind optimizer",
     explains=("no-effect", "never-updated"),
 )

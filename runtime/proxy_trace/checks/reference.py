@@ -20,14 +20,14 @@ _HEAD: Final = """\
 
 <!-- Written by `make checks`: change the checks, not this file. -->
 
-`proxy-trace summary` runs every check over a trace in one pass. A check says that it passed, what it found, or why it
-could not look. Each finding has a code; `proxy-trace explain CODE` prints the section of it that is here.
+`proxy-trace summary` runs every check over a trace in one pass. A check reports that it passed, what it found, or why
+it could not look. Each finding has a code; `proxy-trace explain CODE` prints its section of this page.
 
 - **error**: this is wrong, by exact values;
 - **warning**: this looks wrong;
 - **note**: this is worth knowing. A note never makes `--fail-on` fail.
 
-`[tool.proxy-trace]` in a `pyproject.toml` chooses which findings are told, for all who work on a project:
+`[tool.proxy-trace]` in a `pyproject.toml` selects which findings are reported, for everyone who works on a project:
 
 ```toml
 [tool.proxy-trace]
@@ -36,7 +36,7 @@ ignore = ["frozen", "untrained"]
 baseline = "known-findings.json"     # made by `proxy-trace summary --write-baseline known-findings.json`
 ```
 
-A package adds checks of its own by the entry point `proxy_trace.checks`, as flake8's plugins do:
+A package can add checks through the entry point `proxy_trace.checks`, like plugins of flake8:
 
 ```toml
 [project.entry-points."proxy_trace.checks"]
@@ -46,10 +46,10 @@ my-check = "my_package.my_check:CHECK"      # a proxy_trace.checks.check.Check
 _KINDS: Final = """\
 ## Kinds of bugs that people report
 
-What raises nothing and trains wrongly, by public reports: issues, pull requests, threads and papers. Of most there is a
-pair of scripts in `fixtures/bugs`, after these reports. What no check tells of may still be seen by
-`proxy-trace summary RUN --against GOOD_RUN`; what lies in the data alone, such as a validation set that is part of the
-training set, cannot be seen in a trace, which has no data.
+Bugs that raise no error but train wrongly, according to public reports: issues, pull requests, threads and papers. For
+most of them, `fixtures/bugs` has a pair of scripts modelled on these reports. Bugs that no check covers may still be
+found by `proxy-trace summary RUN --against GOOD_RUN`. Bugs that lie only in the data, such as a validation set that is
+part of the training set, cannot be found in a trace, because a trace contains no data.
 """
 _WIDTH: Final = 110
 
@@ -124,7 +124,7 @@ def rule_lines(rule: Rule, width: int = _WIDTH) -> Iterator[str]:
     if rule.explains:
         yield ""
         codes = ", ".join(f"`{code}`" for code in rule.explains)
-        yield from _wrapped(f"What follows from it is told as its evidence: {codes}.", width)
+        yield from _wrapped(f"Its consequences are listed as its evidence: {codes}.", width)
     if rule.sources:
         yield ""
         yield "Reported in:"

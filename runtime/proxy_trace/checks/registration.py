@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 NOT_REGISTERED: Final = Rule(
     "layers-not-registered",
     ERROR,
-    "Layers that are no part of their model",
-    "A model called a module that is not registered in it. Its parameters had gradients, no optimizer has them, and "
-    "they never changed, while steps of an optimizer changed those of the model. A module that is kept apart on "
-    "purpose, such as a teacher in a list, has no gradients.",
+    "Layers that are not part of their model",
+    "A model called a module that is not registered in it. The parameters of this module had gradients, but no "
+    "optimizer has them and they never changed, while optimizer steps changed those of the model. A module that is "
+    "kept separate on purpose, such as a teacher in a list, has no gradients.",
     "Keep the modules in an `nn.ModuleList` or `nn.ModuleDict`, or assign them as attributes in `__init__`.",
     "show {run} --kind module",
     sources=("https://github.com/pytorch/pytorch/issues/59925",),
@@ -57,7 +57,7 @@ def _unregistered(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding
     return [
         NOT_REGISTERED.finding(
             inner[0].name,
-            f"{modules[outer].name if outer in modules else 'a model'} calls it, and it is no part of that",
+            f"{modules[outer].name if outer in modules else 'a model'} calls it, but it is not part of that",
             [of_process.process.rank],
             len(inner),
             place=place,

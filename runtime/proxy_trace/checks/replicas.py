@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 UNEQUAL_STEPS: Final = Rule(
     "unequal-steps",
     WARNING,
-    "Ranks that step unequally often",
-    "All ranks ended in order, and all parameters that an optimizer has changed have the same weights at the end, or "
-    "were last given the same ones between two steps: they are averaged, or sent from rank to rank. One rank made a "
-    "tenth more steps than another, at least two: its data "
-    "counts for more, or the steps of a round no longer belong together.",
-    "Give each rank as many batches (`drop_last`, a `DistributedSampler`), or weight what is averaged by the steps.",
+    "Ranks with unequal numbers of steps",
+    "All ranks ended normally, and all parameters that an optimizer changed are equal at the end, or were last set to "
+    "equal values between two steps: they are averaged, or sent from rank to rank. One rank made at least a tenth, "
+    "and at least two, more steps than another: its data has more weight, or the steps of one round no longer belong "
+    "together.",
+    "Give each rank the same number of batches (`drop_last`, a `DistributedSampler`), or weight the average by the "
+    "number of steps.",
     "show {run} --kind optimizer_step",
     sources=("https://github.com/BAAI-DCAI/SegVol/issues/21",),
 )
 EQUAL_STREAMS: Final = Rule(
     "equal-rank-streams",
     WARNING,
-    "Ranks that are given the same data",
-    "The model of a `DistributedDataParallel` was given the same values in all ranks, to the bit, in each of the first "
-    "calls whose values are recorded, two at least: all ranks compute the same gradient.",
-    "Seed each rank differently behind the making of the model (`torch.manual_seed(seed + rank)`); give each rank its "
+    "Ranks that receive the same data",
+    "The model of a `DistributedDataParallel` received the same values in all ranks, to the bit, in each of the first "
+    "calls whose values are recorded (at least two): all ranks compute the same gradient.",
+    "Seed each rank differently after creating the model (`torch.manual_seed(seed + rank)`); give each rank its "
     "own part of the data with a `DistributedSampler`.",
     "show {run} --kind input",
     sources=("https://github.com/facebookresearch/detr/issues/297",),
@@ -83,7 +84,7 @@ def _begun_apart(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
         if _differ(each, lambda tensor: tensor.first) and _differ(each, lambda tensor: tensor.last)
     ]
     optimizer = _stepping(ranks[0])
-    reason = "its gradients are the same in all ranks, and its values were not from the start"
+    reason = "its gradients are the same in all ranks, but its initial values were not"
     numbers = [] if optimizer is None else [f"after {optimizer.steps:,} steps"]
     names = [each[0].name for each in apart]
     return [
@@ -111,7 +112,7 @@ def _stepped_unequally(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
     optimizer = _stepping(ranks[0])
     numbers = [f"{count:,} steps in rank {each.process.rank}" for each, count in zip(ranks, steps, strict=True)][:4]
     name, place = ("steps", "") if optimizer is None else (optimizer.name, optimizer.place)
-    reason = "it steps unequally often in ranks that share their weights"
+    reason = "it makes different numbers of steps in ranks that share their weights"
     numbers_of_ranks = [each.process.rank for each in ranks]
     return [UNEQUAL_STEPS.finding(name, reason, numbers_of_ranks, place=place, evidence=numbers)]
 
@@ -179,8 +180,8 @@ def _stepping(of_process: ProcessEvidence) -> OptimizerSummary | None:
 
 CHECK: Final = Check(
     "replicas",
-    "ranks that train together began alike, and see different data",
+    "ranks that train together started out equal, and see different data",
     _look,
     (RANKS_PART, UNEQUAL_STEPS, EQUAL_STREAMS),
 )
-"""Only there if a run has several ranks."""
+"""Only present if a run has several ranks."""

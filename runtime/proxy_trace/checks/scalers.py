@@ -31,11 +31,11 @@ SKIPS: Final = Rule(
     "scaler-skips-steps",
     WARNING,
     "Gradient scalers that skip steps",
-    "A gradient scaler found gradients that were not finite and skipped the step: three times with no smaller scale "
-    "than the time before, so that nothing lowers it; or at least 32 times, and more than half of all; or several "
-    "scalers were made one after the other for one optimizer, and begin with their first scale, which is too large.",
-    "Make one scaler before the loop, and call `scaler.update()` without a scale of your own behind each "
-    "`scaler.step()`. If the scale falls without end, look for the first value that is not finite.",
+    "A gradient scaler found non-finite gradients and skipped the step: three times without a smaller scale than the "
+    "time before, so nothing lowers it; or at least 32 times, and in more than half of all steps. Or several scalers "
+    "were created one after another for one optimizer, and each starts with its initial scale, which is too large.",
+    "Create one scaler before the loop, and call `scaler.update()` without arguments after each `scaler.step()`. If "
+    "the scale keeps falling, look for the first non-finite value.",
     "show {run} --kind scaler_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
     explains=("no-effect", "never-updated", "accumulation-never-stepped", "backward-without-step"),
@@ -44,9 +44,9 @@ BEFORE_UNSCALE: Final = Rule(
     "clip-before-unscale",
     ERROR,
     "Gradients clipped while they are scaled",
-    "In at least two steps gradients were clipped between the backward pass and the moment when the scaler divided "
-    "them by its scale, which was not 1: the limit was that of gradients as many times as large.",
-    "Call `scaler.unscale_(optimizer)` before the clipping.",
+    "In at least two steps, gradients were clipped after the backward pass but before the scaler divided them by its "
+    "scale, which was not 1: the limit was applied to gradients that were larger by that factor.",
+    "Call `scaler.unscale_(optimizer)` before clipping.",
     "show {run} --kind clip,scaler_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
 )
@@ -97,7 +97,7 @@ def _made_anew(of_process: ProcessEvidence) -> list[Finding]:
     return [
         SKIPS.finding(
             "GradScaler",
-            "made anew again and again, and each skips its first steps",
+            "created again and again, and each skips its first steps",
             [of_process.process.rank],
             place=made,
             evidence=[f"{len(scalers):,} scalers skipped steps"],
@@ -108,4 +108,4 @@ def _made_anew(of_process: ProcessEvidence) -> list[Finding]:
 
 
 CHECK: Final = Check("scalers", "gradient scalers stepped", _look, (SKIPS, BEFORE_UNSCALE))
-"""Only there if a scaler skipped a step, or divided gradients that had been clipped."""
+"""Only present if a scaler skipped a step, or divided gradients that had been clipped."""

@@ -21,21 +21,22 @@ BEFORE_OPTIMIZER: Final = Rule(
     "scheduler-before-optimizer",
     WARNING,
     "Schedulers advanced before the first step",
-    "A scheduler was advanced before its optimizer had stepped, once before any backward pass, or between the backward "
-    "pass and the step each time. What a gradient scaler skips at the start, and schedules that are wound on when a "
-    "run is resumed, are not told.",
-    "Call `scheduler.step()` behind `optimizer.step()`.",
+    "A scheduler was advanced before its optimizer had stepped: once before any backward pass, or every time between "
+    "the backward pass and the step. Steps that a gradient scaler skips at the start, and schedules that are "
+    "fast-forwarded when a run is resumed, are not reported.",
+    "Call `scheduler.step()` after `optimizer.step()`.",
     "show {run} --kind scheduler_step,optimizer_step",
     sources=("https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",),
 )
 DECAYS_PER_BATCH: Final = Rule(
     "learning-rate-decays-per-batch",
     WARNING,
-    "Learning rates that have fallen before the training has begun",
-    "In more than half of an optimizer's steps, and at least 20, every learning rate was less than a hundredth of the "
-    "largest that it has had, and it had been lowered at least once in eight steps. Schedules that are made for steps "
-    "reach so small a rate at their end.",
-    "Advance a schedule that counts epochs once for each epoch; or give it the number of batches times that of epochs.",
+    "Learning rates that decay too early",
+    "In more than half of an optimizer's steps, and at least 20, every learning rate was below a hundredth of its "
+    "maximum, and it had been lowered at least once in eight steps. Schedules that are meant to be advanced per step "
+    "only reach such a small rate at their end.",
+    "Advance a schedule that counts epochs once per epoch, or configure it for the number of batches times the number "
+    "of epochs.",
     "show {run} --kind optimizer,scheduler_step",
     sources=("https://discuss.pytorch.org/t/scheduler-step-after-each-epoch-or-after-each-minibatch/111249",),
 )

@@ -40,10 +40,10 @@ CLEARED: Final = Rule(
     "grad-cleared-before-step",
     ERROR,
     "Gradients cleared before the step",
-    "In nine of ten steps of an optimizer, and at least two, there was no gradient, or nothing but zeros, although a "
-    "backward pass had left some: something such as `zero_grad` came between them. Or in as many steps gradients were "
-    "accumulated over several backward passes at one place, with a loss that is divided for that, and those of a pass "
-    "were cleared before the next one.",
+    "In at least nine of ten steps of an optimizer, and at least two, there was no gradient, or only zeros, although "
+    "a backward pass had computed some: something such as `zero_grad` came in between. Or, in as many steps, "
+    "gradients were accumulated over several backward passes at one place, with a loss that is divided accordingly, "
+    "and the gradients of each pass were cleared before the next.",
     "Call `zero_grad()` before the backward pass, or after the step.",
     "show {run} --kind optimizer_step,gradient",
     sources=("https://discuss.pytorch.org/t/zero-grad-optimizer-or-net/1887",),
@@ -53,9 +53,9 @@ IDLE: Final = Rule(
     "step-without-backward",
     ERROR,
     "Steps without a backward pass",
-    "In nine of ten steps of an optimizer, and at least two, there was no gradient, or nothing but zeros, and no "
-    "backward pass had been made since the last step of any optimizer.",
-    "Call `backward()` on the loss that this optimizer is for, before its step.",
+    "In at least nine of ten steps of an optimizer, and at least two, there was no gradient, or only zeros, and there "
+    "had been no backward pass since the last step of any optimizer.",
+    "Before the step, call `backward()` on the loss that this optimizer minimises.",
     "show {run} --kind backward,optimizer_step",
     sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
     explains=_UNCHANGED,
@@ -64,9 +64,9 @@ DETACHED: Final = Rule(
     "loss-detached",
     ERROR,
     "Losses without a connection to a model",
-    "Nine of ten steps of an optimizer found no gradient, and no loss that a backward pass began with has a node of a "
-    "model in its autograd graph: it was made anew from numbers, or what it was computed from was detached.",
-    "Compute the loss from the model's outputs with operations of torch alone: no `.item()`, `.detach()`, `.data`, "
+    "At least nine of ten steps of an optimizer found no gradient, and no loss has a node of a model in its autograd "
+    "graph: the loss was built from plain numbers, or its inputs were detached.",
+    "Compute the loss from the model's outputs using only torch operations: no `.item()`, `.detach()`, `.data`, "
     "`torch.tensor(...)` or NumPy on the way.",
     "show {run} --kind loss",
     sources=("https://discuss.pytorch.org/t/loss-backward-runs-but-weights-do-not-change/50494",),
@@ -76,19 +76,20 @@ CONSTANT: Final = Rule(
     "loss-constant",
     ERROR,
     "Losses that do not depend on the weights",
-    "Nine of ten steps of an optimizer found gradients that were exactly zero, all of them: what the loss compares "
-    "does not change with the weights, as a softmax over one element, or a value far in the flat part of a function.",
-    "Print the loss and the model's output for two batches: see which operation makes them the same.",
+    "At least nine of ten steps of an optimizer found only gradients that were exactly zero: the inputs of the loss "
+    "do not change with the weights, such as a softmax over a single element, or a value far in the flat part of a "
+    "function.",
+    "Print the loss and the model's output for two batches, and find the operation that makes them equal.",
     "show {run} --kind loss,gradient",
     explains=_UNCHANGED,
 )
 NEVER_STEPPED: Final = Rule(
     "accumulation-never-stepped",
     WARNING,
-    "Accumulated gradients that no step takes",
-    "Backward passes were made with losses that are divided for accumulation, an optimizer was made for the model, and "
-    "no optimizer ever stepped: the condition for the step was never met.",
-    "Print the numbers in the condition: an epoch may have fewer batches than are accumulated. Step once more behind "
+    "Accumulated gradients that no step uses",
+    "There were backward passes with losses that are divided for accumulation, and an optimizer was created for the "
+    "model, but no optimizer ever stepped: the condition for the step was never met.",
+    "Print the numbers in the condition: an epoch may have fewer batches than are accumulated. Step once more after "
     "the last batch.",
     "show {run} --kind backward,optimizer,optimizer_step",
     explains=(*_UNCHANGED, "untrained"),
@@ -97,9 +98,9 @@ WITHOUT_STEP: Final = Rule(
     "backward-without-step",
     WARNING,
     "Optimizers that never step",
-    "An optimizer was made for parameters of a model that was called for training, backward passes were made, and it "
-    "never stepped, nor did another one change them.",
-    "Call `step()` of this optimizer, or delete it.",
+    "An optimizer was created for parameters of a model that was called for training, and there were backward passes, "
+    "but the optimizer never stepped, and no other one changed the parameters.",
+    "Call `step()` on this optimizer, or delete it.",
     "show {run} --kind backward,optimizer,optimizer_step",
     sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
     explains=(*_UNCHANGED, "untrained"),
@@ -131,7 +132,7 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
     """What is wrong with the steps of an optimizer."""
     steps, starved = optimizer.steps, optimizer.starved
     if _is_most(optimizer.dropped, steps - 1) and _is_of_scaled(optimizer, of_process):
-        reason = "gradients of the passes before the last were cleared, and no step takes them"
+        reason = "gradients of all passes but the last were cleared before a step could use them"
         found = [f"in {optimizer.dropped:,} of {steps:,} steps"]
         return CLEARED.finding(optimizer.name, reason, [of_process.process.rank], place=optimizer.place, evidence=found)
     if not _is_most(starved, steps):
@@ -140,9 +141,9 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
     rank, concerns = [of_process.process.rank], _root_names(optimizer, of_process, tree)
     first = optimizer.first_starved
     if _is_most(optimizer.idle, starved):
-        rule, reason = IDLE, "no backward pass had come before its steps"
+        rule, reason = IDLE, "there was no backward pass before its steps"
     elif _is_most(optimizer.cleared, starved):
-        rule, reason = CLEARED, "its steps found no gradients, though backward passes had left some"
+        rule, reason = CLEARED, "its steps found no gradients, although backward passes had computed some"
     else:
         return _of_loss(optimizer, of_process, concerns)
     return rule.finding(
@@ -162,7 +163,7 @@ def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns:
         return CONSTANT.finding("loss", reason, rank, place=loss.made, evidence=numbers, concerns=concerns)
     if any(each.is_within or any(node.inside for node in each.nodes) for each in losses):
         return None
-    reason = "nothing that a model has put out is in its graph"
+    reason = "no output of a model is in its graph"
     return DETACHED.finding("loss", reason, rank, place=loss.made, evidence=numbers, concerns=concerns)
 
 

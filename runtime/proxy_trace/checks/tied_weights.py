@@ -22,12 +22,12 @@ APART: Final = Rule(
     "tied-weights-apart",
     WARNING,
     "Tied weights that have come apart",
-    "The weight of an embedding and that of a linear layer in one model are two parameters with the same first values, "
-    "to the bit, which are not all one number; and steps of an optimizer have changed both, to different values. Or "
-    "one parameter had two names when the model was proxied, another one has come under one of them, and steps have "
-    "changed both.",
-    "Assign the parameter itself, `head.weight = embedding.weight`, after everything that makes new parameters: "
-    "initialisation, loading of a whole model, conversion, a copy of a part.",
+    "The weights of an embedding and of a linear layer in one model are two parameters that started with the same "
+    "values, to the bit (and not all the same number), and optimizer steps changed both, to different values. Or a "
+    "parameter had two names when the model was proxied, one of the names was then assigned another parameter, and "
+    "steps changed both.",
+    "Assign the parameter itself, `head.weight = embedding.weight`, after everything that creates new parameters: "
+    "initialisation, loading a whole model, conversion, copying a part.",
     "history {run} {name}",
     sources=("https://github.com/NVIDIA/Megatron-LM/issues/656",),
 )
@@ -58,7 +58,7 @@ def _apart(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding] | Non
         for head in of_type["Linear"]:
             if tree.root_of(head.module) == tree.root_of(embedding.module) and _were_one(embedding, head):
                 holder = modules[head.module]
-                reason = f"it began as {embedding.name}, and is another parameter"
+                reason = f"it started equal to {embedding.name}, but is a different parameter"
                 rank = [of_process.process.rank]
                 found.append(APART.finding(head.name, reason, rank, place=holder.origin))
     return found
@@ -75,7 +75,7 @@ def _replaced(of_process: ProcessEvidence) -> list[Finding]:
             other = by_name.get(name)
             if other is not None and other is not tensor and _have_parted(tensor, other):
                 holder = modules.get(other.module)
-                reason = f"it was {tensor.name} when the model was proxied, and is another parameter now"
+                reason = f"it was {tensor.name} when the model was proxied, and is a different parameter now"
                 rank, place = [of_process.process.rank], "" if holder is None else holder.origin
                 found.append(APART.finding(name, reason, rank, place=place))
     return found
@@ -95,5 +95,5 @@ def _have_parted(one: TensorSummary, other: TensorSummary) -> bool:
     return has_parted and all(each.is_stepped and each.has_changed for each in (one, other))
 
 
-CHECK: Final = Check("tied weights", "weights that began as one stay one", _look, (APART,))
-"""Only there if a model has an embedding, or a parameter with several names."""
+CHECK: Final = Check("tied weights", "tied weights stay tied", _look, (APART,))
+"""Only present if a model has an embedding, or a parameter with several names."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 PROBLEM: Final = Rule(
     "tracing-problem",
     WARNING,
-    "Problems of tracing",
-    "Tracing could not record something, or gave up: the words say what and why. The program itself trained on as "
-    "without tracing. The other checks say what they could not look at because of it.",
-    "Mend what the words name, such as a full disk; report what they call a mistake of the tracing.",
+    "Problems with tracing",
+    "Tracing could not record something, or stopped; the message says what and why. The program itself was not "
+    "affected. The other checks say what they could not look at because of this.",
+    "Fix the cause that the message names, such as a full disk. Please report what it calls a bug in the tracing.",
     "show {run} --kind problem",
 )
 
@@ -44,7 +44,7 @@ def _problems(of_process: ProcessEvidence) -> list[Finding]:
         )
         found.append(finding)
     if process.end == "failed" and not found:
-        reason = "a mistake of the tracing itself has ended it"
+        reason = "a bug in the tracing itself has ended it"
         found.append(PROBLEM.finding("", reason, [process.rank], step=process.end_step))
     return found
 

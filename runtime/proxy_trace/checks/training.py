@@ -16,10 +16,9 @@ NO_EFFECT: Final = Rule(
     "no-effect",
     ERROR,
     "Backward passes that changed nothing",
-    "The run made backward passes, and of no parameter of the traced models did the values change, by their exact "
-    "fingerprints. It needs the parameters to have been compared (level INFO or DEBUG), and looked at once behind the "
-    "last backward pass.",
-    "See that `optimizer.step()` is called, and that the optimizer was given the parameters of this model.",
+    "The run had backward passes, but by exact fingerprints no parameter of the traced models changed. This requires "
+    "that parameters were compared (level INFO or DEBUG), and were looked at once after the last backward pass.",
+    "Check that `optimizer.step()` is called, and that the optimizer has the parameters of this model.",
     "show {run} --kind optimizer_step,gradient,update",
     sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
     explains=("never-updated", "optimizer-misses-parameters", "untrained"),
@@ -49,7 +48,7 @@ def _look(evidence: Evidence) -> Sight:
     if steps:
         made += f" and {steps:,} step{'' if steps == 1 else 's'} of an optimizer"
     ranks = sorted({process.rank for process in evidence.processes})
-    return Sight([NO_EFFECT.finding(", ".join(roots), f"{made}, but no change of a parameter was seen", ranks)])
+    return Sight([NO_EFFECT.finding(", ".join(roots), f"{made}, but no parameter was seen to change", ranks)])
 
 
 CHECK: Final = Check("training", "backward passes have led to changed parameters", _look, (NO_EFFECT,))

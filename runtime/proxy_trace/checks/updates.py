@@ -37,11 +37,11 @@ NEVER_UPDATED: Final = Rule(
     "never-updated",
     ERROR,
     "Parameters never updated",
-    "Training should have changed a parameter, and its values are those that it started with, by their exact "
-    "fingerprint: it is in an optimizer, or it had gradients. The words say what is known of why. Needs level INFO or "
-    "DEBUG; of parameters that are not watched, and of those without fingerprints, nothing is said.",
-    "See that the optimizer was made from the parameters of this very model after its last change, that the loss "
-    "depends on the parameter (no `detach`, `.data` or `no_grad` in between), and that `zero_grad` does not come "
+    "Training should have changed a parameter, because it is in an optimizer or had gradients, but by its exact "
+    "fingerprint it still has its initial values. The finding says what is known about the reason. Requires level "
+    "INFO or DEBUG. Parameters that are not watched, or that have no fingerprints, are not judged.",
+    "Check that the optimizer was created from the parameters of this very model after its last change, that the loss "
+    "depends on the parameter (no `detach`, `.data` or `no_grad` in between), and that `zero_grad` is not called "
     "between `backward` and `step`.",
     "history {run} {name}",
     "parameter",
@@ -52,10 +52,10 @@ MISSES_PARAMETERS: Final = Rule(
     "optimizer-misses-parameters",
     ERROR,
     "Parameters that no optimizer has",
-    "A parameter had gradients, no optimizer has it, and its values never changed, while an optimizer trains others: a "
-    "module that was made or unfrozen after the optimizer, or left out of its list.",
-    "Give the optimizer the parameters of every module that is to be trained, after all of them are made and unfrozen; "
-    "or add them by `add_param_group`.",
+    "A parameter had gradients, but no optimizer has it and its values never changed, while an optimizer trains "
+    "others: its module was created or unfrozen after the optimizer, or left out of its list.",
+    "Create the optimizer with the parameters of every module to be trained, after all of them are created and "
+    "unfrozen; or add them with `add_param_group`.",
     "history {run} {name}",
     "parameter",
     ("https://discuss.pytorch.org/t/how-to-add-parameters-in-module-class-in-pytorch-custom-model/29126",),
@@ -64,7 +64,7 @@ CUT_OFF: Final = Rule(
     "grad-cut-off",
     ERROR,
     "Parameters that gradients do not reach",
-    "Parameters are in an optimizer and their module was called, but no step found a gradient of theirs: the graph is "
+    "Parameters are in an optimizer and their module was called, but no step found a gradient for them: the graph is "
     "cut between the module and the loss.",
     "Look between the module and the loss for `detach()`, `.data`, `.item()`, `no_grad`, a conversion to NumPy, or an "
     "operation without a gradient such as `argmax`.",
@@ -76,8 +76,8 @@ DEAD_UNITS: Final = Rule(
     "dead-units",
     ERROR,
     "Layers whose gradients are always zero",
-    "Every gradient of a layer was exactly zero, in every step, while others of the model were not: behind the layer "
-    "is something flat for every input, such as a ReLU whose inputs are all negative.",
+    "Every gradient of a layer was exactly zero in every step, while others in the model were not: after the layer "
+    "comes something that is flat for every input, such as a ReLU whose inputs are all negative.",
     "Look at the initial weights and biases and at the range of the inputs; try a smaller learning rate, or a leaky "
     "activation.",
     "history {run} {name}",
@@ -88,10 +88,10 @@ TOO_SMALL: Final = Rule(
     "update-too-small",
     ERROR,
     "Updates lost in rounding",
-    "A parameter in half precision had gradients other than zero, and no step has changed its values: what the steps "
-    "add is less than half of the distance to the next number of its dtype.",
-    "Keep the weights in float32, with `torch.autocast` for the calls; or use an optimizer that keeps a copy in "
-    "float32.",
+    "A parameter in half precision had non-zero gradients, but no step changed its values: the updates are smaller "
+    "than half the distance to the next number that its dtype can represent.",
+    "Keep the weights in float32 and use `torch.autocast` for the calls; or use an optimizer that keeps a float32 "
+    "copy.",
     "history {run} {name}",
     "parameter",
     ("Micikevicius et al., Mixed Precision Training, ICLR 2018",),
@@ -101,7 +101,7 @@ ONLY_EVALUATED: Final = Rule(
     "only-evaluated",
     NOTE,
     "Parameters of models that were only evaluated",
-    "A parameter is in no optimizer, and its module or model was called in evaluation mode only, while others "
+    "A parameter is in no optimizer, and its module or model was only called in evaluation mode while others were "
     "trained: a feature extractor, a teacher, an average.",
     counts="parameter",
 )
@@ -109,7 +109,7 @@ UNTRAINED: Final = Rule(
     "untrained",
     NOTE,
     "Parameters that nothing trains",
-    "A parameter is in no optimizer and never had a gradient, or its gradients were nothing but rounding (a bias "
+    "A parameter is in no optimizer and never had a gradient, or its gradients were only rounding errors (a bias "
     "before a normalisation).",
     counts="parameter",
 )
@@ -121,7 +121,7 @@ FROZEN: Final = Rule(
     counts="parameter",
 )
 
-_SAMPLED: Final = "its values are those that it started with; of its gradients and steps only a sample is recorded"
+_SAMPLED: Final = "it still has its initial values; only a sample of its gradients and steps is recorded"
 
 _NEXT_TO_NOTHING: Final = 1e-5
 """What rounding leaves of a gradient that is 0, beside gradients that are not: of a bias before `BatchNorm`."""
@@ -276,8 +276,8 @@ class _Judge:
             return _Reason(NEVER_UPDATED if is_told else UNTRAINED, _SAMPLED)
         is_bias = "," not in tensor.type
         if tensor.gradients and (is_bias or tensor.has_nonzero_gradient) and self._is_next_to_nothing(tensor):
-            what = "nothing but rounding" if tensor.has_nonzero_gradient else "zero: the loss does not depend on it"
-            return _Reason(UNTRAINED, f"next to its module's other gradients its own were {what}")
+            what = "only rounding errors" if tensor.has_nonzero_gradient else "zero: the loss does not depend on it"
+            return _Reason(UNTRAINED, f"compared with the other gradients of its module, its own were {what}")
         if tensor.is_stepped:
             return _Reason(self._rule_of_stepped(tensor), f"in an optimizer, but {_why_not_stepped(tensor)}")
         if tensor.changes and not tensor.gradients:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 DOMINATES: Final = Rule(
     "weight-decay-dominates",
     WARNING,
-    "Weight decay that eats the weights",
-    "An optimizer has a weight decay of at least 0.01, and the weight matrices that it decays, at least two, have "
-    "come down to a tenth of their first norm or less, all together, while the loss is no lower than half of "
-    "its first values. Or the decay is huge: each step takes 2 % of the weights and more, where the decay is decoupled "
-    "or the optimizer is SGD, and they have come down by a tenth; or it is at least 1 within the gradient of another "
-    "optimizer, and they have come down to a third.",
-    "Try a tenth or a hundredth of the decay; of Adam with decoupled decay (`AdamW`) 0.01 to 0.1 is common, of decay "
-    "within the gradient (`Adam`, `SGD`) 1e-5 to 5e-4.",
+    "Weight decay that erodes the weights",
+    "An optimizer has a weight decay of at least 0.01, and the weight matrices that it decays (at least two) have "
+    "together shrunk to a tenth of their initial norm or less, while the loss did not fall below half of its first "
+    "values. Or the decay is excessive: each step removes at least 2 % of the weights (with decoupled decay or SGD), "
+    "and they have shrunk by a tenth; or, with decay that another optimizer adds to the gradient, it is at least 1, "
+    "and they have shrunk to a third.",
+    "Try a tenth or a hundredth of the decay. Common values are 0.01 to 0.1 for decoupled decay (`AdamW`), and 1e-5 "
+    "to 5e-4 for decay in the gradient (`Adam`, `SGD`).",
     "history {run} {name}",
     sources=("Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019",),
     explains=("vanishing-gradients",),
@@ -112,5 +112,5 @@ def _has_learnt(of_process: ProcessEvidence) -> bool:
     )
 
 
-CHECK: Final = Check("weight decay", "weight decay leaves the weights some size", _look, (DOMINATES,))
-"""Only there if an optimizer has a weight decay."""
+CHECK: Final = Check("weight decay", "weight decay does not erode the weights", _look, (DOMINATES,))
+"""Only present if an optimizer has a weight decay."""

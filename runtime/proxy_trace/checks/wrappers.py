@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 AROUND: Final = Rule(
     "used-around-ddp",
     ERROR,
-    "Models called around their wrapper",
-    "A model was given to `DistributedDataParallel`, and at least two backward passes followed calls of it, or of a "
-    "part of it, for training without one of a wrapper; and its parameters part between the ranks.",
+    "Models called without their wrapper",
+    "A model was passed to `DistributedDataParallel`, and at least two backward passes followed training calls of the "
+    "model, or of a part of it, that bypassed the wrapper; and its parameters diverge between the ranks.",
     "Call the wrapper for training: `ddp_model(x)`, not `model(x)`, `ddp_model.module(x)` or a part of it.",
     "ranks {run}",
     sources=("https://github.com/moojink/openvla-oft/issues/160",),
@@ -50,5 +50,5 @@ def _look(evidence: Evidence) -> Sight | None:
     return Sight([AROUND.finding(name, reason, ranks, place=place, concerns=concerns) for name, place in places])
 
 
-CHECK: Final = Check("wrappers", "distributed models are called by their wrapper", _look, (AROUND,))
-"""Only there if a model of a wrapper was called around it."""
+CHECK: Final = Check("wrappers", "distributed models are called through their wrapper", _look, (AROUND,))
+"""Only present if a model of a wrapper was called around it."""

@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 _DIFFERS: Final = 1
 
 COMPARE_HELP: Final = """
-Say up to which step two runs of a script are the same, and what differs first.
+Find the step at which two runs of a script diverge, and what differs first.
 
-A run that no longer matches yesterday's: another version of a library, a line that was changed, a seed that was not \
-set. The first difference says where to look. If it is a value at the start, at seeds and checkpoints; if it is a \
-gradient, at the data, at what is random, at the loss; if it is a parameter, at the optimizer.
+Use it when a run no longer matches yesterday's: a library was upgraded, a line was changed, a seed was not set. The \
+first difference says where to look: for a value at the start, at seeds and checkpoints; for a gradient, at the data, \
+random operations and the loss; for a parameter, at the optimizer.
 
-With [cyan]--records[/cyan] they are compared record by record, aligned by what happens and not by lines, so that two \
-versions of a script can be compared: it tells the first record where they part, with module, step, both lines, and \
-what the values were made from; then how far outputs, gradients and parameters go apart.
+With [cyan]--records[/cyan] the runs are compared record by record. Records are aligned by what happens, not by line, \
+so you can compare two versions of a script. The output shows the first record that differs, with module, step, both \
+lines and the origin of the values, and then how far outputs, gradients and parameters diverge.
 
-With [cyan]--baseline[/cyan] the first RUN is compared with several that differ in their seeds alone: it names the \
-values that lie outside what these runs give.
+With [cyan]--baseline[/cyan] the first RUN is compared with several runs that differ from each other only in their \
+seeds. The output lists the values that lie outside the range of these runs.
 
-Otherwise what is compared is what the traces have of each parameter, buffer and gradient after each step, and of what \
-modules put out: a fingerprint of its bits; where one of them is older, minimum, maximum, norm (to a relative 2**-20) \
-and non-finite elements; rank by rank where there are several.
+Otherwise the runs are compared by the fingerprints of each parameter, buffer and gradient after each step, and of \
+module outputs, rank by rank. Traces of older versions have no fingerprints. For these, minimum, maximum, norm (to a \
+relative 2**-20) and the number of non-finite elements are compared.
 
 [bold]Examples[/bold]
 
@@ -70,11 +70,11 @@ and non-finite elements; rank by rank where there are several.
 def compare(
     runs: ComparedRunsArgument,
     records: Annotated[
-        bool, typer.Option("--records", help="Compare record by record: say the first record where the runs part.")
+        bool, typer.Option("--records", help="Compare record by record, and show the first record that differs.")
     ] = False,
     baseline: Annotated[
         bool,
-        typer.Option("--baseline", help="Compare the first RUN with all others, which differ in their seeds alone."),
+        typer.Option("--baseline", help="Compare the first RUN with all others, which differ only in their seeds."),
     ] = False,
     name: ComparedNameOption = None,
     step: StepOption = None,
@@ -112,9 +112,11 @@ def compare(
 
 def _check_count(runs: int, *, records: bool, baseline: bool) -> None:
     if records and baseline:
-        raise typer.BadParameter("--records compares two runs, and --baseline one with several: give one of them.")
+        raise typer.BadParameter(
+            "--records compares two runs, and --baseline one with several: give only one of these options."
+        )
     if not baseline and runs != 2:
-        raise typer.BadParameter("compare takes two runs; with --baseline, a run and those that it is compared with.")
+        raise typer.BadParameter("compare takes two runs; with --baseline, a run and the runs to compare it with.")
 
 
 def _step_by_step(traces: list[Trace], *options: Any) -> tuple[Found, Iterable[str]]:

@@ -9,9 +9,9 @@ import typer
 from proxy_trace.commands.options import print_lines
 
 EXPLAIN_HELP: Final = """
-Say what a finding means, when it is told, and what to do about it.
+Explain a finding: what it means, when it is reported, and what to do about it.
 
-Without a code, all codes are listed.
+Without CODE, list all codes.
 
 [bold]Examples[/bold]
 

@@ -20,22 +20,22 @@ Write a run in the format of another tool.
 
 [bold]Formats[/bold]
 
-  [cyan]parquet[/cyan]      a dataset by run and rank, for DuckDB, Polars or Spark
+  [cyan]parquet[/cyan]      a dataset partitioned by run and rank, for DuckDB, Polars or Spark
   [cyan]chrome[/cyan]       a timeline for https://ui.perfetto.dev or chrome://tracing
   [cyan]csv[/cyan]          one table
   [cyan]tensorboard[/cyan]  losses, rates and norms as scalars, findings as text
 
 Parquet needs the extra: pip install 'instrumentor\\[export]', TensorBoard's format 'instrumentor\\[tensorboard]'. \
-Several runs can be exported into one dataset or logdir. docs/trace_format.md describes the columns and the tags.
+You can export several runs into one dataset or logdir. docs/trace_format.md describes the columns and the tags.
 
-An export appears when it is whole; nothing is replaced without --force. An export to Parquet that broke off is gone \
-on with: what had been written of files that have not changed since is not written again.
+An export appears only once it is complete, and nothing is replaced without --force. An interrupted export to Parquet \
+is resumed: finished tables are not written again, unless their files have changed since.
 
 [bold]Examples[/bold]
 
   [cyan]proxy-trace export[/cyan]                       the newest run, as Parquet
-  [cyan]proxy-trace export RUN -o steps.json.gz[/cyan]  the name says the format
-  [cyan]proxy-trace export RUN -f csv --rank 0[/cyan]   one process alone
+  [cyan]proxy-trace export RUN -o steps.json.gz[/cyan]  the name determines the format
+  [cyan]proxy-trace export RUN -f csv --rank 0[/cyan]   only one process
   [cyan]duckdb -c "FROM 'proxy_trace.parquet/**/*.parquet' SELECT kind, step"[/cyan]
 """
 
@@ -65,7 +65,7 @@ def export(
             "--output",
             "-o",
             metavar="PATH",
-            help="The folder, or the file. Default: ./proxy_trace.parquet, .tensorboard, or ./RUN_ID.json.gz, .csv.",
+            help="The directory or file. Default: ./proxy_trace.parquet, .tensorboard, or ./RUN_ID.json.gz, .csv.",
             show_default=False,
         ),
     ] = None,
@@ -75,11 +75,11 @@ def export(
             "--format",
             "-f",
             metavar="FORMAT",
-            help="One of the above. Default: what the name of the output says, else parquet.",
+            help="One of the above. Default: by the name of the output, else parquet.",
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an export that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an existing export.")] = False,
     rank: RankOption = None,
     jobs: JobsOption = None,
 ) -> None:
@@ -97,11 +97,11 @@ def export(
     each = f", {done.size_bytes / done.records:.1f} bytes each" if done.records else ""
     print_lines([f"{done.path}: {format_count(done.records, 'record')}, {format_size(done.size_bytes)}{each}"])
     if done.files_before:
-        print_note(f"went on with an export that broke off: {format_count(done.files_before, 'file')} had been written")
+        print_note(f"resumed an interrupted export: {format_count(done.files_before, 'file')} had been written")
     for damaged in trace.damaged:
         print_note(f"{damaged.path} is left out: {damaged.reason}")
     if done.left_out:
-        print_note(f"{format_count(done.left_out, 'line')} left out: no records that this version reads")
+        print_note(f"{format_count(done.left_out, 'line')} left out: not records that this version can read")
 
 
 def _format_of(output: Path | None) -> ExportFormat:
@@ -116,7 +116,7 @@ def _format_of(output: Path | None) -> ExportFormat:
         if output.name.lower().endswith(suffix):
             return found
     raise typer.BadParameter(
-        f"'{output}' does not say the format: give a name in {', '.join(_SUFFIXES)}, or --format.",
+        f"'{output}' does not determine the format: give a name in {', '.join(_SUFFIXES)}, or --format.",
         param_hint="'--output'",
     )
 

@@ -37,13 +37,13 @@ _DIFFERS: Final = 1
 _MOST_RUNS: Final = 2
 
 FLOW_HELP: Final = """
-Say which way a run went: how each test of the model's code came out, and how often each loop ran.
+Show which way a run went: how each condition in the model's code evaluated, and how often each loop ran.
 
-With two runs, say the first test or loop in which they part, and what was recorded before it in each.
+With two runs, show the first condition or loop at which they diverge, and what each run recorded before it.
 
 A run has flow steps if its model was proxied with [cyan]flow=True[/cyan] ([cyan]instrument --flow[/cyan]). Otherwise \
-the tests on tensors are told from a trace at level DEBUG: it has their line and their truth, not whether it was an if \
-or a while, and no tests on other values.
+a trace at level DEBUG still has the conditions on tensors, with line and outcome. It does not say whether they \
+were an if or a while, and has no conditions on other values.
 
 [bold]Examples[/bold]
 
@@ -54,8 +54,8 @@ or a while, and no tests on other values.
 
 [bold]Exit codes[/bold]
 
-  0    done; of two runs: they went the same way
-  1    two runs part
+  0    done; with two runs: they went the same way
+  1    two runs diverge
   2    wrong usage, no trace, or two runs and one of them without flow steps
 """
 
@@ -84,13 +84,15 @@ def flow(
 
     given: list[Path | None] = [*runs] if runs else [None]
     if len(given) > _MOST_RUNS:
-        raise typer.BadParameter("give one RUN, or two that are to be compared", param_hint="'[RUN [OTHER]]'")
+        raise typer.BadParameter("give one RUN, or two to compare", param_hint="'[RUN [OTHER]]'")
     is_chosen = _chooser(module, step, stage)
     traces = [open_run(run, rank) for run in given]
     palette = Palette.for_stream(sys.stdout)
     if len(traces) == _MOST_RUNS:
         if limit is not None:
-            raise typer.BadParameter("--limit is for one run: of two, the first difference is told.")
+            raise typer.BadParameter(
+                "--limit applies to a single run; for two runs, only the first difference is shown."
+            )
         _compare(traces, is_chosen, output, palette)
         return
     rows = islice(_rows(traces[0], is_chosen), limit)
@@ -147,11 +149,11 @@ def _rows(trace: Trace, is_chosen: Callable[[FlowSighting, Names], bool]) -> Ite
     is_empty = True
     for row in heapq.merge(*streams, key=lambda row: row.time_us):
         if is_empty and from_reads:
-            print_note("only tests on tensors are known, and not of which kind they are: there was no flow=True")
+            print_note("only conditions on tensors are known, and not their kind: flow=True was not set")
         is_empty = False
         yield row
     if is_empty:
-        print_note("no flow steps were recorded, or none that these options choose; a model has them with flow=True")
+        print_note("no flow steps were recorded, or none that these options select; a model has them with flow=True")
 
 
 def _rows_of(

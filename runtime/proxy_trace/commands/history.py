@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from proxy_trace.reading.names import Names
 
 HISTORY_HELP: Final = """
-Follow one variable through a run: every iteration, with step, stage, line and \
-shape, what made it and what took it; of a parameter, every gradient and update.
+Follow one variable through a run: every iteration, with step, stage, line and shape, \
+what created it and what used it; for a parameter, every gradient and update.
 
-WHAT is a name, or a place in the script where a tensor is made:
+WHAT is a name, or a place in the script where a tensor is created:
 
   [cyan]model.fc1.weight[/cyan]       a parameter or buffer; globs too: 'model.fc*.bias'
-  [cyan]model.fc1.weight.grad[/cyan]  its gradients alone
+  [cyan]model.fc1.weight.grad[/cyan]  only its gradients
   [cyan]model.fc1[/cyan]              the calls of a module
-  [cyan]net.py:14[/cyan]              whatever is made on that line of the original script
-  [cyan]net.py:14:relu[/cyan]         by calls of relu only
-  [cyan]net.py:14:relu:1[/cyan]       by the second of them in each call of the module
+  [cyan]net.py:14[/cyan]              whatever is created on that line of the original script
+  [cyan]net.py:14:relu[/cyan]         only by calls of relu
+  [cyan]net.py:14:relu:1[/cyan]       only by the second of them in each call of the module
 
-What torch functions make is recorded at level DEBUG, modules at INFO.
+Results of torch functions are recorded at level DEBUG, modules at INFO.
 
 [bold]Examples[/bold]
 
@@ -124,7 +124,7 @@ def _read_arguments(run_and_what: list[str]) -> tuple[Path | None, str]:
     """
     *given, what = run_and_what
     if len(given) > 1:
-        raise typer.BadParameter("give one RUN at most, and one WHAT", param_hint=f"'{_ARGUMENTS}'")
+        raise typer.BadParameter("give at most one RUN, and one WHAT", param_hint=f"'{_ARGUMENTS}'")
     if given and Path(what).exists() and not Path(given[0]).exists():
         raise typer.BadParameter(f"RUN comes first: {what} {given[0]}", param_hint=f"'{_ARGUMENTS}'")
     return Path(given[0]) if given else None, what
@@ -135,7 +135,7 @@ def _why_nothing(what: str, names: list[Names], *, is_chosen: bool) -> str:
     from proxy_trace.tensors.identity import are_calls_recorded
 
     if is_chosen:
-        return " that these options choose"
+        return " that these options select"
     if ":" in what and not are_calls_recorded(names):
         return "; calls of torch functions are recorded at level DEBUG only"
     return ""

@@ -43,17 +43,19 @@ ComparedRunsArgument = Annotated[
         help="Run directories, .jsonl files of runs, or logdirs (their newest runs): one, and what to compare it with.",
     ),
 ]
-FormatOption = Annotated[
-    Format, typer.Option("--format", metavar="text|json", help="Lines for people, or JSON for programs.")
-]
+FormatOption = Annotated[Format, typer.Option("--format", metavar="text|json", help="Text, or JSON for programs.")]
 RankOption = Annotated[
     int | None,
-    typer.Option("--rank", metavar="N", min=0, help="Only what rank N recorded.", show_default=False),
+    typer.Option("--rank", metavar="N", min=0, help="Only the records of rank N.", show_default=False),
 ]
 KindOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--kind", "-k", metavar="KIND", help="Only events of this kind; several with commas.", show_default=False
+        "--kind",
+        "-k",
+        metavar="KIND",
+        help="Only events of this kind; separate several with commas.",
+        show_default=False,
     ),
 ]
 NameOption = Annotated[
@@ -62,14 +64,14 @@ NameOption = Annotated[
         "--name",
         "-n",
         metavar="GLOB",
-        help="Only events that name something like this: a parameter, a module, a function, an attribute.",
+        help="Only events that name a matching parameter, module, function or attribute.",
         show_default=False,
     ),
 ]
 TensorNameOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--name", "-n", metavar="GLOB", help="Only parameters and buffers with such a name.", show_default=False
+        "--name", "-n", metavar="GLOB", help="Only parameters and buffers with a matching name.", show_default=False
     ),
 ]
 ComparedNameOption = Annotated[
@@ -78,7 +80,7 @@ ComparedNameOption = Annotated[
         "--name",
         "-n",
         metavar="GLOB",
-        help="Only parameters and buffers with such a name; with --records, only records that name something like it.",
+        help="Only parameters and buffers with a matching name; with --records, only records that name a match.",
         show_default=False,
     ),
 ]
@@ -88,7 +90,7 @@ ModuleOption = Annotated[
         "--module",
         "-m",
         metavar="GLOB",
-        help="Only calls of such a module, what happens during them, and what becomes of its parameters.",
+        help="Only calls of matching modules, events during these calls, and events about their parameters.",
         show_default=False,
     ),
 ]
@@ -109,7 +111,7 @@ JobsOption = Annotated[
         "-j",
         metavar="N",
         min=1,
-        help="Read the files of the run in so many processes. Default: one for each processor, for a large run.",
+        help="Read the files of the run in N processes. Default for a large run: one per processor.",
         show_default=False,
     ),
 ]
@@ -118,7 +120,7 @@ StageOption = Annotated[
     typer.Option(
         "--stage",
         metavar="GLOB",
-        help="Only this stage: train, eval, or a name that the program gave it; several with commas.",
+        help="Only this stage: train, eval, or a name that the program gave it; separate several with commas.",
         show_default=False,
     ),
 ]

@@ -21,13 +21,13 @@ from proxy_trace.commands.options import (
 )
 
 ORDER_HELP: Final = """
-Say in which order a call of the model ran its modules, and first used its parameters.
+Show in which order one call of the model ran its modules and first used its parameters.
 
-FSDP's tracer finds the same, to decide which parameters are gathered together. Here it comes from a call that has \
-happened, so models that refuse symbolic tracing have an order too. Parameters are known at level DEBUG only.
+This is the order by which FSDP decides which parameters to gather together. Here it comes from a call that actually \
+happened, so models that refuse symbolic tracing have an order too. Parameters are only known at level DEBUG.
 
-The first call of the model is told, or the first one in --step. As FSDP has it, a module that torch.nn defines is one \
-thing, which uses all its parameters when it is called; nn.Sequential is looked into.
+The first call of the model is shown, or the first one in --step. As in FSDP, a module that torch.nn defines is a unit \
+that uses all its parameters when it is called, except nn.Sequential, whose modules are listed.
 
 [bold]Examples[/bold]
 
@@ -48,7 +48,7 @@ def order(
         typer.Option(
             "--every-call",
             metavar="",
-            help="Look into modules of torch.nn too. Their parameters are those seen in use.",
+            help="List the calls inside modules of torch.nn too, with the parameters that they were seen to use.",
         ),
     ] = False,
     output: FormatOption = Format.TEXT,

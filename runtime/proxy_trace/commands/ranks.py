@@ -22,15 +22,15 @@ from proxy_trace.commands.options import (
 _DIFFERS: Final = 1
 
 RANKS_HELP: Final = """
-Say which parameters differ between ranks that should hold the same, and from which step on.
+Show which parameters differ between ranks that should hold the same values, and from which step.
 
-Under data parallelism all ranks should hold the same parameters after every step; under tensor parallelism, what is \
-not split. A parameter that was left out of an all-reduce, a gradient that only one rank clips or a seed that differs \
+Under data parallelism, all ranks should hold the same parameters after every step; under tensor parallelism, those \
+that are not split. A parameter left out of an all-reduce, a gradient that only one rank clips, or a different seed \
 does not show in the loss: the ranks drift apart, and the checkpoint of rank 0 is not the model that was trained.
 
-What is compared is what the trace has of each parameter when training begins and after each step: a fingerprint of \
-its bits; in older traces minimum, maximum, norm (to a relative 2**-20) and non-finite elements. Parameters that are \
-sharded, DTensors of FSDP2 or tensor parallelism, are compared only between ranks that hold the same part.
+Parameters are compared when training begins and after each step, by a fingerprint of their bits; in traces of older \
+versions by minimum, maximum, norm (to a relative 2**-20) and the number of non-finite elements. Sharded parameters \
+(DTensors of FSDP2 or tensor parallelism) are only compared between ranks that hold the same shard.
 
 [bold]Examples[/bold]
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from proxy_trace.commands.options import (
-    ComparedNameOption,
     JobsOption,
     RankOption,
     RunArgument,
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
     from proxy_trace.reading.trace import Trace
 
 REPORT_HELP: Final = """
-Write a run as a page: what looks wrong, and how it trained.
+Write a run as an HTML page: what looks wrong, and how it trained.
 
 Findings come first, each with its place, its evidence and what to do. Then come the loss and the learning rates, the \
 curves of any parameter, the modules with their times, the calls of one step in order, and the script with what \
-happens at its lines. The page is one file of HTML that fetches nothing. Ranks are laid over each other.
+happens at its lines. The page is a single file that loads nothing from elsewhere. Ranks are overlaid.
 
-With [cyan]OTHER[/cyan], two runs are laid over each other, and the page says where they part, as \
-[cyan]proxy-trace compare --records[/cyan] does.
+With [cyan]OTHER[/cyan], two runs are overlaid, and the page shows where they diverge, as in \
+[cyan]proxy-trace compare --records[/cyan].
 
 [bold]Examples[/bold]
 
@@ -46,7 +45,7 @@ def report(
     run: RunArgument = None,
     other: Annotated[
         Path | None,
-        typer.Argument(metavar="OTHER", help="A second run to lay over the first, likewise.", show_default=False),
+        typer.Argument(metavar="OTHER", help="A second run, to overlay on the first.", show_default=False),
     ] = None,
     output: Annotated[
         Path | None,
@@ -58,8 +57,17 @@ def report(
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace a page that is there.")] = False,
-    name: ComparedNameOption = None,
+    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an existing page.")] = False,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            "-n",
+            metavar="GLOB",
+            help="Only parameters and buffers with a matching name; with OTHER, only records that name a match.",
+            show_default=False,
+        ),
+    ] = None,
     step: StepOption = None,
     rank: RankOption = None,
     jobs: JobsOption = None,

@@ -13,11 +13,11 @@ from proxy_trace.commands.options import DEFAULT_RUN, Format, FormatOption, Jobs
 _DEFAULT_LIMIT: Final = 20
 
 RUNS_HELP: Final = """
-List runs with what was found in each, the newest first.
+List runs with their findings, newest first.
 
-A line for a run: when it started, the script and its arguments, steps, findings by severity, and the codes of the \
-gravest. Runs are read to their ends for that, several at a time; [cyan]--no-findings[/cyan] reads the first line of \
-each file alone. What `\\[tool.proxy-trace]` of a pyproject.toml leaves out is not counted.
+Each line shows when a run started, the script and its arguments, steps, findings by severity, and the codes of the \
+most severe. For this, runs are read completely, several at a time; [cyan]--no-findings[/cyan] reads only the first \
+line of each file. Findings that `\\[tool.proxy-trace]` in a pyproject.toml leaves out are not counted.
 
 [bold]Examples[/bold]
 
@@ -32,7 +32,7 @@ def runs(
         Path | None,
         typer.Argument(
             metavar="LOGDIR",
-            help=f"The folder in which the runs are. Default: ./{DEFAULT_RUN}",
+            help=f"The directory that contains the runs. Default: ./{DEFAULT_RUN}",
             show_default=False,
         ),
     ] = None,
@@ -40,7 +40,7 @@ def runs(
         int, typer.Option("--limit", "-l", metavar="N", min=1, help="Only the N newest.")
     ] = _DEFAULT_LIMIT,
     no_findings: Annotated[
-        bool, typer.Option("--no-findings", help="Do not look for findings: no run is read to its end.")
+        bool, typer.Option("--no-findings", help="Do not look for findings, so that no run is read completely.")
     ] = False,
     output: FormatOption = Format.TEXT,
     jobs: JobsOption = None,

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from proxy_trace.summary.run_summary import Summary
 
 SUMMARY_HELP: Final = """
-Say what happened in a run, and first of all what looks wrong.
+Summarise a run: first what looks wrong, then what happened.
 
-One line says how many checks passed, and what was not looked at. Then come the findings, the gravest first, each with \
-its place in the script, what to do, and how to see more; `proxy-trace explain CODE` says what one means. Then come a \
-table of modules (calls and times) and one of parameters (updates, and how their values moved).
+One line says how many checks passed, and what was not checked. Then come the findings, the most severe first, each \
+with its place in the script, what to do, and how to see more; `proxy-trace explain CODE` explains them. Two tables \
+follow, of modules (calls and times) and of parameters (updates, and how their values moved).
 
 [bold]Examples[/bold]
 
@@ -49,7 +49,7 @@ table of modules (calls and times) and one of parameters (updates, and how their
   [cyan]proxy-trace summary --write-baseline known.json[/cyan]
   [cyan]proxy-trace summary --baseline known.json --fail-on warning[/cyan]
 
-`select`, `ignore` and `baseline` may stand in `\\[tool.proxy-trace]` of a pyproject.toml, too.
+You can also set `select`, `ignore` and `baseline` in `\\[tool.proxy-trace]` of a pyproject.toml.
 """
 
 _FAILED: Final = 1
@@ -80,7 +80,7 @@ def summary(
         typer.Option(
             "--against",
             metavar="GOOD_RUN",
-            help="Tell what this good run of the same script had, values aside, and RUN has not.",
+            help="Report what this good run of the same script did and RUN did not, values aside.",
             show_default=False,
         ),
     ] = None,
@@ -89,7 +89,7 @@ def summary(
         typer.Option(
             "--select",
             metavar="CODE",
-            help="Only findings with this code or glob; several with commas.",
+            help="Only findings with this code or glob; separate several with commas.",
             show_default=False,
         ),
     ] = None,
@@ -98,7 +98,7 @@ def summary(
         typer.Option(
             "--ignore",
             metavar="CODE",
-            help="No findings with this code or glob; several with commas.",
+            help="No findings with this code or glob; separate several with commas.",
             show_default=False,
         ),
     ] = None,
@@ -120,7 +120,7 @@ def summary(
         typer.Option(
             "--fail-on",
             metavar="error|warning",
-            help="Exit with 1 if there is a finding as grave as this, or graver.",
+            help="Exit with 1 if there is a finding of at least this severity.",
             show_default=False,
         ),
     ] = None,
@@ -129,7 +129,7 @@ def summary(
         typer.Option(
             "--format",
             metavar="text|json|sarif|github",
-            help="Lines for people, JSON, or the findings for code scanning or a GitHub workflow.",
+            help="Text, JSON, or the findings for code scanning or a GitHub workflow.",
         ),
     ] = SummaryFormat.TEXT,
     rank: RankOption = None,

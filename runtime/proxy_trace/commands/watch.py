@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from proxy_trace.watch.growing_run import GrowingRun
 
 WATCH_HELP: Final = """
-Watch a run that is still going: its steps, its loss, its learning rates, and what looks wrong so far.
+Watch a run in progress: its steps, its loss, its learning rates, and what looks wrong so far.
 
-It reads what the run has written, and goes on until the run ends. On a terminal the screen is shown anew each time; \
-elsewhere, as in a log, there is a line each time, and one for each finding when it is found. What is found early may \
-be so no more at the end: [cyan]proxy-trace summary[/cyan] says what is.
+The command follows the run until it ends. On a terminal the screen is redrawn each time. Elsewhere, as in a log, it \
+prints a line each time, and one for each new finding. An early finding may no longer hold at the end: \
+[cyan]proxy-trace summary[/cyan] has the final result.
 
 [bold]Examples[/bold]
 

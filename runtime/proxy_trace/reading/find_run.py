@@ -22,7 +22,7 @@ def find_run_files(path: Path) -> list[Path]:
     Raises:
         TraceNotFoundError: if there is nothing at `path`.
         TextLogError: if `path` is a text log, or a directory that holds only such.
-        NoTraceError: if a directory holds no trace.
+        NoTraceError: if a directory contains no trace.
         UnreadableFileError: if the file system refuses.
     """
     try:

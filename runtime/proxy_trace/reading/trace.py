@@ -291,8 +291,8 @@ def _decode_header(path: Path, line: bytes, lines: BoundedLines) -> Run:
         header = msgspec.json.decode(line, type=_Header)
     except NO_RECORD:
         if lines.is_unfinished and line.startswith(b'{"kind":"run"'[: len(line)]):
-            raise NotATraceError(path, "it breaks off within its first record") from None
-        raise NotATraceError(path, "its first line is no record") from None
+            raise NotATraceError(path, "it ends within its first record") from None
+        raise NotATraceError(path, "its first line is not a record") from None
     if header.kind != "run":
         raise NotATraceError(path, "its first record is not of kind 'run'")
     if header.format > FORMAT:
@@ -301,5 +301,5 @@ def _decode_header(path: Path, line: bytes, lines: BoundedLines) -> Run:
         return msgspec.json.decode(line, type=Run)
     except NO_RECORD as error:
         if str(error).endswith("`$.run`"):
-            raise NotATraceError(path, "its run id is no name of a run") from None
+            raise NotATraceError(path, "its run id is not a valid name") from None
         raise NotATraceError(path, f"its first record is malformed ({error})") from None

@@ -74,9 +74,9 @@ def last_line(told: Told) -> str:
             _wait_for_ends(run)
         words = _describe_findings(run)
     except (_TakesTooLongError, KeyboardInterrupt):
-        return f"the trace is in {shown}; what looks wrong says {command}"
+        return f"the trace is in {shown}; for the findings: {command}"
     except Exception as error:  # noqa: BLE001  Whatever it is, the trace is there.
-        return f"the trace is in {shown}, and could not be read ({error}); next: {command}"
+        return f"the trace is in {shown} but could not be read ({error}); next: {command}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return f"{words}; the trace is in {shown}; next: {command}"

@@ -35,7 +35,7 @@ def run_list_lines(runs: Sequence[ListedRun], left_out: int, palette: Palette, w
         colour = next((each for severity, each in _COLOURS.items() if (run.findings or {}).get(severity)), "")
         yield palette.paint(line, colour) if colour else line
     if left_out:
-        yield palette.paint(f"{left_out:,} older left out; --limit N shows N", "dim")
+        yield palette.paint(f"{format_count(left_out, 'older run')} left out; --limit N shows N", "dim")
 
 
 def _cells(run: ListedRun) -> list[str]:

@@ -158,7 +158,7 @@ def _compare(
     one of them: to sum up all ranks side by side would take memory for each.
     """
     if period is not None and period.stages:
-        return None, "of a stage alone"
+        return None, "restricted to a stage"
     steps = period.steps if period is not None else None
     try:
         return compare_ranks(trace, steps, workers=workers, with_gradients=False, digests=digests), ""

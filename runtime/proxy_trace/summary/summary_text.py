@@ -111,7 +111,7 @@ def header_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "training", _training_words(summary)
     yield from _recording_rows(summary)
     if summary.period:
-        yield "period", f"{summary.period}: all below is about it alone"
+        yield "period", f"only {summary.period}"
     if summary.against is not None:
         differs = format_count(len(summary.against.deviations), "difference")
         yield "good run", f"{summary.against.run}: {differs}, values aside"
@@ -250,9 +250,9 @@ def _nothing_there(summary: Summary) -> str:
     last_step = max(process.last_step_outside for process in summary.processes)
     stages = list(dict.fromkeys(stage for process in summary.processes for stage in process.stages_outside))
     if not stages:
-        return "Nothing happened in this period, nor in the rest of the run."
+        return "Nothing happened in this period or in the rest of the run."
     steps = f"steps 0 to {last_step:,}" if last_step else "step 0"
-    return f"Nothing happened in this period. The run has {steps}, and of stages {', '.join(stages)}."
+    return f"Nothing happened in this period. The run has {steps}, and the stages {', '.join(stages)}."
 
 
 def check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
@@ -268,7 +268,7 @@ def check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
     elif any(check.is_of_model for check in passed):
         title, colour = "Nothing else looks wrong" if by_state[LEFT_OUT] else "Nothing looks wrong", "green"
     else:
-        title, colour = "Nothing was seen of the model", "yellow"
+        title, colour = "Nothing of the model was recorded", "yellow"
     parts = [counted]
     in_part = [check for check in passed if check.unseen]
     if in_part:

@@ -33,8 +33,8 @@ def wraps(body: str, **files: str) -> dict[int, str]:
     return {each.line - FIRST: each.reason for each in whole.decisions if each.verdict == "wrap"}
 
 
-DECLARED = "its class cannot be seen, but it is declared as a module"
-USED = "its class cannot be seen, but it is used as a module"
+DECLARED = "its class is unknown, but it is declared as a module"
+USED = "its class is unknown, but it is used as a module"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_link_that_leads_out_is_refused(link: str, target: str) -> None:
     Path(link).symlink_to(target)
     path = Path(link) / "a.py" if link.endswith("link") else Path(link)
-    with pytest.raises(OutputLeadsOutError, match=rf"^{path}: leads out of \., to /"):
+    with pytest.raises(OutputLeadsOutError, match=rf"^{path}: points outside \., to /"):
         refuse_to_leave(path, Path())
     assert not is_within(path, Path())
 

@@ -248,7 +248,7 @@ def test_where_an_original_goes(recorded: str, output: str | None, expected: str
 
 @pytest.mark.parametrize("recorded", ["<stdin>", "", "..", "a/..", "/", "a\0b", "\ud800.py"])
 def test_an_original_without_a_name_needs_one(recorded: str) -> None:
-    with pytest.raises(UnnamedOriginalError, match=r"names no file; say with -o where it goes$"):
+    with pytest.raises(UnnamedOriginalError, match=r"is not a file name; use -o to say where it goes$"):
         files.original_path(make_script(), recorded, None)
 
 
@@ -411,7 +411,7 @@ def test_write_script_gives_one_file_to_one_script() -> None:
     Path("b").mkdir()
     writing = Writing(Path("out.py"), b"new", force=True)
     files.write_script(make_script("a.py"), writing, taken=taken, reason_to_keep=always_ours)
-    with pytest.raises(OutputClashError, match=r"^b/a.py: would be written to out.py as a.py was; write them one by"):
+    with pytest.raises(OutputClashError, match=r"^b/a.py: would be written to out.py, like a.py; write them one at"):
         files.write_script(make_script("b/a.py"), writing, taken=taken, reason_to_keep=always_ours)
 
 

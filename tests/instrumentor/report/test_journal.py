@@ -60,9 +60,7 @@ def test_what_is_done_is_gone_on_with(tmp_path: Path) -> None:
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(tmp_path), "open", lambda *_: open(FULL, "w+b"))  # noqa: PTH123, SIM115
-    with pytest.raises(
-        ReportError, match=r"r\.json\.partial: what is done cannot be noted \(No space left on device\)"
-    ):
+    with pytest.raises(ReportError, match=r"r\.json\.partial: progress cannot be saved \(No space left on device\)"):
         Journal(tmp_path / "r.json", run="a run")
 
 
@@ -73,7 +71,7 @@ def test_a_link_that_leads_elsewhere_is_refused(tmp_path: Path, resume: bool) ->
     for target in ("precious", "new"):
         (tmp_path / "here" / "r.json.partial").unlink(missing_ok=True)
         (tmp_path / "here" / "r.json.partial").symlink_to(f"../{target}")
-        with pytest.raises(OutputLeadsOutError, match=r"r\.json\.partial: leads out of"):
+        with pytest.raises(OutputLeadsOutError, match=r"r\.json\.partial: points outside"):
             Journal(tmp_path / "here" / "r.json", run="a run", resume=resume)
     assert (tmp_path / "precious").read_text() == "text"
     assert not (tmp_path / "new").exists()
@@ -87,5 +85,5 @@ def test_a_disk_that_fills_up_is_told(tmp_path: Path) -> None:
             journal._file = FULL.open("w+b")
             journal.add(record("a.py"))
 
-    with pytest.raises(ReportError, match="cannot be noted"):
+    with pytest.raises(ReportError, match="progress cannot be saved"):
         fill_up()

@@ -212,7 +212,7 @@ class TestMarkdown:
         ]
         text = render(markdown.render, many).decode()
         assert len(text) < 65_536
-        assert text.endswith("more files do not fit into a comment; the other kinds of reports have them.\n")
+        assert text.endswith("more files do not fit into a comment; the other report formats include them.\n")
 
 
 def test_a_report_is_written_whole_or_not_at_all(

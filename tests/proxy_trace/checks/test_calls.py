@@ -124,7 +124,7 @@ def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path
         events.Update(3, tensor=1, statistics=OTHER_VALUES),
         STEP,
     )
-    reason = "its parameters were updated: another module uses them, or gives them"
+    reason = "its parameters were updated: another module uses them, or provides them"
     assert of_code(path, "uncalled") == [("model.out_proj", reason)]
     assert said(path, "calls") == ("passed", [])
 
@@ -221,7 +221,7 @@ def test_a_part_without_parameters_that_is_never_called_is_worth_a_note(
     """As a dropout whose probability a fused attention is given."""
     dropout = events.Module(2, "model.dropout", "Dropout", 1, 1)
     path = write_trace(tmp_path / "a.jsonl", NET, dropout, *CALLS)
-    reason = "it has no parameters, and something else may do what it does"
+    reason = "it has no parameters, and something else may do its work"
     assert of_code(path, "uncalled") == [("model.dropout", reason)]
     assert said(path, "calls") == ("passed", [])
 
@@ -231,7 +231,7 @@ def test_a_part_without_parameters_that_is_never_called_is_worth_a_note(
     [
         pytest.param({"level": "WARNING"}, "1 of 2 modules at level WARNING", id="level"),
         pytest.param({"every": 10}, "only a sample of the steps is recorded", id="sampling"),
-        pytest.param({"calls_seen": False}, "calls of 1 of 2 modules go around PyTorch's hooks", id="own call"),
+        pytest.param({"calls_seen": False}, "calls of 1 of 2 modules bypass PyTorch's hooks", id="own call"),
     ],
 )
 def test_what_may_have_been_called_unseen_is_told(

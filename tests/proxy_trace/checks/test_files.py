@@ -25,7 +25,7 @@ def test_incomplete_files_are_told_with_what_they_lack(tmp_path: Path, write_tra
             "ends inside a call of model: the process was killed or interrupted there, or is still running",
         ),
         (str(path), "1 malformed line left out, the first is line 4"),
-        (str(path), "records of unknown kinds left out, perhaps of a newer version: fold (2)"),
+        (str(path), "records of unknown kinds left out, perhaps from a newer version: fold (2)"),
         (str(tmp_path / "rank1-2.jsonl"), "it is empty"),
     ]
 

@@ -1,4 +1,4 @@
-"""Layers that are made in each call, and units that begin equal, are told."""
+"""Layers created in each call, and units that begin equal, are told."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_a_norm_that_overflows_is_told_of_gradients_and_of_parameters_once_each(
     gradient = events.Gradient(10, 2, 1, 1, tensor=1, statistics=HUGE)
     update = events.Update(20, 2, 1, 1, tensor=1, statistics=HUGE)
     path = write_trace(tmp_path / "a.jsonl", NET, place, weight(), *CALLS, gradient, update, gradient, update, STEP)
-    words = "the norm is infinite, though each element is finite"
+    words = "the norm is infinite, although each element is finite"
     (first,) = (finding for finding in find(path) if finding.code == "non-finite")
     assert (first.name, first.reason, first.step, first.place) == ("model.w", f"gradient: {words}", 2, "train.py:12")
     assert first.evidence == ["then values of model.w, at step 2, train.py:12"]
@@ -105,7 +105,7 @@ def test_a_loss_that_is_not_finite_is_told(tmp_path: Path, write_trace: WriteTra
     finding = next(finding for finding in find(path) if finding.code == "non-finite")
     assert finding == NON_FINITE.finding(
         "loss",
-        "what a backward pass began with: 1 non-finite element of float32[]",
+        "start of a backward pass: 1 non-finite element of float32[]",
         [0],
         step=0,
         time_us=3,
@@ -148,7 +148,7 @@ def test_what_compiled_code_hides_and_values_that_could_not_be_read_are_told(
     compiled = events.CallFunction(1, target="torch.compile(step)")
     unread = events.Parameter(2, "model.v", 1, "float32[2]")
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), unread, *CALLS, compiled)
-    assert said(path, "outputs") == ("passed", ["inside of compiled code nothing is seen"])
+    assert said(path, "outputs") == ("passed", ["nothing is seen inside compiled code"])
     assert said(path, "parameters") == ("passed", ["the values of 1 of 2 tensors could not be read"])
 
 

@@ -70,7 +70,7 @@ def test_a_part_that_was_replaced_since_is_told(
     ]
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), weight(2, "model.head"), *happened)
     assert [each.reason for each in find(path) if each.code == "optimizer-of-other-model"] == [
-        "some of its tensors are no parameters of a traced model"
+        "some of its tensors are not parameters of a traced model"
     ] * is_told
 
 

@@ -212,7 +212,7 @@ def test_a_period_of_steps_is_compared_alone_and_one_of_stages_not(write_rank: C
     assert "ranks-part" not in kinds
     of_stage = summed_up(period=Period(stages=["train"]))
     assert of_stage.findings == []
-    assert [check.unseen for check in of_stage.checks if check.name == "ranks"] == [["of a stage alone"]]
+    assert [check.unseen for check in of_stage.checks if check.name == "ranks"] == [["restricted to a stage"]]
 
 
 def test_each_process_is_summed_up_once_in_the_order_of_the_files(write_rank: Callable[..., Path]) -> None:

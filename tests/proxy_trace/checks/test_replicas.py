@@ -116,7 +116,7 @@ def test_ranks_that_average_gradients_and_began_apart_are_told(
         first = events.Parameter(1, "model.w", 1, "float32[2]", requires_grad=True, statistics=holds(start))
         happened = steps(range(1000 * start, 1000 * start + 4), range(gradient, gradient + 4))
         path = write_rank(rank, *happened, first=first, ends=True)
-    found = [each for each in find(path) if each.reason.endswith("and its values were not from the start")]
+    found = [each for each in find(path) if each.reason.endswith("but its initial values were not")]
     assert [(each.code, each.name, each.place) for each in found] == [
         ("ranks-part", "model.w", "train.py:20")
     ] * is_told

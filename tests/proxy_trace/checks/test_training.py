@@ -21,17 +21,15 @@ UNCHANGED = events.Update(50, tensor=1, statistics=VALUES, cause="unchanged")
 @pytest.mark.parametrize(
     ("records", "words"),
     [
-        pytest.param(
-            [*BACKWARD, *CALLS], "1 backward pass, but no change of a parameter was seen", id="without a step"
-        ),
+        pytest.param([*BACKWARD, *CALLS], "1 backward pass, but no parameter was seen to change", id="without a step"),
         pytest.param(
             [*BACKWARD, *BACKWARD, UNCHANGED, STEP],
-            "2 backward passes and 1 step of an optimizer, but no change of a parameter was seen",
+            "2 backward passes and 1 step of an optimizer, but no parameter was seen to change",
             id="with a step that changed nothing",
         ),
         pytest.param(
             [*BACKWARD, *CALLS, events.Update(50, tensor=1, statistics=OTHER_VALUES, cause="converted")],
-            "1 backward pass, but no change of a parameter was seen",
+            "1 backward pass, but no parameter was seen to change",
             id="with a change of dtype",
         ),
     ],

@@ -423,7 +423,7 @@ def test_of_a_sample_of_the_steps_nothing_is_said_but_what_it_shows(tmp_path: Pa
         IN_STEP,
         STEP,
     )
-    reason = "its values are those that it started with; of its gradients and steps only a sample is recorded"
+    reason = "it still has its initial values; only a sample of its gradients and steps is recorded"
     assert [(finding.code, finding.name, finding.reason) for finding in find(path, updates.CHECK)] == [
         ("never-updated", "model.w", reason),
         ("untrained", "model.kept", reason),

@@ -1,4 +1,4 @@
-"""Weight decay that eats the weights is told where its optimizer is made."""
+"""Weight decay that erodes the weights is told where its optimizer is made."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param([], "proxy_trace.parquet/run=20261121T080911-3f2a9c/rank=0/rank0-100.parquet", id="Parquet"),
         pytest.param(["-f", "chrome"], "20261121T080911-3f2a9c.json.gz", id="a timeline"),
         pytest.param(["-f", "csv"], "20261121T080911-3f2a9c.csv", id="a table"),
-        pytest.param(["-o", "t.json"], "t.json", id="the name says the format"),
+        pytest.param(["-o", "t.json"], "t.json", id="the name determines the format"),
         pytest.param(["-o", "x.y", "-f", "csv"], "x.y", id="the option counts, not the name"),
         pytest.param(["-o", "dataset"], "dataset/run=20261121T080911-3f2a9c/rank=0/rank0-100.parquet", id="a folder"),
     ],
@@ -52,7 +52,7 @@ def test_a_second_export_says_how_to_replace_the_first(
 ) -> None:
     assert run_command(["export", str(small_trace)]) == 0
     assert run_command(["export", str(small_trace)]) == 2
-    assert "exists. Give --force" in capsys.readouterr().err
+    assert "already exists. Use --force" in capsys.readouterr().err
     assert run_command(["export", str(small_trace), "--force"]) == 0
 
 

@@ -52,7 +52,7 @@ def test_the_page_of_two_runs(runs: tuple[str, str], tmp_path: Path, capsys: pyt
 def test_no_page_is_replaced_unasked(runs: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["report", *runs]) == 0
     assert run_command(["report", *runs]) == 2
-    assert "a-b.html: exists." in capsys.readouterr().err
+    assert "a-b.html: already exists." in capsys.readouterr().err
     assert run_command(["report", *runs, "--force"]) == 0
     assert run_command(["report", *runs, "-o", "deep/page.html"]) == 0
     assert (tmp_path / "deep" / "page.html").exists()

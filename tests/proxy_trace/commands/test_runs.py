@@ -42,7 +42,7 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
 def test_the_newest_come_first_with_what_was_found(jobs: str, logdir: str, capsys: pytest.CaptureFixture[str]) -> None:
     new, middle, old = listed(capsys, logdir, "--jobs", jobs)
     assert (new["run"], new["findings"]) == (NEW, None)
-    assert "no record" in new["problem"]
+    assert "not a record" in new["problem"]
     assert (middle["run"], middle["processes"], middle["findings"], middle["gravest"]) == (MIDDLE, 2, {}, [])
     assert (old["run"], old["steps"]) == (OLD, 2)
     assert old["findings"] == {"error": 1, "warning": 1}
@@ -54,7 +54,7 @@ def test_lines_for_people_say_how_many_are_left_out(logdir: str, capsys: pytest.
     printed = capsys.readouterr().out
     assert "cannot be read" in printed
     assert OLD not in printed
-    assert "1 older left out" in printed
+    assert "1 older run left out" in printed
 
 
 def test_without_findings_only_the_first_lines_are_read(logdir: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_the_folder_of_a_run_is_a_list_of_one(logdir: str, capsys: pytest.Captur
     assert one["run"] == OLD
 
 
-@pytest.mark.parametrize(("folder", "words"), [("nowhere", "no such file or directory"), (".", "holds no trace")])
+@pytest.mark.parametrize(("folder", "words"), [("nowhere", "no such file or directory"), (".", "contains no trace")])
 def test_a_folder_without_runs_is_a_mistake(
     folder: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,7 +42,7 @@ def test_of_events(
 
 def test_names_that_there_are_need_no_suggestion(runs: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["show", runs[0], "--name", "model.fc.weight", "--step", "99"]) == 0
-    assert capsys.readouterr().err == "proxy-trace: nothing in this trace meets all these conditions\n"
+    assert capsys.readouterr().err == "proxy-trace: no event in this trace matches all these options\n"
 
 
 @pytest.mark.parametrize("command", ["ranks", "report", "compare"])
@@ -59,4 +59,4 @@ def test_of_a_history(runs: tuple[str, str], capsys: pytest.CaptureFixture[str])
     assert run_command(["history", runs[0], "fc.weight"]) == 2
     assert "Did you mean model.fc.weight" in capsys.readouterr().err
     assert run_command(["history", runs[0], "train.py:15"]) == 2
-    assert "Near to it are train.py:10, train.py:20" in capsys.readouterr().err
+    assert "Places near it: train.py:10, train.py:20" in capsys.readouterr().err

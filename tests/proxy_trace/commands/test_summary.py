@@ -88,13 +88,13 @@ def test_a_file_that_is_something_else_is_not_replaced_by_a_baseline(
     other = tmp_path / "model.json"
     other.write_text('{"layers": 3}')
     assert run_command(["summary", failed_run, "--write-baseline", str(other)]) == 2
-    assert "holds something else than known findings" in capsys.readouterr().err
+    assert "exists and is not a baseline" in capsys.readouterr().err
     assert other.read_text() == '{"layers": 3}'
 
 
 def test_an_unknown_code_is_refused_in_one_line(failed_run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["summary", failed_run, "--select", "non-finit"]) == 2
-    assert capsys.readouterr().err.endswith("no check has a code 'non-finit'. Did you mean non-finite?\n")
+    assert capsys.readouterr().err.endswith("there is no check with the code 'non-finit'. Did you mean non-finite?\n")
 
 
 def test_sarif_has_a_result_for_each_finding(failed_run: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,7 @@ def test_nothing_is_replaced_unasked(
     exported(str(small_trace))
     assert (tmp_path / "proxy_trace.tensorboard" / small_trace.name).is_dir()
     assert run_command(["export", "--format", "tensorboard", str(small_trace)]) == 2
-    assert "exists. Give --force" in capsys.readouterr().err
+    assert "already exists. Use --force" in capsys.readouterr().err
     exported(str(small_trace), "--force")
 
 

@@ -70,7 +70,7 @@ def test_a_trace_at_debug_has_the_tests_on_tensors(
     printed = capsys.readouterr()
     (row,) = [json.loads(line) for line in printed.out.splitlines()]
     assert (row["construct"], row["name"], row["value"], row["line"]) == ("", "gt", True, 7)
-    assert "only tests on tensors are known" in printed.err
+    assert "only conditions on tensors are known" in printed.err
 
 
 def test_the_command_lists_steps(write_trace: WriteTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

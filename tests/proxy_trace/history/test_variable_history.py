@@ -355,7 +355,7 @@ def test_the_command_says_if_nothing_is_left(trace_path: Path, capsys: pytest.Ca
     assert run_command(["history", str(trace_path), "train.py:20:tanh"]) == 0
     assert "nothing of 'train.py:20:tanh' was recorded\n" in capsys.readouterr().err
     assert run_command(["history", str(trace_path), "model.fc.weight", "--step", "100"]) == 0
-    assert "nothing of 'model.fc.weight' was recorded that these options choose" in capsys.readouterr().err
+    assert "nothing of 'model.fc.weight' was recorded that these options select" in capsys.readouterr().err
 
 
 def test_where_calls_are_not_recorded_it_says_at_which_level_they_are(

@@ -63,5 +63,5 @@ def test_a_directory_of_text_logs_stands_for_the_newest(tmp_path: Path) -> None:
 def test_nothing_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TraceNotFoundError, match="nowhere: no such file or directory"):
         find_run_files(tmp_path / "nowhere")
-    with pytest.raises(NoTraceError, match="holds no trace"):
+    with pytest.raises(NoTraceError, match="contains no trace"):
         find_run_files(tmp_path)

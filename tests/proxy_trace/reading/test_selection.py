@@ -31,7 +31,7 @@ def test_steps_are_read_as_one_or_a_range(text: str, expected: tuple[int, int | 
 
 @pytest.mark.parametrize("text", ["", "-", "x", "1-2-3", "5-2", "1.5", "--3"])
 def test_other_steps_are_errors(text: str) -> None:
-    with pytest.raises(StepRangeError, match=r"is no range of steps\. Give one step"):
+    with pytest.raises(StepRangeError, match=r"is not a range of steps\. Give one step"):
         StepRange.parse(text)
 
 

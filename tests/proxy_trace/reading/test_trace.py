@@ -115,7 +115,7 @@ def test_fields_of_a_newer_minor_version_are_read_over(tmp_path: Path, write_tra
 
 def test_a_trace_of_a_later_format_is_refused(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", format=events.FORMAT + 1)
-    with pytest.raises(NewerFormatError, match=r"has trace format 2.*up to format 1.*Upgrade"):
+    with pytest.raises(NewerFormatError, match=r"has trace format 2.*formats up to 1.*Upgrade"):
         Trace.open(path)
 
 
@@ -126,7 +126,7 @@ def test_beside_files_of_a_later_format_the_others_are_read(tmp_path: Path, writ
     assert trace.ranks() == [0]
     (damaged,) = trace.damaged
     assert damaged.path == newer
-    assert damaged.reason == "it has trace format 2, and this proxy-trace reads up to format 1"
+    assert damaged.reason == "it has trace format 2, and this proxy-trace reads formats up to 1"
 
 
 def test_a_later_format_is_refused_even_if_its_header_has_changed(tmp_path: Path) -> None:
@@ -141,12 +141,12 @@ def test_a_later_format_is_refused_even_if_its_header_has_changed(tmp_path: Path
     [
         pytest.param(b"", "it is empty", id="empty"),
         pytest.param(b"\n\n", "its first line is empty", id="blank"),
-        pytest.param(b'{"kind":"run","for', "it breaks off within its first record", id="cut in the header"),
-        pytest.param(b"{", "it breaks off within its first record", id="cut at once"),
-        pytest.param(b"import torch\n", "its first line is no record", id="a script"),
+        pytest.param(b'{"kind":"run","for', "it ends within its first record", id="cut in the header"),
+        pytest.param(b"{", "it ends within its first record", id="cut at once"),
+        pytest.param(b"import torch\n", "its first line is not a record", id="a script"),
         pytest.param(b'{"kind":"update","time_us":1}\n', "its first record is not of kind 'run'", id="no header"),
         pytest.param(b'{"kind":"run","format":1}\n', "its first record is malformed", id="a poor header"),
-        pytest.param(b'{"kind":"run","format":"x"}\n', "its first line is no record", id="no format"),
+        pytest.param(b'{"kind":"run","format":"x"}\n', "its first line is not a record", id="no format"),
     ],
 )
 def test_what_is_no_trace_is_refused_with_the_reason(content: bytes, reason: str, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_what_is_no_trace_is_refused_with_the_reason(content: bytes, reason: str
     path.write_bytes(content)
     with pytest.raises(NotATraceError) as caught:
         Trace.open(path)
-    assert str(caught.value).startswith(f"{path}: is no trace: {reason}")
+    assert str(caught.value).startswith(f"{path}: is not a trace: {reason}")
 
 
 def test_a_text_log_is_told_by_its_first_line(tmp_path: Path) -> None:

@@ -55,8 +55,9 @@ train.py --epochs 1
 warning[never-called] Modules never called (1)
   model.spare  never called, train.py:10
     so untrained: model.spare.*
-  what to do: See whether `forward` was meant to use it: a layer left out, a
-  typo in a name, or `forward` called directly. If nobody needs it, delete it.
+  what to do: Check whether `forward` was meant to use it: a layer may be left
+  out, a name misspelt, or `forward` called directly. If it is not needed,
+  delete it.
   see more: proxy-trace show {small_trace} --kind call_module
 
 Modules
@@ -83,7 +84,7 @@ def test_calls_that_go_around_the_hooks_are_not_said_to_be_none(tmp_path: Path, 
         events.ReturnModule(2, module=2),
     )
     text = report(path)
-    assert "in part: outputs, calls (calls of 1 of 2 modules go around PyTorch's hooks)" in text
+    assert "in part: outputs, calls (calls of 1 of 2 modules bypass PyTorch's hooks)" in text
     assert [line.split()[:4] for line in text.splitlines() if " Process " in line] == [
         ["model", "Process", "not", "seen"]
     ]
@@ -207,7 +208,7 @@ def test_a_part_of_a_run_is_summed_up_alone(small_trace: Path) -> None:
     summary = summarize(Trace.open(small_trace), period=Period(StepRange(1, 1)))
     text = "\n".join(summary_lines(summary, Palette(enabled=False)))
     assert "  training   1 step of SGD, 1 backward pass (100 us)" in text
-    assert "  period     step 1: all below is about it alone" in text
+    assert "  period     only step 1" in text
     assert "model.fc.weight     float32[3, 3]        1  -0.75 -> -1" in text
 
 
@@ -221,7 +222,7 @@ def test_a_period_in_which_nothing_happened_is_not_judged(
     summary = summarize(Trace.open(path), period=period)
     text = "\n".join(summary_lines(summary, Palette(enabled=False)))
     assert summary.findings == []
-    assert "Nothing happened in this period. The run has steps 0 to 2, and of stages train, eval." in text
+    assert "Nothing happened in this period. The run has steps 0 to 2, and the stages train, eval." in text
     assert "Nothing looks wrong" not in text
 
 
@@ -255,7 +256,7 @@ def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace:
     assert "no optimizer step was traced" in text
     assert "Nothing looks wrong" not in text
     assert (
-        "Nothing was seen of the model: 3 checks passed; "
+        "Nothing of the model was recorded: 3 checks passed; "
         "not checked: outputs, registration, calls (no call of a module was traced), "
         "losses, training, activations (no backward pass was traced), gradients (no gradient was recorded), "
         "parameters, layers (no parameter was traced), "
@@ -404,9 +405,7 @@ def test_an_exception_that_ended_the_only_process_is_told(tmp_path: Path, write_
     text = report(write_trace(tmp_path / "a.jsonl", tail=tail))
     assert "Exceptions that ended processes (1)\n  ValueError  ended the process, at step 1" in text
     tail = msgspec.json.encode(events.RunEnd(9, 1, reason="failed")) + b"\n"
-    assert "a mistake of the tracing itself has ended it, at step 1" in report(
-        write_trace(tmp_path / "b.jsonl", tail=tail)
-    )
+    assert "a bug in the tracing itself has ended it, at step 1" in report(write_trace(tmp_path / "b.jsonl", tail=tail))
 
 
 def test_a_wrapper_inside_a_model_is_named_for_what_it_holds(tmp_path: Path, write_trace: WriteTrace) -> None:
