@@ -135,6 +135,11 @@ WRAPPED = {
     "used as a module by a function": ("import lib\ndef f(n):\n    n.eval()\nm = lib.thing()\nf(m)\n", [(4, "m")]),
     "passed to a wrapper": ("import lib\nm = nn.DataParallel(lib.thing())\n", [(2, "m.module")]),
     "copied": ("m = Net()\nn = copy.deepcopy(m)\n", [(1, "m"), (2, "n")]),
+    "scripted and trained": ("m = torch.jit.script(Net())\nm.parameters()\n", [(1, "m"), (1, "arg0")]),
+    "prepared for quantization": (
+        "q = torch.ao.quantization.get_default_qconfig()\nm = torch.ao.quantization.prepare(Net())\n",
+        [(2, "m")],
+    ),
     "dataclass field": (
         "from dataclasses import dataclass\n@dataclass\nclass T:\n    net: nn.Module\nt = T(Net())\nt.net.eval()\n",
         [(5, "arg0")],
