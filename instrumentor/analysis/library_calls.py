@@ -225,7 +225,7 @@ class LibraryCalls:
         inner = arguments.module()
         found = frozenset(Scripted(root(atom)) for atom in inner if atom.is_object)
         if found:
-            return found | self.effects.make_view(node, name)
+            return found | self.effects.make_perhaps(node, name)
         return frozenset(atom for atom in inner if isinstance(atom, FunctionRef)) or OPAQUE
 
     def _collects(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
