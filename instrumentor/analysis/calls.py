@@ -274,6 +274,8 @@ class Calls:
         if found or stored:
             self.facts.note_evidence(stored, catalogue.CALLED)
             called = [self._invocation.invoke(method, value(atom), node, arguments) for method in found]
+            if not stored and all(map(_is_left_to_subclasses, found)):
+                called.append(self.effects.make_perhaps(node, name))  # of classes below that are not seen
             return join([*called, *(self.apply(each, node, arguments) for each in stored)])
         return self.effects.make_unknown(node, arguments, value(atom))
 
@@ -400,3 +402,15 @@ class Calls:
             return self.effects.make(node, Nature.NOT_MODULE, f"{labels[0]}.{name}", arguments)
         self.effects.call_any_method(name)
         return self.effects.make_unknown(node, arguments, value(atom))
+
+
+def _is_left_to_subclasses(method: Function) -> bool:
+    """Whether a method is abstract: its body raises `NotImplementedError` and no more, or it says so and has none."""
+    if not isinstance(method.node, ast.FunctionDef):
+        return False
+    body = [each for each in method.node.body if not isinstance(getattr(each, "value", None), ast.Constant)]
+    if not body or isinstance(body[0], ast.Pass):
+        return any("abstractmethod" in ast.unparse(each) for each in method.node.decorator_list)
+    raised = body[0].exc if isinstance(body[0], ast.Raise) else None
+    name = raised.func if isinstance(raised, ast.Call) else raised
+    return isinstance(name, ast.Name) and name.id == "NotImplementedError"

@@ -79,6 +79,12 @@ class Effects:
         self.facts.grow_site(site, arguments=self.facts.contents.reach(join((arguments.all(), receiver))))
         return site.value
 
+    def make_perhaps(self, node: ast.expr, label: str) -> Value:
+        """What a call gives that keeps nothing of what it is passed: a module only if its later use says so."""
+        if self._is_in_module or isinstance(self.scope.unit.parents.get(node), ast.Expr):
+            return NOTHING
+        return self.scope.site(node, Nature.UNKNOWN, label).value
+
     @property
     def _is_in_module(self) -> bool:
         owner = self.scope.function.owner if self.scope.function is not None else None

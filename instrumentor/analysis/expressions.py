@@ -20,6 +20,7 @@ from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
     PLAIN,
+    Atom,
     Box,
     FunctionRef,
     Instance,
@@ -29,6 +30,7 @@ from instrumentor.analysis.values import (
     derive,
     in_order,
     join,
+    strip,
     value,
 )
 from instrumentor.resolve import catalogue
@@ -42,6 +44,21 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Function
 
 _RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "__add__",
+    ast.Sub: "__sub__",
+    ast.Mult: "__mul__",
+    ast.MatMult: "__matmul__",
+    ast.Div: "__truediv__",
+    ast.FloorDiv: "__floordiv__",
+    ast.Mod: "__mod__",
+    ast.Pow: "__pow__",
+    ast.LShift: "__lshift__",
+    ast.RShift: "__rshift__",
+    ast.BitAnd: "__and__",
+    ast.BitOr: "__or__",
+    ast.BitXor: "__xor__",
+}
 
 
 class Stored(NamedTuple):
@@ -347,7 +364,21 @@ class Evaluator:
             found = self.members.concatenation(node, held)
             if found:
                 return found
-        return derive(join(held))
+        left, right = held
+        made, others = self._call_operator(_OPERATORS[type(node.op)], left, right, node)
+        return join((made, derive(others | right))) if others else made
+
+    def _call_operator(self, name: str, left: Value, right: Value, node: ast.BinOp) -> tuple[Value, Value]:
+        """What the operands of the project's classes make by their own operator, and the operands without one."""
+        own = [atom for atom in in_order(left) if self._has_method(atom, name)]
+        made = [self.calls.call_method(atom, name, node, Arguments((right,))) for atom in own]
+        return join(made), left.difference(own)
+
+    def _has_method(self, atom: Atom, name: str) -> bool:
+        if isinstance(atom, Instance):
+            cls = self.scope.kinds.class_of(atom.key)
+            return cls is not None and self.scope.hierarchy.method(cls, name) is not None
+        return self.scope.kinds.method_of(strip(atom), name) is not None
 
     def _comparison(self, node: ast.Compare) -> Value:
         held = [self.evaluate(node.left)]

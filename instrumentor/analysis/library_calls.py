@@ -221,10 +221,12 @@ class LibraryCalls:
                 self.facts.grow_site(site, class_keys=self.facts.sites[base.site].class_keys)
         return site.value
 
-    def _derives(self, _node: ast.expr, arguments: Arguments, _name: str) -> Value:
+    def _derives(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
         inner = arguments.module()
         found = frozenset(Scripted(root(atom)) for atom in inner if atom.is_object)
-        return found or frozenset(atom for atom in inner if isinstance(atom, FunctionRef)) or OPAQUE
+        if found:
+            return found | self.effects.make_perhaps(node, name)
+        return frozenset(atom for atom in inner if isinstance(atom, FunctionRef)) or OPAQUE
 
     def _collects(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
         members = self.members

@@ -193,7 +193,7 @@ class SiteIndex:
 
     def _evidence_of(self, site: Site) -> Confidence | None:
         """How sure the use of an object says that it is a module; None where it does not say so."""
-        words = self._words.get(site.key, set())
+        words = self._said_of(site)
         if words & {catalogue.WRAPPED, catalogue.TRAINED, catalogue.DECLARED} or words & catalogue.MODULE_EVIDENCE:
             return "likely"
         placement = self.placement(site)
@@ -202,6 +202,15 @@ class SiteIndex:
         if words & catalogue.WEAK_EVIDENCE - catalogue.MOVES:
             return "likely"
         return "possible" if words & catalogue.MOVES else None
+
+    def _said_of(self, site: Site) -> set[str]:
+        """How an object is used, by code of other files too that gets it from a function of the script."""
+        said = set(self._words.get(site.key, ()))
+        if site.unit is self.script:
+            for caller in self.callers(site):
+                if caller.unit is not self.script:
+                    said |= self._words.get(caller.key, set())
+        return said
 
     def is_only_declared(self, site: Site) -> bool:
         """Whether nothing but an annotation tells that an object is a module."""

@@ -59,6 +59,8 @@ _MAX_NUMBERED_ROUNDS = 8
 _MAX_FINAL_BLOCKS = 2
 # What is decorated with these may call other functions in place of the one decorated.
 _DISPATCHERS = value(Named("functools.singledispatch"))
+# What Python calls of the class above each time that a class is defined.
+_SUBCLASS_HOOK = "__init_subclass__"
 # Statements in which no others lie.
 _REPLAYED = frozenset(
     {
@@ -454,12 +456,22 @@ class Pass:
                     after.assign((name,), outer.names[name], outer.numbers.get((name,)))
             outer = after
         self.scope.env = outer
+        self._tell_class_above(cls)
         held = value(ClassRef(cls.key))
         for decorator in reversed(node.decorator_list):
             held = self._decorated_class(decorator, held)
         if outer_class is None:
             self.scope.assign((node.name,), held)
         return self.scope.env
+
+    def _tell_class_above(self, cls: Class) -> None:
+        """Call the `__init_subclass__` that a class inherits, which may register the class."""
+        above = self.scope.hierarchy.ancestors(cls)[1:]
+        method = next((each.methods[_SUBCLASS_HOOK] for each in above if _SUBCLASS_HOOK in each.methods), None)
+        if method is not None:
+            given = {each.arg: self.evaluator.evaluate(each.value) for each in cls.node.keywords if each.arg}
+            arguments = Arguments((value(ClassRef(cls.key)),), given)
+            self.evaluator.calls.apply(FunctionRef(method.key), cls.node.bases[0], arguments)
 
     def _keep_class_attributes(self, cls: Class, outer: Environment, after: Environment) -> None:
         for name in sorted(after.names.differences(outer.names)):

@@ -141,7 +141,9 @@ class Report:
         assert placement is not None
         labels = [label for each, _ in members for label in each.labels]
         label = one_of(labels)
-        name = placement.name or one_of(each.rpartition(".")[2] for each in labels)
+        makers = [each.rpartition(".")[2] for each in labels]
+        # What an object is says more than which functions it came through.
+        name = placement.name or one_of([each for each in makers if each[:1].isupper()] or makers)
         self.wraps[group] = Wrap(placement, name)
         self.wrapped.update(each.key for each, _ in members)
         aliases = self._aliases({each.key for each, _ in members}, placement)

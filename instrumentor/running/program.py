@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from instrumentor.configuration import Configurations
 from instrumentor.engine.cache_directory import cache_directory
 from instrumentor.engine.outcome import Task
-from instrumentor.messages import describe_elsewhere, describe_nothing
+from instrumentor.messages import describe_nothing
 from instrumentor.paths import files
 from instrumentor.resolve.search_path import SearchPaths
 
@@ -169,20 +169,23 @@ def prepare(target: Target, choices: Choices) -> Prepared:
 
 
 def _outcomes(task: Task, *, entry: bool) -> list[tuple[str, Outcome]]:
-    """What becomes of the main file, and with `entry` of those of its project, each with its path."""
-    if entry:
-        from instrumentor.entry import process_program
+    """What becomes of the main file, each with its path.
 
-        return [(part.path, outcome) for part, outcome in process_program(task, is_moved=False).parts]
-    from instrumentor.engine.work import process
+    Also of those of its project with `entry`, and where they make all the models: else nothing would be traced.
+    """
+    if not entry:
+        from instrumentor.engine.work import process
 
-    return [(task.path, process(task))]
+        outcome = process(task)
+        if outcome.result is not None or not outcome.elsewhere:
+            return [(task.path, outcome)]
+    from instrumentor.entry import process_program
+
+    return [(part.path, outcome) for part, outcome in process_program(task, is_moved=False).parts]
 
 
 def _hint(shown: str, outcome: Outcome) -> str:
     """Why nothing is traced."""
-    if outcome.elsewhere:
-        return describe_elsewhere(shown, outcome.elsewhere)
     return f"{describe_nothing(outcome)} in {shown}; instrument {shown} --explain --verbose says why"
 
 

@@ -135,6 +135,25 @@ WRAPPED = {
     "used as a module by a function": ("import lib\ndef f(n):\n    n.eval()\nm = lib.thing()\nf(m)\n", [(4, "m")]),
     "passed to a wrapper": ("import lib\nm = nn.DataParallel(lib.thing())\n", [(2, "m.module")]),
     "copied": ("m = Net()\nn = copy.deepcopy(m)\n", [(1, "m"), (2, "n")]),
+    "left to subclasses that another file has": (
+        (
+            "class Base:\n    def make(self):\n        raise NotImplementedError('make')\n    def run(self):\n"
+            "        self.net = self.make()\n        self.net.parameters()\n        self.size = self.make()\n"
+        ),
+        [(5, "self.net")],
+    ),
+    "abstract": (
+        (
+            "import abc\nclass Base(abc.ABC):\n    @abc.abstractmethod\n    def make(self): ...\n    def run(self):\n"
+            "        self.net = self.make()\n        self.net.parameters()\n"
+        ),
+        [(6, "self.net")],
+    ),
+    "scripted and trained": ("m = torch.jit.script(Net())\nm.parameters()\n", [(1, "m"), (1, "arg0")]),
+    "prepared for quantization": (
+        "q = torch.ao.quantization.get_default_qconfig()\nm = torch.ao.quantization.prepare(Net())\n",
+        [(2, "m")],
+    ),
     "dataclass field": (
         "from dataclasses import dataclass\n@dataclass\nclass T:\n    net: nn.Module\nt = T(Net())\nt.net.eval()\n",
         [(5, "arg0")],

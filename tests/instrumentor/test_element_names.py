@@ -69,3 +69,13 @@ def test_what_a_list_gets_is_called_like_the_list(grow: str) -> None:
 )
 def test_an_index_is_told_where_it_is_known(body: str, wanted: list[str]) -> None:
     assert names(body + "\n") == wanted
+
+
+def test_what_has_no_name_is_called_by_its_class_not_by_the_functions_that_give_it() -> None:
+    body = """def make(size):
+    return pick(size)
+def use(known):
+    return fit((make if known else nn.Linear)(1, 1))
+use(1).train()
+"""
+    assert names(body) == ["Linear"]

@@ -409,6 +409,24 @@ train(own)
 }
 
 WITH_ANOTHER_FILE = {
+    "its use alone tells that what a method of the script's gives is a model": (
+        """
+import torch
+class Base:
+    def run(self):
+        self.net = self.build()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+""",
+        """
+from other import Base
+class Trainer(Base):
+    def build(self):
+        return eval("Net")()
+trainer = Trainer()
+trainer.run()
+MODELS.add(trainer.net)
+""",
+    ),
     "its class calls a method of the script's": (
         """
 class Base:
