@@ -39,16 +39,13 @@ def statistics_of(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
     Never raises: whatever kinds of tensors torch has, and will have, one that cannot be summed up has none.
     """
     with unobserved() as readable:
-        return statistics_of_readable(tensors) if readable else (None,) * len(tensors)
-
-
-def statistics_of_readable(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
-    """What `statistics_of` gives. To be called inside `unobserved`, where values may be read."""
-    try:
-        return tuple(summarize(tensors))
-    except Exception as error:  # noqa: BLE001  Each kind of tensor lacks functions of its own.
-        _raise_signal(error)
-    return tuple(map(_statistics_of_one, tensors))
+        if not readable:
+            return (None,) * len(tensors)
+        try:
+            return tuple(summarize(tensors))
+        except Exception as error:  # noqa: BLE001  Each kind of tensor lacks functions of its own.
+            _raise_signal(error)
+        return tuple(map(_statistics_of_one, tensors))
 
 
 def _statistics_of_one(tensor: torch.Tensor) -> PendingOr:

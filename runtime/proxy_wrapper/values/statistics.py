@@ -7,25 +7,26 @@ device until the thread that writes the trace asks for them.
 
 from __future__ import annotations
 
-import math
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import torch
+from msgspec.structs import replace
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
 from proxy_wrapper.events import Statistics, as_number
 from proxy_wrapper.values.describe import PLAIN, is_plain
 from proxy_wrapper.values.distributed_tensors import local_part
-from proxy_wrapper.values.extents import extents, fingerprints
-from proxy_wrapper.values.fingerprint import as_text, fingerprint, real_numbers, size_in_bytes, weighted_sums
+from proxy_wrapper.values import extents
+from proxy_wrapper.values.fingerprint import as_text, real_numbers, size_in_bytes, weighted_sums
 from proxy_wrapper.values.pending import HostCopy, PendingCount, PendingStatistics, PendingValue, Table
 from proxy_wrapper.values.torch_functions import (
     aminmax,
     concatenate,
     contiguous,
     convert,
+    data_ptr,
     dimensions,
     foreach_norm,
     has_any,
@@ -35,6 +36,7 @@ from proxy_wrapper.values.torch_functions import (
     numel,
     split,
     stack,
+    storage_offset,
     total,
     view,
     view_as_complex,
@@ -63,7 +65,7 @@ _DisableTorchFunction: Final = torch._C.DisableTorchFunction
 PendingOr: TypeAlias = Statistics | PendingStatistics | None
 Parts: TypeAlias = "tuple[torch.Tensor, ...]"
 
-_EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0, 0))
+_EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0))
 """Those of a tensor without elements."""
 
 
@@ -135,6 +137,7 @@ def has_values(tensor: torch.Tensor) -> bool:
         and tensor.layout is torch.strided
         and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
         and dimensions(tensor) <= MOST_DIMENSIONS
+        and _is_allocated(tensor)
     )
 
 
@@ -168,6 +171,7 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
             and tensor.layout is torch.strided
             and not tensor.is_nested
             and dimensions(tensor) <= MOST_DIMENSIONS
+            and _is_allocated(tensor)
         ):  # As most parameters and gradients are.
             if numel(tensor):
                 places.append(index)
@@ -182,7 +186,7 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
             results[index] = _EMPTY
         elif is_hosted(found.values):
             if found.parts[0] is not found.values:
-                otherwise.append((len(places), found.parts))
+                otherwise.append((index, found.parts))
             places.append(index)
             hosted.append(found.values)
         else:
@@ -199,34 +203,18 @@ def bits_of(tensors: Sequence[torch.Tensor]) -> list[str | None]:
     None for one that is on an accelerator, or has no values to read. To be called inside `unobserved`.
     """
     results: list[str | None] = [None] * len(tensors)
-    places: list[int] = []
-    plain: list[torch.Tensor] = []
     for index, tensor in enumerate(tensors):
         parts = _parts_of(tensor)
-        if parts is None or not is_hosted(parts[-1]):
-            continue
-        if len(parts) == 1 and numel(parts[0]):
-            places.append(index)
-            plain.append(parts[0])
-        else:
-            results[index] = fingerprint(parts) if numel(parts[-1]) else _EMPTY.bits
-    for index, bits in zip(places, fingerprints(plain), strict=True):
-        results[index] = bits
+        if parts is not None and is_hosted(parts[-1]):
+            results[index] = as_text(extents.fingerprint_of(parts)) if numel(parts[-1]) else _EMPTY.bits
     return results
 
 
 def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
-    """How many elements of `tensor` are NaN or infinite; on the CPU in one pass where there is none.
-
-    A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
-    """
-    if not is_hosted(tensor):
-        return PendingCount(HostCopy(lambda: _table_of_count(tensor)))
-    tensor = _countable(tensor)
-    found = item(total(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else total(tensor))
-    if found - found == 0:  # Neither NaN nor infinite, in both parts of a complex number.
-        return 0
-    return int(numel(tensor) - item(total(isfinite(tensor))))
+    """How many elements of `tensor` are NaN or infinite. To be called inside `unobserved`."""
+    if is_hosted(tensor):
+        return extents.count_nonfinite(_countable(tensor))
+    return PendingCount(HostCopy(lambda: _table_of_count(tensor)))
 
 
 def holds_nan(tensor: torch.Tensor) -> bool:
@@ -253,7 +241,7 @@ def read_value(tensor: torch.Tensor) -> Number | PendingValue:
 
 
 def is_certainly_finite(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is an ordinary one on the CPU with a finite sum: said at once of what most outputs are.
+    """Whether `tensor` is an ordinary one on the CPU whose elements, or their sum, are finite: said at once of what most outputs are.
 
     To be called anywhere. What `unobserved` brings about is asked for here, which is cheaper: False if it is not so.
     """
@@ -264,12 +252,15 @@ def is_certainly_finite(tensor: torch.Tensor) -> bool:
         and tensor.layout is torch.strided
         and not tensor.is_nested
         and dimensions(tensor) <= MOST_DIMENSIONS
+        and _is_allocated(tensor)
         and forward_ad._current_level < 0
         and not _count_dispatch_modes()
         and _transform() is None
         and _tracing_state() is None
     ):
         return False
+    if extents.is_quickly_counted(tensor):
+        return not extents.count_nonfinite(tensor)
     if not (tensor.requires_grad and _is_grad_enabled()):
         found: complex = item(total(tensor))
     else:
@@ -321,7 +312,14 @@ def _parts_of(tensor: torch.Tensor) -> Parts | None:
         return part.indices(), part.values()
     if part.layout is not torch.strided or part.is_nested or dimensions(part) > MOST_DIMENSIONS:
         return None
-    return (part,)
+    return (part,) if _is_allocated(part) else None
+
+
+def _is_allocated(tensor: torch.Tensor) -> bool:
+    """Whether a strided tensor has memory: sharded training takes it from tensors that it fills again before use."""
+    return (
+        not is_hosted(tensor) or data_ptr(tensor) != storage_offset(tensor) * tensor.dtype.itemsize or not numel(tensor)
+    )
 
 
 def _readable(tensor: torch.Tensor) -> Readable | None:
@@ -352,23 +350,19 @@ def _summarize_hosted(
     Args:
         places: where in `results`.
         tensors: values that are reduced.
-        otherwise: of those that do not lie in memory as they are reduced, the index in `tensors`, and the parts.
+        otherwise: the places of those that do not lie in memory as they are reduced, and the parts.
         results: is written to.
     """
-    is_finite = math.isfinite
-    found = extents(tensors)
-    for each, parts in otherwise:
-        found.bits[each] = fingerprint(parts)
-    if is_finite(sum(found.norms)):  # Then so is everything else.
-        for index, lowest, highest, norm, bits in zip(places, *found, strict=True):
-            results[index] = Statistics(lowest, highest, norm, 0, bits)
-        return
-    for index, values, lowest, highest, norm, bits in zip(places, tensors, *found, strict=True):
-        if is_finite(lowest) and is_finite(highest):
-            results[index] = Statistics(lowest, highest, as_number(norm), 0, bits)
+    for index, (lowest, highest, norm, nonfinite, bits) in zip(places, extents.extents(tensors), strict=True):
+        if nonfinite or norm - norm != 0:
+            results[index] = Statistics(
+                as_number(lowest), as_number(highest), as_number(norm), nonfinite, as_text(bits)
+            )
         else:
-            nonfinite = int(numel(values) - item(total(isfinite(values))))
-            results[index] = Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite, bits)
+            results[index] = Statistics(lowest, highest, norm, 0, as_text(bits))
+    for index, parts in otherwise:
+        bits = as_text(extents.fingerprint_of(parts))
+        results[index] = replace(results[index], bits=bits)  # type: ignore[type-var]
 
 
 def _summarize_remote(members: list[tuple[int, Readable]], results: list[PendingOr]) -> None:
