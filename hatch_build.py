@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.builders.wheel import WheelBuilderConfig
 
 
-class CompiledOnePass(BuildHookInterface):
+class CompiledOnePass(BuildHookInterface[WheelBuilderConfig]):
     """The hook that hatchling calls around the building of a wheel."""
 
     PLUGIN_NAME = "custom"

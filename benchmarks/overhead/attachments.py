@@ -80,7 +80,7 @@ class TracedByFallback(Traced):
     def __init__(self, task: Task, folder: Path) -> None:
         from proxy_wrapper.values import extents
 
-        vars(extents)["_library"] = None
+        vars(extents)["library"] = None
         super().__init__(task, folder)
 
 

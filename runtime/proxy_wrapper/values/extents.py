@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from proxy_wrapper.values import fingerprint
-from proxy_wrapper.values.one_pass import KINDS, OnePass, load
+from proxy_wrapper.values.one_pass import KINDS, OnePass, item_of, load
 from proxy_wrapper.values.torch_functions import (
     aminmax,
     contiguous,
@@ -20,7 +20,6 @@ from proxy_wrapper.values.torch_functions import (
     foreach_norm,
     is_contiguous,
     is_floating_point,
-    is_neg,
     isfinite,
     item,
     numel,
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.values.one_pass import Extent
 
-_library: OnePass | None = load()
+library: OnePass | None = load()
+"""What tensors are read with; None where it was not compiled."""
 
 _NARROW: Final = (torch.float16, torch.bfloat16)
 
@@ -49,6 +49,11 @@ _QUICK: Final = 1 << 15
 as the library's count."""
 
 
+def is_compiled() -> bool:
+    """Whether tensors are read by the library, which takes less time."""
+    return library is not None
+
+
 def extents(tensors: Sequence[torch.Tensor]) -> Iterable[Extent]:
     """The extent of each tensor, in order.
 
@@ -57,18 +62,19 @@ def extents(tensors: Sequence[torch.Tensor]) -> Iterable[Extent]:
     Args:
         tensors: on the CPU, strided, with elements, of floating dtypes that torch reduces, integers or truth values.
     """
-    if _library is None:
+    if library is None:
         return map(_by_torch, tensors)
-    return _library.extents([each if is_contiguous(each) and not is_neg(each) else _laid_out(each) for each in tensors])
+    laid_out = [_laid_out(tensor) for tensor in tensors]
+    return library.extents(list(map(item_of, laid_out)))
 
 
 def fingerprint_of(parts: Sequence[torch.Tensor]) -> int:
     """The fingerprint of a tensor that lies in these, strided ones on the CPU and of any dtypes."""
-    if _library is None:
+    if library is None:
         return fingerprint.combined([fingerprint.fingerprint(part) for part in parts])
     # Of one without elements it is 0, and there is nothing to be read.
     return fingerprint.combined(
-        [_library.fingerprint(fingerprint.as_real_bytes(part)) if numel(part) else 0 for part in parts]
+        [library.fingerprint(fingerprint.as_real_bytes(part)) if numel(part) else 0 for part in parts]
     )
 
 
@@ -78,20 +84,24 @@ def count_nonfinite(tensor: torch.Tensor) -> int:
     A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
     """
     if is_quickly_counted(tensor):
-        return _library.count_nonfinite(tensor)  # type: ignore[union-attr]
+        return library.count_nonfinite(tensor)  # type: ignore[union-attr]
     found = item(total(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else total(tensor))
     if found - found == 0:  # Neither NaN nor infinite, in both parts of a complex number.
         return 0
-    return numel(tensor) - item(total(isfinite(tensor)))
+    return _count_nonfinite(tensor)
 
 
 def is_quickly_counted(tensor: torch.Tensor) -> bool:
     """Whether the library is the quickest way to the non-finite elements of a tensor on the CPU."""
-    return _library is not None and tensor.dtype in KINDS and numel(tensor) <= _QUICK and is_contiguous(tensor)
+    return library is not None and tensor.dtype in KINDS and numel(tensor) <= _QUICK and is_contiguous(tensor)
+
+
+def _count_nonfinite(tensor: torch.Tensor) -> int:
+    return int(numel(tensor) - item(total(isfinite(tensor))))
 
 
 def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor with the same elements that lies in memory as the library reads it."""
+    """A tensor with the same elements that lies in memory as the library reads it; itself if it does."""
     return contiguous(resolve_neg(tensor))
 
 
@@ -101,14 +111,14 @@ def _by_torch(tensor: torch.Tensor) -> Extent:
     low, high = map(item, aminmax(values))  # Faster than an `amin` and an `amax`, which go over the memory twice.
     nonfinite = 0
     if not (math.isfinite(low) and math.isfinite(high)):
-        nonfinite = numel(values) - item(total(isfinite(values)))
+        nonfinite = _count_nonfinite(values)
     return low + 0.0, high + 0.0, _norm(values), nonfinite, fingerprint.fingerprint(tensor)
 
 
 def _norm(values: torch.Tensor) -> float:
     """The L2 norm of a flat tensor, from those of its pieces: torch adds up float32 in float32, and so loses digits."""
     squares_dtype = torch.float32 if values.dtype in _NARROW else values.dtype
-    norms = foreach_norm(split(values, _PIECE), 2, squares_dtype)
+    norms = list(foreach_norm(split(values, _PIECE), 2, squares_dtype))
     if len(norms) > 1:
         norms = [convert(foreach_norm((convert(stack(norms), torch.float64),), 2)[0], squares_dtype)]
     norm: float = item(norms[0])

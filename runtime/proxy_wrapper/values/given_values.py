@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
-from proxy_wrapper.values.statistics import bits_of, summarize, unobserved
+from proxy_wrapper.values.statistics import bits_of, quickly_summarized, summarize, unobserved
 from proxy_wrapper.values.torch_functions import numel
 from proxy_wrapper.values.value_marks import version_of
 
@@ -38,6 +38,10 @@ def statistics_of(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
 
     Never raises: whatever kinds of tensors torch has, and will have, one that cannot be summed up has none.
     """
+    if len(tensors) == 1:  # As most calls give.
+        quick = quickly_summarized(tensors[0])
+        if quick is not None:
+            return (quick,)
     with unobserved() as readable:
         if not readable:
             return (None,) * len(tensors)

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import torch
-from msgspec.structs import replace
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -20,6 +19,7 @@ from proxy_wrapper.values.describe import PLAIN, is_plain
 from proxy_wrapper.values.distributed_tensors import local_part
 from proxy_wrapper.values import extents
 from proxy_wrapper.values.fingerprint import as_text, real_numbers, size_in_bytes, weighted_sums
+from proxy_wrapper.values.one_pass import KINDS
 from proxy_wrapper.values.pending import HostCopy, PendingCount, PendingStatistics, PendingValue, Table
 from proxy_wrapper.values.torch_functions import (
     aminmax,
@@ -31,6 +31,7 @@ from proxy_wrapper.values.torch_functions import (
     foreach_norm,
     has_any,
     is_contiguous,
+    is_neg,
     isfinite,
     item,
     numel,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from proxy_wrapper.events import Number
+    from proxy_wrapper.values.one_pass import Item
 
 MOST_DIMENSIONS: Final = 64
 """As many as torch reduces. To read a tensor that has more ends with an error."""
@@ -158,43 +160,35 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
     """
     results: list[PendingOr] = [None] * len(tensors)
     places: list[int] = []
-    hosted: list[torch.Tensor] = []
-    otherwise: list[tuple[int, Parts]] = []
-    remote: dict[torch.device, list[tuple[int, Readable]]] = {}
+    items: list[Item] = []
+    others: list[int] = []
     for index, tensor in enumerate(tensors):
         if tensor is None:
             continue
-        if (
-            type(tensor) in PLAIN
-            and tensor.dtype in _SINGLE_AND_DOUBLE
-            and is_hosted(tensor)
-            and tensor.layout is torch.strided
-            and not tensor.is_nested
-            and dimensions(tensor) <= MOST_DIMENSIONS
-            and _is_allocated(tensor)
-        ):  # As most parameters and gradients are.
-            if numel(tensor):
-                places.append(index)
-                hosted.append(tensor)
-            else:
-                results[index] = _EMPTY
-            continue
-        found = _readable(tensor)
-        if found is None:
-            continue
-        if numel(found.values) == 0:
-            results[index] = _EMPTY
-        elif is_hosted(found.values):
-            if found.parts[0] is not found.values:
-                otherwise.append((index, found.parts))
-            places.append(index)
-            hosted.append(found.values)
+        item = _item_of(tensor)
+        if item is None:
+            others.append(index)
         else:
-            remote.setdefault(found.values.device, []).append((index, found))
-    _summarize_hosted(places, hosted, otherwise, results)
-    for members in remote.values():
-        _summarize_remote(members, results)
+            places.append(index)
+            items.append(item)
+    if items and extents.library is not None:
+        for index, extent in zip(places, extents.library.extents(items), strict=True):
+            results[index] = _statistics(*extent)
+    if others:
+        _summarize_others(others, tensors, results)
     return results
+
+
+def quickly_summarized(tensor: torch.Tensor) -> Statistics | None:
+    """Statistics of a tensor that the library can read, as most can be; None for any other. To be called anywhere.
+
+    As nothing of torch's computes here, there is little to be hidden from the program.
+    """
+    if extents.library is None or not are_values_readable():
+        return None
+    with _DisableTorchFunction():
+        item = _item_of(tensor)
+    return None if item is None else _statistics(*extents.library.extent(item))
 
 
 def bits_of(tensors: Sequence[torch.Tensor]) -> list[str | None]:
@@ -342,27 +336,54 @@ def _reducible(values: torch.Tensor) -> torch.Tensor:
     return values if is_hosted(values) else convert(values, _widest_floating(values.device))
 
 
-def _summarize_hosted(
-    places: list[int], tensors: list[torch.Tensor], otherwise: list[tuple[int, Parts]], results: list[PendingOr]
-) -> None:
-    """Put the statistics of `tensors` into `results` at `places`.
-
-    Args:
-        places: where in `results`.
-        tensors: values that are reduced.
-        otherwise: the places of those that do not lie in memory as they are reduced, and the parts.
-        results: is written to.
-    """
-    for index, (lowest, highest, norm, nonfinite, bits) in zip(places, extents.extents(tensors), strict=True):
-        if nonfinite or norm - norm != 0:
-            results[index] = Statistics(
-                as_number(lowest), as_number(highest), as_number(norm), nonfinite, as_text(bits)
-            )
+def _summarize_others(places: list[int], tensors: Sequence[torch.Tensor | None], results: list[PendingOr]) -> None:
+    """Put the statistics of the tensors at `places`, which may be of any kind, into `results`."""
+    hosted: list[tuple[int, Readable]] = []
+    remote: dict[torch.device, list[tuple[int, Readable]]] = {}
+    for index in places:
+        tensor = tensors[index]
+        found = None if tensor is None else _readable(tensor)
+        if found is None:
+            continue
+        if numel(found.values) == 0:
+            results[index] = _EMPTY
+        elif is_hosted(found.values):
+            hosted.append((index, found))
         else:
-            results[index] = Statistics(lowest, highest, norm, 0, as_text(bits))
-    for index, parts in otherwise:
-        bits = as_text(extents.fingerprint_of(parts))
-        results[index] = replace(results[index], bits=bits)  # type: ignore[type-var]
+            remote.setdefault(found.values.device, []).append((index, found))
+    found_extents = extents.extents([found.values for _, found in hosted])
+    for (index, found), (lowest, highest, norm, nonfinite, of_values) in zip(hosted, found_extents, strict=True):
+        lies_otherwise = found.parts[0] is not found.values  # Than it is reduced.
+        bits = extents.fingerprint_of(found.parts) if lies_otherwise else of_values
+        results[index] = _statistics(lowest, highest, norm, nonfinite, bits)
+    for members in remote.values():
+        _summarize_remote(members, results)
+
+
+def _item_of(tensor: torch.Tensor) -> Item | None:
+    """What the library is told of `tensor`; None if there is no library, or it is to be read in another way."""
+    if (
+        extents.library is not None
+        and type(tensor) in PLAIN
+        and is_hosted(tensor)
+        and (kind := KINDS.get(tensor.dtype)) is not None
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and is_contiguous(tensor)
+        and dimensions(tensor) <= MOST_DIMENSIONS
+        and not is_neg(tensor)
+        and (address := data_ptr(tensor)) != storage_offset(tensor) * tensor.dtype.itemsize
+    ):
+        return address, numel(tensor), kind
+    return None
+
+
+def _statistics(lowest: float, highest: float, norm: float, nonfinite: int, bits: int) -> Statistics:
+    """What a trace has of an extent."""
+    text = f"{bits:016x}"
+    if nonfinite or norm - norm != 0:
+        return Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite, text)
+    return Statistics(lowest, highest, norm, 0, text)
 
 
 def _summarize_remote(members: list[tuple[int, Readable]], results: list[PendingOr]) -> None:

@@ -39,5 +39,5 @@ def one_pass(native: Path) -> OnePass:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The way by which tensors on the CPU are read in this test."""
     library = request.getfixturevalue("one_pass") if request.param == "one pass" else None
-    monkeypatch.setattr(extents, "_library", library)
+    monkeypatch.setattr(extents, "library", library)
     return str(request.param)

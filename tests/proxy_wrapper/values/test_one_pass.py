@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.values import extents
-from proxy_wrapper.values.one_pass import KINDS, OnePass, load
+from proxy_wrapper.values.one_pass import KINDS, OnePass, item_of, load
 from tests.proxy_wrapper.programs import Branching, train
 from tests.proxy_wrapper.rough_norms import with_rough_norms
 from tests.proxy_wrapper.truth.expected_bits import expected_bits
@@ -37,7 +37,7 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
 
 
 def read(library: OnePass, tensor: torch.Tensor) -> tuple[float, float, float, int, str]:
-    ((lowest, highest, norm, nonfinite, bits),) = library.extents([tensor])
+    lowest, highest, norm, nonfinite, bits = library.extent(item_of(tensor))
     return lowest, highest, norm, nonfinite, f"{bits:016x}"
 
 
@@ -84,9 +84,9 @@ def test_special_values_are_read_as_torch_reads_them(
     tensor[-len(values) :] = torch.tensor(values)
     tensor = tensor.roll(data.draw(st.integers(0, count))).to(dtype)
 
-    monkeypatch.setattr(extents, "_library", None)
+    monkeypatch.setattr(extents, "library", None)
     (expected,) = extents.extents([tensor])
-    (found,) = one_pass.extents([tensor])
+    (found,) = one_pass.extents([item_of(tensor)])
 
     assert [as_text(each) for each in found[:2]] == [as_text(each) for each in expected[:2]]
     assert found[3:] == expected[3:]
@@ -116,14 +116,14 @@ def test_the_number_of_threads_changes_nothing(one_pass: OnePass) -> None:
     tensors = [
         torch.randn(each, generator=torch.Generator().manual_seed(each)) for each in (7, 3_000_001, 40, 5_000_000)
     ]
-    expected = list(one_pass.extents(tensors))
+    expected = list(one_pass.extents(list(map(item_of, tensors))))
     try:
         for threads in (2, 3, 100):
             torch.set_num_threads(threads)
-            assert list(one_pass.extents(tensors)) == expected
+            assert list(one_pass.extents(list(map(item_of, tensors)))) == expected
     finally:
         torch.set_num_threads(1)
-    assert expected == [each for tensor in tensors for each in one_pass.extents([tensor])]
+    assert expected == [each for tensor in tensors for each in one_pass.extents([item_of(tensor)])]
 
 
 def test_nothing_and_one_are_as_good_as_many(one_pass: OnePass) -> None:
@@ -157,31 +157,33 @@ def test_a_file_that_is_no_library_is_not_used(tmp_path: Path) -> None:
     assert load(tmp_path) is None
 
 
-def records_of(library: OnePass | None, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], Any]:
-    """What a run writes, without its times, and the weights that it ends with."""
-    monkeypatch.setattr(extents, "_library", library)
+def records_of(library: OnePass | None, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, list[Any], Any]:
+    """Which way a run says that it reads tensors, what it writes besides, without times, and its weights at the end."""
+    monkeypatch.setattr(extents, "library", library)
     torch.manual_seed(0)
     model = Branching()
     train(Proxy.Proxy(model, recurse=True, logdir=str(folder), log_level="DEBUG", statistics="all"))
     Proxy.flush()
     Proxy._installed.take_down()
     (file,) = folder.rglob("*.jsonl")
-    return [_comparable(json.loads(line)) for line in file.read_text().splitlines()], model.state_dict()
+    records = list(map(json.loads, file.read_text().splitlines()))
+    return records[0]["compiled"], list(map(_comparable, records)), model.state_dict()
 
 
 def _comparable(record: dict[str, Any]) -> Any:
-    left_out = {"run", "started", "pid", "time_us", "duration_us"}
+    left_out = {"run", "started", "pid", "time_us", "duration_us", "compiled"}
     return with_rough_norms({key: value for key, value in record.items() if key not in left_out})
 
 
 def test_a_run_has_the_same_trace_and_the_same_weights_without_the_library(
     one_pass: OnePass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (records, weights), (others, other_weights) = (
+    (compiled, records, weights), (is_other_compiled, others, other_weights) = (
         records_of(library, tmp_path / str(number), monkeypatch) for number, library in enumerate((one_pass, None))
     )
 
     assert records == others
+    assert (compiled, is_other_compiled) == (True, False)
     assert sum("statistics" in each for each in records) > 100
     assert weights.keys() == other_weights.keys()
     assert all(torch.equal(weights[name], other_weights[name]) for name in weights)
