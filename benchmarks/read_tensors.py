@@ -2,8 +2,8 @@
 
     python benchmarks/read_tensors.py
 
-For tensors of float32, alone and many together: CPU time by the compiled library and by torch's functions, of the thread
-that reads, which is the only one. The fastest of many rounds counts. Sizes up to 2**18 elements are in the cache; of
+For tensors of float32, alone and many together: CPU time by the compiled library and by torch's functions, on one
+thread. The fastest of many rounds counts. Sizes up to 2**18 elements are in the cache; of
 larger ones there are so many that each is read from memory.
 """
 
@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from proxy_wrapper.values import extents
 from proxy_wrapper.values.statistics import summarize, unobserved
 

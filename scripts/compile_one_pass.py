@@ -1,4 +1,4 @@
-"""Compiles `one_pass.c`, by which the runtime reads tensors fast. The build of the package calls it; it can be run alone.
+"""Compiles `one_pass.c`, with which the runtime reads tensors fast. The build of the package does so, too.
 
     python scripts/compile_one_pass.py
 

@@ -2,8 +2,8 @@
 
 `native/one_pass.c` is compiled when the package is built, where there is a compiler (`scripts/compile_one_pass.py`).
 Where there was none, or the library is not that of the source beside it, `load` gives None, and `extents.py` does the
-same with torch's functions: minimum, maximum, non-finite count and fingerprint are equal to the bit, the norm is but for
-its last digits.
+same with torch's functions: minimum, maximum, non-finite count and fingerprint are equal to the bit, the norm is equal
+but for its last digits.
 
 The library knows nothing of Python: it is given addresses, and no mode, hook or autograd node can see it. Large tensors
 are read without the interpreter's lock, and by as many threads as torch uses. Small ones are read with it: whoever lets

@@ -15,9 +15,9 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
 from proxy_wrapper.events import Statistics, as_number
+from proxy_wrapper.values import extents
 from proxy_wrapper.values.describe import PLAIN, is_plain
 from proxy_wrapper.values.distributed_tensors import local_part
-from proxy_wrapper.values import extents
 from proxy_wrapper.values.fingerprint import as_text, real_numbers, size_in_bytes, weighted_sums
 from proxy_wrapper.values.one_pass import KINDS
 from proxy_wrapper.values.pending import HostCopy, PendingCount, PendingStatistics, PendingValue, Table
@@ -235,7 +235,9 @@ def read_value(tensor: torch.Tensor) -> Number | PendingValue:
 
 
 def is_certainly_finite(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is an ordinary one on the CPU whose elements, or their sum, are finite: said at once of what most outputs are.
+    """Whether `tensor` is an ordinary one on the CPU with finite elements: said at once of what most outputs are.
+
+    Where the sum of the elements is not finite, the answer may be False although they are.
 
     To be called anywhere. What `unobserved` brings about is asked for here, which is cheaper: False if it is not so.
     """

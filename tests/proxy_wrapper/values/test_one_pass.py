@@ -1,4 +1,4 @@
-"""The compiled library gives what the definitions say and torch computes, and is used only if it is that of its source."""
+"""The compiled library gives what the definitions say and torch computes, and is used only with its own source."""
 
 from __future__ import annotations
 
