@@ -87,10 +87,13 @@ clean: ## Remove the environment and everything built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.installed: pyproject.toml scripts/make_environment.sh
+# What an installation compiles.
+COMPILED := hatch_build.py scripts/compile_one_pass.py runtime/proxy_wrapper/values/native/one_pass.c
+
+$(VENV)/.installed: pyproject.toml scripts/make_environment.sh $(COMPILED)
 	@scripts/make_environment.sh $(VENV)
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml scripts/make_environment.sh
+$(VENV)/.installed-dev: pyproject.toml scripts/make_environment.sh $(COMPILED)
 	@scripts/make_environment.sh $(VENV) dev
 	@touch $@ $(VENV)/.installed

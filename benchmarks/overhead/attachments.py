@@ -74,30 +74,14 @@ class TracedWithAll(TracedAtDebug):
     statistics = "all"
 
 
-class TracedWithoutBits(Traced):
-    """The proxy of this project, with nothing in the place of fingerprints."""
+class TracedByFallback(Traced):
+    """The proxy of this project as it is where its library could not be compiled."""
 
     def __init__(self, task: Task, folder: Path) -> None:
         from proxy_wrapper.values import extents
 
-        vars(extents)["RunningFingerprint"] = _NoFingerprint
-        vars(extents)["fingerprint"] = lambda _: ""
-        vars(extents)["fingerprints_of_rows"] = lambda rows: [""] * len(rows)
+        vars(extents)["library"] = None
         super().__init__(task, folder)
-
-
-class _NoFingerprint:
-    """In the place of the fingerprint of a large tensor, one that reads nothing."""
-
-    def __init__(self, _tensor: torch.Tensor) -> None:
-        pass
-
-    def read_to(self, _end_bytes: int) -> None:
-        """Read nothing."""
-
-    def finish(self) -> str:
-        """No fingerprint."""
-        return ""
 
 
 class EmptyModuleHooks(Attachment):
@@ -191,6 +175,7 @@ ATTACHMENTS: dict[str, type[Attachment]] = {
     "plain": Attachment,
     "control": Attachment,
     "INFO": Traced,
+    "INFO-fallback": TracedByFallback,
     "DEBUG": TracedAtDebug,
     "INFO-outputs": TracedWithOutputs,
     "DEBUG-all": TracedWithAll,
@@ -200,7 +185,6 @@ ATTACHMENTS: dict[str, type[Attachment]] = {
     "statistics": Statistics,
     "sums": Sums,
     "floor-INFO": InfoFloor,
-    "INFO-without-bits": TracedWithoutBits,
     "empty-mode": EmptyMode,
     "floor-DEBUG": DebugFloor,
 }

@@ -21,6 +21,7 @@ OURS = {
     "plain": Variant("nothing"),
     "control": Variant("nothing, once more: what it is off 1 is noise"),
     "INFO": Variant("module calls, gradients, updates, backward, steps"),
+    "INFO-fallback": Variant("INFO where one_pass.c could not be compiled"),
     "DEBUG": Variant("and every torch call, attribute and read of a value, with its place in the code"),
     "INFO-outputs": Variant('INFO with statistics="outputs": also of what modules put out'),
     "DEBUG-all": Variant('DEBUG with statistics="all": also of what torch calls put out, and optimizer state'),
@@ -44,7 +45,6 @@ FLOOR = {
     "statistics": Variant("norms, amin and amax of the same, read"),
     "sums": Variant("the sum of each module's output, read: the least that finds a NaN"),
     "floor-INFO": Variant("all of the above", "INFO"),
-    "INFO-without-bits": Variant("INFO less the fingerprints of values: what INFO takes beyond this, they take"),
     "empty-mode": Variant("a TorchFunctionMode that does nothing"),
     "floor-DEBUG": Variant("all of the above", "DEBUG"),
 }

@@ -121,6 +121,7 @@ class Run(Event, frozen=True, gc=False):
     """The first record of every file: what ran. `started` is UTC, ISO 8601; times in events count from it.
 
     `ranks` are those that were to write a trace (`--ranks`), as far as that was known when the file was begun.
+    `compiled` tells whether tensors on the CPU were read by the compiled `one_pass.c`; None in older traces.
     """
 
     format: Whole
@@ -136,6 +137,7 @@ class Run(Event, frozen=True, gc=False):
     world_size: Ranks = 1
     parent_pid: Count = 0
     ranks: RankSpans = ""
+    compiled: bool | None = None
 
 
 class Location(Event, frozen=True, gc=False):

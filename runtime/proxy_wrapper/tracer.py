@@ -28,7 +28,6 @@ from proxy_wrapper.live import joined, without
 from proxy_wrapper.places.location import Locator
 from proxy_wrapper.process.launch import Launch, RankFinder, is_data_worker
 from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
-from proxy_wrapper.values.copied_values import CopiedValues
 from proxy_wrapper.values.describe import Describer
 from proxy_wrapper.writing.channel import Channel
 from proxy_wrapper.writing.observers.trace_writer import TraceWriter
@@ -134,7 +133,6 @@ class Tracer:
         self.is_debugging = False
         # Whether statistics of what torch calls give are wanted: by any module, and of calls outside of all modules.
         self.wants_all = self.root_wants_all = False
-        self.statistics_of = CopiedValues().statistics_of
         # Whether the tensors that optimizers keep have names.
         self.follows_optimizers = False
         self._hidden: Counter[Interceptor] = Counter()

@@ -26,6 +26,7 @@ from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.live import enter_compiled
 from proxy_wrapper.values.describe import find_tensors
+from proxy_wrapper.values.given_values import statistics_of
 from proxy_wrapper.values.loss_graph import last_node_of
 from proxy_wrapper.values.statistics import is_certainly_finite
 from proxy_wrapper.values.value_marks import version_of
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.live import ChangingObserver, LiveObserver
     from proxy_wrapper.tracer import Tracer
-    from proxy_wrapper.values.copied_values import CopiedStatistics
     from proxy_wrapper.values.statistics import PendingOr
 
 _MODULE_CALL: Final = nn.Module._call_impl.__code__
@@ -81,7 +81,6 @@ class ModuleCalls:
         self._describe = tracer.describer.describe
         self._began_ns = tracer.began_ns
         self._locate_inside = tracer.locator.locate_inside
-        self._statistics_of = tracer.statistics_of
         self._mode = on_enter
         self._outputs = Outputs(tracer)
         self._inputs = Inputs(tracer)
@@ -317,7 +316,7 @@ class ModuleCalls:
             outputs = [] if raised else find_tensors((output,))
             numbers = tuple(map(self._meet, outputs))
             words = tuple(map(self._describe, outputs))
-        statistics: Sequence[PendingOr | CopiedStatistics] | None = None
+        statistics: Sequence[PendingOr] | None = None
         if not stack and entry.level <= INFO:
             with torch._C.DisableTorchFunction():
                 thread.last_node_of_model, thread.last_model = last_node_of(outputs), entry
@@ -375,7 +374,7 @@ class ModuleCalls:
         outputs: Sequence[torch.Tensor],
         numbers: Sequence[int],
         thread: ThreadState,
-    ) -> Sequence[PendingOr | CopiedStatistics]:
+    ) -> Sequence[PendingOr]:
         """Statistics of what a module gave back; those of just now, if it gave back what was just given to it.
 
         A layer of torch's gives back what a function of torch has given, `nn.Sequential` what its last module has. With
@@ -383,7 +382,7 @@ class ModuleCalls:
         """
         known, thread.just_given = thread.just_given, None
         if len(outputs) != 1 or not numbers[0]:
-            return self._statistics_of(outputs)
+            return statistics_of(outputs)
         version = version_of(outputs[0])
         if (
             known is not None
@@ -391,9 +390,9 @@ class ModuleCalls:
             and version >= 0
             and self._is_torchs_own(module)
         ):
-            statistics: Sequence[PendingOr | CopiedStatistics] = (known.statistics,)
+            statistics: Sequence[PendingOr] = (known.statistics,)
         else:
-            statistics = self._statistics_of(outputs)
+            statistics = statistics_of(outputs)
         if entry.calls_seen and not module.__dict__.get("_forward_hooks") and self.is_alone():
             thread.just_given = Known(numbers[0], version, statistics[0])
         return statistics
@@ -414,7 +413,7 @@ class ModuleCalls:
         tensor: torch.Tensor,
         number: int,
         thread: ThreadState,
-        known: PendingOr | CopiedStatistics,
+        known: PendingOr,
     ) -> None:
         """Look at the values of a tensor of that number, unless they are those that another module has left.
 

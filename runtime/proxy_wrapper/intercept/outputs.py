@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
-    from proxy_wrapper.values.copied_values import CopiedStatistics
     from proxy_wrapper.values.pending import Pending, PendingCount
     from proxy_wrapper.values.statistics import PendingOr
 
@@ -39,7 +38,7 @@ class Outputs:
         entry: ModuleEntry,
         output: torch.Tensor,
         thread: ThreadState,
-        statistics: PendingOr | CopiedStatistics = None,
+        statistics: PendingOr = None,
     ) -> None:
         """Look at one tensor that the module of `entry` has put out, and report it if it is the first of this module.
 
@@ -116,7 +115,7 @@ class Outputs:
         )
 
 
-def is_known_finite(statistics: PendingOr | CopiedStatistics) -> bool:
+def is_known_finite(statistics: PendingOr) -> bool:
     """Whether statistics are at hand, and say that there is neither a NaN nor an infinity."""
     return type(statistics) is Statistics and not statistics.nonfinite
 

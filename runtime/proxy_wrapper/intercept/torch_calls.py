@@ -33,7 +33,7 @@ from proxy_wrapper.intercept.replaced_functions import called, is_foreign
 from proxy_wrapper.known.thread_state import Known, ThreadFound
 from proxy_wrapper.levels import DEBUG
 from proxy_wrapper.values.describe import say_plainly
-from proxy_wrapper.values.given_values import CallMarks, leaves_uninitialized
+from proxy_wrapper.values.given_values import CallMarks, leaves_uninitialized, statistics_of
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ class TorchCallMode(TorchFunctionMode):
         super().__init__()
         self._tracer = tracer
         self._adopt = optimizer_states.adopt
-        self._statistics_of = tracer.statistics_of
         self._find_state = tracer.registry.state_entry
         self._states = tracer.registry.by_identity
         self._describe = tracer.describer.describe
@@ -227,12 +226,12 @@ class TorchCallMode(TorchFunctionMode):
         changed: Sequence[int] = ()
         if marks is not None:
             if given_back and not leaves_uninitialized(target.name):
-                statistics = self._statistics_of(given_back)
+                statistics = statistics_of(given_back)
                 if len(given_back) == 1 and output_ids[0]:
                     thread.just_given = Known(output_ids[0], version_of(given_back[0]), statistics[0])
             changed_tensors = marks.changed(given_back)
             changed = tuple(changed_tensors)
-            changed_statistics = self._statistics_of(list(changed_tensors.values())) if changed else None
+            changed_statistics = statistics_of(list(changed_tensors.values())) if changed else None
             if given_back or changed:
                 thread.just_read = None
         step = self._tracer.step
@@ -302,7 +301,7 @@ class TorchCallMode(TorchFunctionMode):
         known, version = thread.just_read, version_of(tensor)
         if known is not None and number and (known.number, known.version) == (number, version) and version >= 0:
             return known.statistics
-        (statistics,) = self._statistics_of((tensor,))
+        (statistics,) = statistics_of((tensor,))
         thread.just_read = Known(number, version, statistics)
         return statistics
 

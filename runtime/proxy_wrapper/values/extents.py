@@ -1,182 +1,126 @@
-"""Minimum, maximum, norm and fingerprint of tensors on the CPU, small ones of one size together.
+"""Minimum, maximum, norm, non-finite count and fingerprint of tensors on the CPU: in one pass, or by torch's functions.
 
-There the calls cost most.
+Here is one rule for both. A zero is written without its sign, which depends on the order of comparisons. The norm of
+single precision and less is infinite where the sum of squares is too large for that, as torch has it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import torch
 
-from proxy_wrapper.values.fingerprint import (
-    PIECE_BYTES,
-    RunningFingerprint,
-    fingerprint,
-    fingerprints_of_rows,
-    size_in_bytes,
-)
+from proxy_wrapper.values import fingerprint
+from proxy_wrapper.values.one_pass import KINDS, OnePass, item_of, load
 from proxy_wrapper.values.torch_functions import (
-    amax,
-    amin,
     aminmax,
+    contiguous,
     convert,
-    flatten,
     foreach_norm,
     is_contiguous,
     is_floating_point,
-    is_neg,
+    isfinite,
     item,
     numel,
+    resolve_neg,
     split,
     stack,
-    tolist,
-    vector_norm,
+    total,
     view,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-_SMALL: Final = 1 << 12
-"""Up to this many elements, tensors of one size are stacked and reduced by rows: that is then faster (eight of 128
-elements by 4 times)."""
+    from proxy_wrapper.values.one_pass import Extent
 
-_FEW: Final = 3
-"""Fewer tensors of one size than this are faster one by one, where the caches are cold, as they are in a step."""
-
-_STACK: Final = 1 << 15
-"""How many elements a stack has at most: as many as torch reduces in one thread, and so in one order. The norms of the
-rows are then, to the bit, those of the tensors alone."""
+library: OnePass | None = load()
+"""What tensors are read with; None where it was not compiled."""
 
 _NARROW: Final = (torch.float16, torch.bfloat16)
 
+_PIECE: Final = 1 << 14
 
-class Extents(NamedTuple):
-    """Of several tensors, each one's least and greatest element, its L2 norm and its fingerprint.
+_LARGEST_FLOAT: Final = torch.finfo(torch.float32).max
 
-    Lists of numbers and words, which the garbage collector does not count, as it would count a tuple for each tensor.
-    """
-
-    lowest: list[float]
-    highest: list[float]
-    norms: list[float]
-    bits: list[str]
+_QUICK: Final = 1 << 15
+"""Up to this many elements torch sums up in one thread, and a call takes longer than that. Beyond, its sum is as fast
+as the library's count."""
 
 
-def extents(tensors: Sequence[torch.Tensor]) -> Extents:
-    """The extents of tensors, in order; a NaN anywhere makes each of a tensor's three numbers NaN.
+def is_compiled() -> bool:
+    """Whether tensors are read by the library, which takes less time."""
+    return library is not None
 
-    To be called where autograd is off.
+
+def extents(tensors: Sequence[torch.Tensor]) -> Iterable[Extent]:
+    """The extent of each tensor, in order.
+
+    To be called, as all here, where neither modes nor autograd see it.
 
     Args:
-        tensors: on the CPU, strided, with elements, of floating dtypes, integers or truth values.
+        tensors: on the CPU, strided, with elements, of floating dtypes that torch reduces, integers or truth values.
     """
-    if len(tensors) == 1:  # As of what a call gives: without the lists.
-        low, high, norm, text = _of_one(tensors[0])
-        return Extents([low], [high], [norm], [text])
-    lowest, highest, norms = [0.0] * len(tensors), [0.0] * len(tensors), [0.0] * len(tensors)
-    bits = [""] * len(tensors)
-    for indices, found in _groups(tensors):
-        if len(indices) == 1:
-            (index,) = indices
-            lowest[index], highest[index], norms[index], bits[index] = _of_one(found)
-            continue
-        for index, low, high, norm, text in zip(indices, *_of_rows(found), strict=True):
-            lowest[index], highest[index], norms[index], bits[index] = low, high, norm, text
-    return Extents(lowest, highest, norms, bits)
+    if library is None:
+        return map(_by_torch, tensors)
+    laid_out = [_laid_out(tensor) for tensor in tensors]
+    return library.extents(list(map(item_of, laid_out)))
 
 
-def fingerprints(tensors: Sequence[torch.Tensor]) -> list[str]:
-    """The fingerprint of each tensor, as `extents` gives it."""
-    bits = [""] * len(tensors)
-    for indices, found in _groups(tensors):
-        texts = [fingerprint((found,))] if len(indices) == 1 else fingerprints_of_rows(found)
-        for index, text in zip(indices, texts, strict=True):
-            bits[index] = text
-    return bits
-
-
-def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[int], torch.Tensor]]:
-    """The tensors in groups: their places, and one tensor alone, or several as the rows of one where that is faster."""
-    small: dict[tuple[torch.dtype, int], list[int]] = {}
-    for index, tensor in enumerate(tensors):
-        dtype, size = tensor.dtype, numel(tensor)
-        if size <= _SMALL and dtype not in _NARROW and is_contiguous(tensor):
-            small.setdefault((dtype, size), []).append(index)
-        else:
-            yield [index], tensor
-    for (_, size), alike in small.items():
-        most = _STACK // max(1, size)
-        for first in range(0, len(alike), most):
-            indices = alike[first : first + most]
-            if len(indices) < _FEW:
-                for index in indices:
-                    yield [index], tensors[index]
-            else:
-                yield indices, view(_join([tensors[index] for index in indices]), (len(indices), size))
-
-
-def _of_one(tensor: torch.Tensor) -> tuple[float, float, float, str]:
-    """Minimum, maximum, norm and fingerprint of a tensor."""
-    if _is_read_in_pieces(tensor):
-        return _of_pieces(tensor)
-    values = _floating(tensor)
-    low, high = aminmax(values)  # Faster than an `amin` and an `amax`, which go over the memory twice.
-    return item(low), item(high), _norm(values), fingerprint((tensor,))
-
-
-def _of_rows(rows: torch.Tensor) -> Extents:
-    """The extents of each row of a contiguous tensor, (n, k)."""
-    values = _floating(rows)
-    norms = vector_norm(values, dim=1)
-    return Extents(tolist(amin(values, 1)), tolist(amax(values, 1)), tolist(norms), fingerprints_of_rows(rows))
-
-
-def _is_read_in_pieces(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is larger than a piece, and lies in memory as it is reduced."""
-    return (
-        size_in_bytes((tensor,)) > PIECE_BYTES
-        and is_contiguous(tensor)
-        and is_floating_point(tensor)
-        and tensor.dtype not in _NARROW
-        and not is_neg(tensor)
+def fingerprint_of(parts: Sequence[torch.Tensor]) -> int:
+    """The fingerprint of a tensor that lies in these, strided ones on the CPU and of any dtypes."""
+    if library is None:
+        return fingerprint.combined([fingerprint.fingerprint(part) for part in parts])
+    # Of one without elements it is 0, and there is nothing to be read.
+    return fingerprint.combined(
+        [library.fingerprint(fingerprint.as_real_bytes(part)) if numel(part) else 0 for part in parts]
     )
 
 
-def _of_pieces(tensor: torch.Tensor) -> tuple[float, float, float, str]:
-    """Minimum, maximum, norm and fingerprint of a tensor that is read piece by piece.
+def count_nonfinite(tensor: torch.Tensor) -> int:
+    """How many elements of a tensor are NaN or infinite: one on the CPU, of a dtype, real or complex, that has a sum.
 
-    What was just read for its extremes is in the cache for the rest then, and the tensor comes from memory once.
+    A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
     """
-    running = RunningFingerprint(tensor)
-    extremes: list[torch.Tensor] = []
-    squares = 0.0
-    pieces = split(view(tensor, (-1,)), PIECE_BYTES // tensor.dtype.itemsize)
-    for number, piece in enumerate(pieces, 1):
-        extremes += aminmax(piece)
-        norm = _norm(piece)
-        squares += norm * norm
-        running.read_to(number * PIECE_BYTES)
-    low, high = aminmax(stack(extremes))
-    return item(low), item(high), math.sqrt(squares), running.finish()
+    if is_quickly_counted(tensor):
+        return library.count_nonfinite(tensor)  # type: ignore[union-attr]
+    found = item(total(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else total(tensor))
+    if found - found == 0:  # Neither NaN nor infinite, in both parts of a complex number.
+        return 0
+    return _count_nonfinite(tensor)
 
 
-def _floating(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor`, or its integers or truth values as floating-point numbers."""
-    return tensor if is_floating_point(tensor) else convert(tensor, torch.float64)
+def is_quickly_counted(tensor: torch.Tensor) -> bool:
+    """Whether the library is the quickest way to the non-finite elements of a tensor on the CPU."""
+    return library is not None and tensor.dtype in KINDS and numel(tensor) <= _QUICK and is_contiguous(tensor)
 
 
-def _join(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """The elements of all, one tensor after the other; `stack` is the faster, but wants one shape."""
-    shape = tensors[0].shape
-    if all([tensor.shape == shape for tensor in tensors]):  # noqa: C419  A list is the faster by half.
-        return stack(tensors)
-    return flatten(tensors)
+def _count_nonfinite(tensor: torch.Tensor) -> int:
+    return int(numel(tensor) - item(total(isfinite(tensor))))
+
+
+def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with the same elements that lies in memory as the library reads it; itself if it does."""
+    return contiguous(resolve_neg(tensor))
+
+
+def _by_torch(tensor: torch.Tensor) -> Extent:
+    tensor = _laid_out(tensor)
+    values = view(tensor if is_floating_point(tensor) else convert(tensor, torch.float64), (-1,))
+    low, high = map(item, aminmax(values))  # Faster than an `amin` and an `amax`, which go over the memory twice.
+    nonfinite = 0
+    if not (math.isfinite(low) and math.isfinite(high)):
+        nonfinite = _count_nonfinite(values)
+    return low + 0.0, high + 0.0, _norm(values), nonfinite, fingerprint.fingerprint(tensor)
 
 
 def _norm(values: torch.Tensor) -> float:
-    """The L2 norm, in float32 for the narrow dtypes, whose squares overflow."""
-    norm: float = item(foreach_norm((values,), 2, torch.float32 if values.dtype in _NARROW else None)[0])
-    return norm
+    """The L2 norm of a flat tensor, from those of its pieces: torch adds up float32 in float32, and so loses digits."""
+    squares_dtype = torch.float32 if values.dtype in _NARROW else values.dtype
+    norms = list(foreach_norm(split(values, _PIECE), 2, squares_dtype))
+    if len(norms) > 1:
+        norms = [convert(foreach_norm((convert(stack(norms), torch.float64),), 2)[0], squares_dtype)]
+    norm: float = item(norms[0])
+    is_too_large = squares_dtype is torch.float32 and numel(values) > 1 and norm * norm > _LARGEST_FLOAT
+    return math.inf if is_too_large else norm

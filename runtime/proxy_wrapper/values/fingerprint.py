@@ -20,13 +20,12 @@ signs in a lower half.
 The parts of a sparse tensor, indices and values, are summed up each for itself; the sum of the first, times an odd
 number, is added to that of the next, and so are their sizes.
 
-To multiply each word of a large tensor by a weight would take three times as long: torch multiplies 64-bit integers one
-by one. docs/benchmarks.md has what it takes as it is.
+Here it is computed with torch's functions: on accelerators, and on the CPU where `one_pass.py` has no library.
 """
 
 from __future__ import annotations
 
-from ctypes import c_char, c_int32, c_int64
+from ctypes import c_char
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,17 +51,14 @@ from proxy_wrapper.values.torch_functions import (
     frombuffer,
     is_complex,
     is_conj,
-    is_contiguous,
     is_neg,
     item,
     multiply,
-    mv,
     narrow,
     negate_,
     numel,
     resolve_neg,
     select,
-    tolist,
     total,
     view,
     view_as_real,
@@ -82,12 +78,8 @@ _BLOCK: Final = 16
 """So many rows of a large tensor are summed at a time, which the nearest cache holds. All at once take half as long
 again where they come from memory."""
 
-_AT_ONCE: Final = 8 * _BLOCK
-"""Up to this many are summed at once, with fewer calls: of a tensor that is asked for its extremes, too, they have been
-read just before."""
-
-PIECE_BYTES: Final = 16 * _BLOCK * _COLUMNS[0] * 8
-"""How much of a tensor on the CPU is read at a time, so that the second look at it finds it in the cache: 4 MB."""
+_PIECE_BYTES: Final = 16 * _BLOCK * _COLUMNS[0] * 8
+"""How much of a tensor on the CPU is read at a time, so that the second sequence finds it in the cache: 4 MB."""
 
 _DEVICE_PIECE_BYTES: Final = 1 << 26
 """How much an accelerator copies at a time, to align it."""
@@ -96,41 +88,39 @@ _Memory: Final = c_char * (1 << 46)
 """As much as there may be, of which a part is looked at: to make a type for each size takes as long as a large sum."""
 
 _HALF_BYTES: Final = 4
-_OF_WHOLE_HALVES: Final = frozenset({torch.float32, torch.float64, torch.int32, torch.int64})
 _ALL_BITS: Final = (1 << 64) - 1
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _ODD: Final = _GOLDEN - (1 << 64)
 """The same bits as a signed number, which torch multiplies by."""
 
 
-def as_text(weighted_sum: int, size_bytes: int) -> str:
-    """The fingerprint of a tensor with this weighted sum and size: 16 hexadecimal digits, all 0 if it has no bytes."""
-    return f"{(weighted_sum + size_bytes * _GOLDEN) & _ALL_BITS:016x}"
+def as_text(fingerprint: int) -> str:
+    """A fingerprint in 16 hexadecimal digits, all 0 for a tensor without bytes."""
+    return f"{fingerprint:016x}"
 
 
-def fingerprint(parts: Sequence[torch.Tensor]) -> str:
-    """The fingerprint of a tensor that lies in these, strided ones on the CPU and of any dtypes.
+def of_weighted_sum(weighted_sum: int, size_bytes: int) -> int:
+    """The fingerprint of a tensor with this weighted sum and size (see `size_in_bytes`)."""
+    return (weighted_sum + size_bytes * _GOLDEN) & _ALL_BITS
+
+
+def fingerprint(tensor: torch.Tensor) -> int:
+    """The fingerprint of a strided tensor on the CPU, of any dtype.
 
     To be called, as all here, where neither modes nor autograd see it.
     """
-    if len(parts) == 1:
-        (part,) = parts
-        return as_text(_weighted_sum(part), numel(part) * part.dtype.itemsize)
-    return as_text(_combined([_weighted_sum(part) for part in parts]), size_in_bytes(parts))
+    terms = _terms(tensor)
+    weighted_sum = int(item(dot(terms, narrow(_WEIGHTS, 0, 0, numel(terms)))))
+    return of_weighted_sum(weighted_sum, size_in_bytes((tensor,)))
 
 
-def fingerprints_of_rows(rows: torch.Tensor) -> list[str]:
-    """The fingerprint of each row of a contiguous tensor on the CPU, (n, k), of at most `_SHORT` bytes a row."""
-    row_bytes = rows.shape[1] * rows.dtype.itemsize
-    if row_bytes % _HALF_BYTES:
-        return [fingerprint((row,)) for row in rows.unbind()]
-    terms = convert(view(rows, torch.int32), torch.int64)  # (n, row_bytes / 4)
-    weights = _first(_WEIGHTS, row_bytes // _HALF_BYTES)
-    return [as_text(weighted_sum, row_bytes) for weighted_sum in tolist(mv(terms, weights))]
+def combined(fingerprints: Sequence[int]) -> int:
+    """The fingerprint of a tensor whose parts have these."""
+    return int(_combined(fingerprints)) & _ALL_BITS
 
 
 def weighted_sums(tensors: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
-    """What `as_text` makes the fingerprints of: () int64 each, on the tensors' device, which is not waited for.
+    """What `of_weighted_sum` makes fingerprints of: () int64 each, on the tensors' device, which is not waited for.
 
     Args:
         tensors: of each the parts that it lies in, strided ones of any dtypes, all on one device.
@@ -157,37 +147,25 @@ def _combined(numbers: Sequence[Any]) -> Any:
     return number
 
 
-def _halves(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a tensor as a flat one of int32, zeros filling up the last."""
-    if _is_of_whole_halves(tensor):
-        return view(_first(tensor, numel(tensor)), torch.int32)
-    size_bytes = numel(tensor) * tensor.dtype.itemsize
+def as_real_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor with the bytes that the elements of `tensor` have in their order; itself if it is one."""
     if is_neg(tensor):
         tensor = resolve_neg(tensor)
-    flat = view(contiguous(real_numbers(tensor) if is_complex(tensor) else tensor), (-1,))
-    if numel(flat) == 1:
-        flat = _first(flat, 1)
+    return contiguous(real_numbers(tensor) if is_complex(tensor) else tensor)
+
+
+def _halves(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor as a flat one of int32, zeros filling up the last."""
+    values = as_real_bytes(tensor)
+    flat = as_strided(values, (numel(values),), (1,))  # No view: the stride of a single element may be any.
+    size_bytes = numel(flat) * flat.dtype.itemsize
     if size_bytes % _HALF_BYTES:
         padded = zeros((size_bytes + _HALF_BYTES - size_bytes % _HALF_BYTES,), dtype=torch.uint8, device=tensor.device)
         copy_into(narrow(padded, 0, 0, size_bytes), view(flat, torch.uint8))
         flat = padded
     elif flat.storage_offset() * flat.dtype.itemsize % _HALF_BYTES:
-        flat = flat.clone()
+        flat = clone(flat)
     return view(flat, torch.int32)
-
-
-def _is_of_whole_halves(tensor: torch.Tensor) -> bool:
-    """Whether a tensor lies in memory as it is read, as most do."""
-    return tensor.dtype in _OF_WHOLE_HALVES and is_contiguous(tensor) and not is_neg(tensor)
-
-
-def _first(tensor: torch.Tensor, count: int) -> torch.Tensor:
-    """The first elements of a contiguous tensor, flat.
-
-    The cheapest of torch's ways to a view; and the stride of a single element, which may be any, is 1 then, without
-    which torch would not view it as another dtype.
-    """
-    return as_strided(tensor, (count,), (1,))
 
 
 def real_numbers(tensor: torch.Tensor) -> torch.Tensor:
@@ -202,97 +180,19 @@ def real_numbers(tensor: torch.Tensor) -> torch.Tensor:
     return numbers
 
 
-def _weighted_sum(tensor: torch.Tensor) -> int:
-    """The weighted sum of a tensor on the CPU."""
-    halves = tensor if _is_of_whole_halves(tensor) else _halves(tensor)
-    count = numel(halves) * halves.dtype.itemsize // _HALF_BYTES
-    if count <= _SHORT // _HALF_BYTES:
-        return int(item(dot(convert(_halves(halves), torch.int64), _first(_WEIGHTS, count))))
-    if count <= 2 * _AT_ONCE * _COLUMNS[1]:
-        address = data_ptr(halves)
-        return _weigh(_sums_at_once(address, count), address, count)
-    return _read_in_pieces(_halves(halves), PIECE_BYTES).weighted_sum()
-
-
-def _sums_at_once(address: int, halves: int) -> list[torch.Tensor]:
-    """What `_LargeSums.finish` gives, for so many halves at an address, of few rows: with as few calls as can be."""
-    sums: list[torch.Tensor] = []
-    for skipped, columns in enumerate(_COLUMNS):
-        count = (halves - skipped) // 2
-        rows, rest = divmod(count, columns)
-        words = _words_at(address + skipped * _HALF_BYTES, count)
-        sums.append(total(as_strided(words, (rows, columns), (columns, 1)), 0))
-        sums.append(as_strided(words, (rest,), (1,), count - rest))
-    return sums
-
-
-def _weigh(sums: list[torch.Tensor], address: int, halves: int) -> int:
-    """The weighted sum of so many halves at an address, from what their words have been summed up to.
-
-    The last half is weighted, too: of one sequence no word has it.
-    """
-    terms = concatenate(sums)
-    count = numel(terms)
-    # Read in memory, which takes a tenth of what torch takes to give out two numbers.
-    last = c_int32.from_address(address + (halves - 1) * _HALF_BYTES).value
-    weight = c_int64.from_address(_ADDRESS_OF_WEIGHTS + 8 * count).value
-    return int(item(dot(terms, _first(_WEIGHTS, count)))) + last * weight
-
-
 def _terms(tensor: torch.Tensor) -> torch.Tensor:
     """The numbers, int64, that are weighted for `tensor`: its halves themselves, or what they are summed up to."""
     halves = _halves(tensor)
-    if numel(halves) <= _SHORT // _HALF_BYTES:
+    count = numel(halves)
+    if count <= _SHORT // _HALF_BYTES:
         return convert(halves, torch.int64)
-    sums = _read_in_pieces(halves, _DEVICE_PIECE_BYTES)
-    return concatenate([*sums.finish(), convert(narrow(halves, 0, numel(halves) - 1, 1), torch.int64)])
-
-
-def _read_in_pieces(halves: torch.Tensor, piece_bytes: int) -> _LargeSums:
-    """The sums of a large tensor, all but its last piece read, so that either sequence finds a piece in the cache."""
-    sums = _LargeSums(halves)
-    piece = piece_bytes // _HALF_BYTES
-    for end in range(piece, numel(halves), piece):
-        sums.read_to(end)
-    return sums
-
-
-class RunningFingerprint:
-    """The fingerprint of a tensor that somebody else reads, too, piece by piece: each is in the cache then."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        """Begin with a contiguous tensor on the CPU, of more than `_SHORT` bytes."""
-        self._size_bytes = size_in_bytes((tensor,))
-        self._sums = _LargeSums(_halves(tensor))
-
-    def read_to(self, end_bytes: int) -> None:
-        """Read what has not been read of the bytes before this one, but for what does not fill a row."""
-        self._sums.read_to(end_bytes // _HALF_BYTES)
-
-    def finish(self) -> str:
-        """Read the rest; what `fingerprint` gives."""
-        return as_text(self._sums.weighted_sum(), self._size_bytes)
-
-
-class _LargeSums:
-    """What a large tensor is summed up to, read from its first byte to its last."""
-
-    def __init__(self, halves: torch.Tensor) -> None:
-        self._halves = halves
-        self._sequences = [_ColumnSums(halves, skipped, columns) for skipped, columns in enumerate(_COLUMNS)]
-
-    def read_to(self, end: int) -> None:
-        """Add up all rows that end before this half and have not been."""
-        for each in self._sequences:
-            each.read_to(end)
-
-    def finish(self) -> list[torch.Tensor]:
-        """Add up the rest; what is weighted of both sequences, int64, one tensor after the other."""
-        return [part for each in self._sequences for part in each.finish()]
-
-    def weighted_sum(self) -> int:
-        """Add up the rest; the weighted sum, of a tensor on the CPU."""
-        return _weigh(self.finish(), data_ptr(self._halves), numel(self._halves))
+    sequences = [_ColumnSums(halves, skipped, columns) for skipped, columns in enumerate(_COLUMNS)]
+    piece = (_PIECE_BYTES if halves.is_cpu else _DEVICE_PIECE_BYTES) // _HALF_BYTES
+    for end in range(piece, count + piece, piece):
+        for each in sequences:
+            each.read_to(min(end, count))
+    sums = [part for each in sequences for part in each.finish()]
+    return concatenate([*sums, convert(narrow(halves, 0, count - 1, 1), torch.int64)])
 
 
 class _ColumnSums:
@@ -304,53 +204,33 @@ class _ColumnSums:
         self._skipped = skipped
         self._columns = columns
         self._rows, self._rest = divmod((numel(halves) - skipped) // 2, columns)
-        self._strides = (_BLOCK * columns, columns, 1)
         self._next = 0  # The row that is to be read next.
-        self._sums: torch.Tensor | None = None
-        self._words = _words(halves, skipped, self._rows * columns + self._rest) if halves.is_cpu else None
+        self._sums = zeros((columns,), dtype=torch.int64, device=halves.device)
 
     def read_to(self, end: int) -> None:
         """Add up the rows that end before this half and have not been."""
         rows = min((end - self._skipped) // (2 * self._columns), self._rows) - self._next
-        if rows > _AT_ONCE:
-            rows -= rows % _BLOCK
-            self._add(total(total(self._part(self._next, (rows // _BLOCK, _BLOCK, self._columns)), 1), 0))
-        elif rows:
-            self._add(total(self._part(self._next, (rows, self._columns)), 0))
+        in_blocks = rows - rows % _BLOCK
+        if in_blocks:
+            add_(self._sums, total(total(self._part(self._next, (in_blocks // _BLOCK, _BLOCK, self._columns)), 1), 0))
+        if rows > in_blocks:
+            add_(self._sums, total(self._part(self._next + in_blocks, (rows - in_blocks, self._columns)), 0))
         self._next += rows
 
     def finish(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sums of the columns, and the words that do not fill a row."""
-        while self._next < self._rows:
-            self.read_to(numel(self._halves))
-        assert self._sums is not None, "what is called large has a row"
+        """The sums of the columns, all rows having been read, and the words that do not fill a row."""
         return self._sums, self._part(self._rows, (self._rest,))
 
     def _part(self, row: int, shape: tuple[int, ...]) -> torch.Tensor:
         """So many words as this shape has, from a row on."""
-        first = row * self._columns
-        if self._words is None:
-            return view(_words(self._halves, self._skipped + 2 * first, prod(shape)), shape)
-        return as_strided(self._words, shape, self._strides[-len(shape) :], first)
-
-    def _add(self, sums: torch.Tensor) -> None:
-        self._sums = sums if self._sums is None else add_(self._sums, sums)
-
-
-def _words(halves: torch.Tensor, first: int, count: int) -> torch.Tensor:
-    """So many 64-bit words, from a half on; on the CPU they share its memory."""
-    if halves.is_cpu and count:
-        return _words_at(data_ptr(halves) + first * _HALF_BYTES, count)
-    part = narrow(halves, 0, first, 2 * count)
-    return view(part if part.storage_offset() % 2 == 0 else part.clone(), torch.int64)
-
-
-def _words_at(address: int, count: int) -> torch.Tensor:
-    """So many 64-bit words at an address in memory, which has to outlive them.
-
-    No view of a tensor: torch has none that begins between two words.
-    """
-    return frombuffer(_Memory.from_address(address), dtype=torch.int64, count=count)
+        first, count = self._skipped + 2 * row * self._columns, prod(shape)
+        part = narrow(self._halves, 0, first, 2 * count)
+        if part.storage_offset() % 2 == 0:
+            return view(view(part, torch.int64), shape)
+        if part.is_cpu and count:  # Torch has no view that begins between two words, and a copy takes as long again.
+            memory = _Memory.from_address(data_ptr(part))
+            return view(frombuffer(memory, dtype=torch.int64, count=count), shape)
+        return view(view(clone(part), torch.int64), shape)
 
 
 def _make_weights(device: torch.device) -> torch.Tensor:
@@ -374,4 +254,3 @@ def _as_signed(number: int) -> int:
 # Whatever modes the program is in when it proxies its first model, they are not to see this.
 with _disable_current_modes(), torch._C.DisableTorchFunction():
     _WEIGHTS: Final = _make_weights(torch.device("cpu"))
-    _ADDRESS_OF_WEIGHTS: Final = data_ptr(_WEIGHTS)

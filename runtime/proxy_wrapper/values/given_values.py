@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
-from proxy_wrapper.values.statistics import bits_of, summarize, unobserved
+from proxy_wrapper.values.statistics import bits_of, quickly_summarized, summarize, unobserved
 from proxy_wrapper.values.torch_functions import numel
 from proxy_wrapper.values.value_marks import version_of
 
@@ -38,17 +38,18 @@ def statistics_of(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
 
     Never raises: whatever kinds of tensors torch has, and will have, one that cannot be summed up has none.
     """
+    if len(tensors) == 1:  # As most calls give.
+        quick = quickly_summarized(tensors[0])
+        if quick is not None:
+            return (quick,)
     with unobserved() as readable:
-        return statistics_of_readable(tensors) if readable else (None,) * len(tensors)
-
-
-def statistics_of_readable(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
-    """What `statistics_of` gives. To be called inside `unobserved`, where values may be read."""
-    try:
-        return tuple(summarize(tensors))
-    except Exception as error:  # noqa: BLE001  Each kind of tensor lacks functions of its own.
-        _raise_signal(error)
-    return tuple(map(_statistics_of_one, tensors))
+        if not readable:
+            return (None,) * len(tensors)
+        try:
+            return tuple(summarize(tensors))
+        except Exception as error:  # noqa: BLE001  Each kind of tensor lacks functions of its own.
+            _raise_signal(error)
+        return tuple(map(_statistics_of_one, tensors))
 
 
 def _statistics_of_one(tensor: torch.Tensor) -> PendingOr:

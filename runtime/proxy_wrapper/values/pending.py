@@ -9,7 +9,7 @@ import torch
 
 from proxy_wrapper.events import Statistics, as_number
 from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
-from proxy_wrapper.values.fingerprint import as_text
+from proxy_wrapper.values.fingerprint import as_text, of_weighted_sum
 from proxy_wrapper.values.torch_functions import concatenate, contiguous, convert, copy_into, tolist, view
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class PendingStatistics(Pending):
     __slots__ = ("_copy", "_row", "_size_bytes")
 
     def __init__(self, copy: HostCopy, row: int, size_bytes: int) -> None:
-        """Wait for a row of `copy`, which tells of a tensor of this size (see `WeightedSum.size_bytes`)."""
+        """Wait for a row of `copy`, which tells of a tensor of this size (see `size_in_bytes`)."""
         self._copy = copy
         self._row = row
         self._size_bytes = size_bytes
@@ -66,8 +66,8 @@ class PendingStatistics(Pending):
     def _statistics(self, rows: Rows) -> Statistics:
         minimum, maximum, norm = rows.floats[self._row]
         nonfinite, weighted_sum = rows.integers[self._row]
-        bits = as_text(weighted_sum, self._size_bytes)
-        return Statistics(as_number(minimum), as_number(maximum), as_number(norm), nonfinite, bits)
+        bits = as_text(of_weighted_sum(weighted_sum, self._size_bytes))
+        return Statistics(as_number(minimum + 0.0), as_number(maximum + 0.0), as_number(norm), nonfinite, bits)
 
 
 class PendingNonFinite(Pending):

@@ -7,7 +7,6 @@ device until the thread that writes the trace asks for them.
 
 from __future__ import annotations
 
-import math
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -16,25 +15,29 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
 from proxy_wrapper.events import Statistics, as_number
+from proxy_wrapper.values import extents
 from proxy_wrapper.values.describe import PLAIN, is_plain
 from proxy_wrapper.values.distributed_tensors import local_part
-from proxy_wrapper.values.extents import extents, fingerprints
-from proxy_wrapper.values.fingerprint import as_text, fingerprint, real_numbers, size_in_bytes, weighted_sums
+from proxy_wrapper.values.fingerprint import as_text, real_numbers, size_in_bytes, weighted_sums
+from proxy_wrapper.values.one_pass import KINDS
 from proxy_wrapper.values.pending import HostCopy, PendingCount, PendingStatistics, PendingValue, Table
 from proxy_wrapper.values.torch_functions import (
     aminmax,
     concatenate,
     contiguous,
     convert,
+    data_ptr,
     dimensions,
     foreach_norm,
     has_any,
     is_contiguous,
+    is_neg,
     isfinite,
     item,
     numel,
     split,
     stack,
+    storage_offset,
     total,
     view,
     view_as_complex,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from proxy_wrapper.events import Number
+    from proxy_wrapper.values.one_pass import Item
 
 MOST_DIMENSIONS: Final = 64
 """As many as torch reduces. To read a tensor that has more ends with an error."""
@@ -63,7 +67,7 @@ _DisableTorchFunction: Final = torch._C.DisableTorchFunction
 PendingOr: TypeAlias = Statistics | PendingStatistics | None
 Parts: TypeAlias = "tuple[torch.Tensor, ...]"
 
-_EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0, 0))
+_EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0))
 """Those of a tensor without elements."""
 
 
@@ -135,6 +139,7 @@ def has_values(tensor: torch.Tensor) -> bool:
         and tensor.layout is torch.strided
         and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
         and dimensions(tensor) <= MOST_DIMENSIONS
+        and _is_allocated(tensor)
     )
 
 
@@ -155,42 +160,35 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
     """
     results: list[PendingOr] = [None] * len(tensors)
     places: list[int] = []
-    hosted: list[torch.Tensor] = []
-    otherwise: list[tuple[int, Parts]] = []
-    remote: dict[torch.device, list[tuple[int, Readable]]] = {}
+    items: list[Item] = []
+    others: list[int] = []
     for index, tensor in enumerate(tensors):
         if tensor is None:
             continue
-        if (
-            type(tensor) in PLAIN
-            and tensor.dtype in _SINGLE_AND_DOUBLE
-            and is_hosted(tensor)
-            and tensor.layout is torch.strided
-            and not tensor.is_nested
-            and dimensions(tensor) <= MOST_DIMENSIONS
-        ):  # As most parameters and gradients are.
-            if numel(tensor):
-                places.append(index)
-                hosted.append(tensor)
-            else:
-                results[index] = _EMPTY
-            continue
-        found = _readable(tensor)
-        if found is None:
-            continue
-        if numel(found.values) == 0:
-            results[index] = _EMPTY
-        elif is_hosted(found.values):
-            if found.parts[0] is not found.values:
-                otherwise.append((len(places), found.parts))
-            places.append(index)
-            hosted.append(found.values)
+        item = _item_of(tensor)
+        if item is None:
+            others.append(index)
         else:
-            remote.setdefault(found.values.device, []).append((index, found))
-    _summarize_hosted(places, hosted, otherwise, results)
-    for members in remote.values():
-        _summarize_remote(members, results)
+            places.append(index)
+            items.append(item)
+    if items and extents.library is not None:
+        for index, extent in zip(places, extents.library.extents(items), strict=True):
+            results[index] = _statistics(*extent)
+    if others:
+        _summarize_others(others, tensors, results)
     return results
+
+
+def quickly_summarized(tensor: torch.Tensor) -> Statistics | None:
+    """Statistics of a tensor that the library can read, as most can be; None for any other. To be called anywhere.
+
+    As nothing of torch's computes here, there is little to be hidden from the program.
+    """
+    if extents.library is None or not are_values_readable():
+        return None
+    with _DisableTorchFunction():
+        item = _item_of(tensor)
+    return None if item is None else _statistics(*extents.library.extent(item))
 
 
 def bits_of(tensors: Sequence[torch.Tensor]) -> list[str | None]:
@@ -199,34 +197,18 @@ def bits_of(tensors: Sequence[torch.Tensor]) -> list[str | None]:
     None for one that is on an accelerator, or has no values to read. To be called inside `unobserved`.
     """
     results: list[str | None] = [None] * len(tensors)
-    places: list[int] = []
-    plain: list[torch.Tensor] = []
     for index, tensor in enumerate(tensors):
         parts = _parts_of(tensor)
-        if parts is None or not is_hosted(parts[-1]):
-            continue
-        if len(parts) == 1 and numel(parts[0]):
-            places.append(index)
-            plain.append(parts[0])
-        else:
-            results[index] = fingerprint(parts) if numel(parts[-1]) else _EMPTY.bits
-    for index, bits in zip(places, fingerprints(plain), strict=True):
-        results[index] = bits
+        if parts is not None and is_hosted(parts[-1]):
+            results[index] = as_text(extents.fingerprint_of(parts)) if numel(parts[-1]) else _EMPTY.bits
     return results
 
 
 def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
-    """How many elements of `tensor` are NaN or infinite; on the CPU in one pass where there is none.
-
-    A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
-    """
-    if not is_hosted(tensor):
-        return PendingCount(HostCopy(lambda: _table_of_count(tensor)))
-    tensor = _countable(tensor)
-    found = item(total(tensor, dtype=torch.float32) if tensor.dtype in _NARROW else total(tensor))
-    if found - found == 0:  # Neither NaN nor infinite, in both parts of a complex number.
-        return 0
-    return int(numel(tensor) - item(total(isfinite(tensor))))
+    """How many elements of `tensor` are NaN or infinite. To be called inside `unobserved`."""
+    if is_hosted(tensor):
+        return extents.count_nonfinite(_countable(tensor))
+    return PendingCount(HostCopy(lambda: _table_of_count(tensor)))
 
 
 def holds_nan(tensor: torch.Tensor) -> bool:
@@ -253,7 +235,9 @@ def read_value(tensor: torch.Tensor) -> Number | PendingValue:
 
 
 def is_certainly_finite(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is an ordinary one on the CPU with a finite sum: said at once of what most outputs are.
+    """Whether `tensor` is an ordinary one on the CPU with finite elements: said at once of what most outputs are.
+
+    Where the sum of the elements is not finite, the answer may be False although they are.
 
     To be called anywhere. What `unobserved` brings about is asked for here, which is cheaper: False if it is not so.
     """
@@ -264,12 +248,15 @@ def is_certainly_finite(tensor: torch.Tensor) -> bool:
         and tensor.layout is torch.strided
         and not tensor.is_nested
         and dimensions(tensor) <= MOST_DIMENSIONS
+        and _is_allocated(tensor)
         and forward_ad._current_level < 0
         and not _count_dispatch_modes()
         and _transform() is None
         and _tracing_state() is None
     ):
         return False
+    if extents.is_quickly_counted(tensor):
+        return not extents.count_nonfinite(tensor)
     if not (tensor.requires_grad and _is_grad_enabled()):
         found: complex = item(total(tensor))
     else:
@@ -321,7 +308,14 @@ def _parts_of(tensor: torch.Tensor) -> Parts | None:
         return part.indices(), part.values()
     if part.layout is not torch.strided or part.is_nested or dimensions(part) > MOST_DIMENSIONS:
         return None
-    return (part,)
+    return (part,) if _is_allocated(part) else None
+
+
+def _is_allocated(tensor: torch.Tensor) -> bool:
+    """Whether a strided tensor has memory: sharded training takes it from tensors that it fills again before use."""
+    return (
+        not is_hosted(tensor) or data_ptr(tensor) != storage_offset(tensor) * tensor.dtype.itemsize or not numel(tensor)
+    )
 
 
 def _readable(tensor: torch.Tensor) -> Readable | None:
@@ -344,31 +338,54 @@ def _reducible(values: torch.Tensor) -> torch.Tensor:
     return values if is_hosted(values) else convert(values, _widest_floating(values.device))
 
 
-def _summarize_hosted(
-    places: list[int], tensors: list[torch.Tensor], otherwise: list[tuple[int, Parts]], results: list[PendingOr]
-) -> None:
-    """Put the statistics of `tensors` into `results` at `places`.
-
-    Args:
-        places: where in `results`.
-        tensors: values that are reduced.
-        otherwise: of those that do not lie in memory as they are reduced, the index in `tensors`, and the parts.
-        results: is written to.
-    """
-    is_finite = math.isfinite
-    found = extents(tensors)
-    for each, parts in otherwise:
-        found.bits[each] = fingerprint(parts)
-    if is_finite(sum(found.norms)):  # Then so is everything else.
-        for index, lowest, highest, norm, bits in zip(places, *found, strict=True):
-            results[index] = Statistics(lowest, highest, norm, 0, bits)
-        return
-    for index, values, lowest, highest, norm, bits in zip(places, tensors, *found, strict=True):
-        if is_finite(lowest) and is_finite(highest):
-            results[index] = Statistics(lowest, highest, as_number(norm), 0, bits)
+def _summarize_others(places: list[int], tensors: Sequence[torch.Tensor | None], results: list[PendingOr]) -> None:
+    """Put the statistics of the tensors at `places`, which may be of any kind, into `results`."""
+    hosted: list[tuple[int, Readable]] = []
+    remote: dict[torch.device, list[tuple[int, Readable]]] = {}
+    for index in places:
+        tensor = tensors[index]
+        found = None if tensor is None else _readable(tensor)
+        if found is None:
+            continue
+        if numel(found.values) == 0:
+            results[index] = _EMPTY
+        elif is_hosted(found.values):
+            hosted.append((index, found))
         else:
-            nonfinite = int(numel(values) - item(total(isfinite(values))))
-            results[index] = Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite, bits)
+            remote.setdefault(found.values.device, []).append((index, found))
+    found_extents = extents.extents([found.values for _, found in hosted])
+    for (index, found), (lowest, highest, norm, nonfinite, of_values) in zip(hosted, found_extents, strict=True):
+        lies_otherwise = found.parts[0] is not found.values  # Than it is reduced.
+        bits = extents.fingerprint_of(found.parts) if lies_otherwise else of_values
+        results[index] = _statistics(lowest, highest, norm, nonfinite, bits)
+    for members in remote.values():
+        _summarize_remote(members, results)
+
+
+def _item_of(tensor: torch.Tensor) -> Item | None:
+    """What the library is told of `tensor`; None if there is no library, or it is to be read in another way."""
+    if (
+        extents.library is not None
+        and type(tensor) in PLAIN
+        and is_hosted(tensor)
+        and (kind := KINDS.get(tensor.dtype)) is not None
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and is_contiguous(tensor)
+        and dimensions(tensor) <= MOST_DIMENSIONS
+        and not is_neg(tensor)
+        and (address := data_ptr(tensor)) != storage_offset(tensor) * tensor.dtype.itemsize
+    ):
+        return address, numel(tensor), kind
+    return None
+
+
+def _statistics(lowest: float, highest: float, norm: float, nonfinite: int, bits: int) -> Statistics:
+    """What a trace has of an extent."""
+    text = f"{bits:016x}"
+    if nonfinite or norm - norm != 0:
+        return Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite, text)
+    return Statistics(lowest, highest, norm, 0, text)
 
 
 def _summarize_remote(members: list[tuple[int, Readable]], results: list[PendingOr]) -> None:

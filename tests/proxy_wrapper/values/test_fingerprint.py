@@ -67,6 +67,7 @@ _DTYPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", _DTYPES, ids=str)
 @pytest.mark.parametrize("count", [1, 3, 4, 63, 1001, 16_385, 65_537, 70_001])
 def test_is_the_weighted_sum_that_is_documented(dtype: torch.dtype, count: int) -> None:
@@ -77,6 +78,7 @@ def test_is_the_weighted_sum_that_is_documented(dtype: torch.dtype, count: int) 
     assert _bits(tensor) == _expected(_bytes(tensor))
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("count", [32_770, 65_536, 2039 * 2 * 16, 2039 * 2 * 33 + 5, 300_001])
 def test_large_ones_are_summed_as_documented(count: int) -> None:
     tensor = torch.randn(count, generator=torch.Generator().manual_seed(count))
@@ -84,6 +86,7 @@ def test_large_ones_are_summed_as_documented(count: int) -> None:
     assert _bits(tensor) == _expected(_bytes(tensor))
 
 
+@pytest.mark.usefixtures("way")
 def test_stands_in_statistics_whichever_way_they_are_computed() -> None:
     generator = torch.Generator().manual_seed(0)
     alike = [torch.randn(64, generator=generator) for _ in range(5)]
@@ -118,6 +121,7 @@ def test_strides_and_the_place_in_memory_do_not_matter(seed: int, shape: tuple[i
     assert _bits(tensor.repeat_interleave(2, 1)[:, ::2]) == expected
 
 
+@pytest.mark.usefixtures("way")
 def test_negative_and_conjugate_views_are_read_as_their_values() -> None:
     numbers = torch.randn(9, dtype=torch.complex64)
 
@@ -125,6 +129,7 @@ def test_negative_and_conjugate_views_are_read_as_their_values() -> None:
     assert _bits(numbers.conj().imag) == _bits(-numbers.imag.contiguous())
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     "view", [lambda tensor: tensor, lambda tensor: tensor.t(), torch.Tensor.conj, lambda tensor: tensor.t().conj()]
 )
@@ -226,6 +231,7 @@ def test_sees_each_bit_of_each_byte(data: st.DataObject) -> None:
     assert _bits(tensor) != bits
 
 
+@pytest.mark.usefixtures("way")
 def test_sparse_tensors_are_told_apart_by_their_indices() -> None:
     values = torch.tensor([1.0, 2.0])
     here = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), values, (4,), check_invariants=True)
@@ -269,6 +275,7 @@ def test_modes_of_the_program_do_not_see_what_the_first_proxy_computes(tmp_path:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.complex64])
 def test_one_element_has_a_fingerprint_whatever_its_stride(dtype: torch.dtype) -> None:
     values = torch.arange(12).to(dtype)

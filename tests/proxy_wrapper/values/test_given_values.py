@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.intercept.torch_calls import identify
-from proxy_wrapper.values.fingerprint import fingerprint
+from proxy_wrapper.values.fingerprint import as_text, fingerprint
 from proxy_wrapper.values.given_values import leaves_uninitialized
 from tests.proxy_wrapper.programs import images, labels
 
@@ -48,7 +48,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 def numbers_of(tensor: torch.Tensor) -> Numbers:
     with torch._C.DisableTorchFunction(), torch.no_grad():
-        return tensor.min().item(), tensor.max().item(), fingerprint((tensor,))
+        return tensor.min().item(), tensor.max().item(), as_text(fingerprint(tensor))
 
 
 def records(logdir: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from torch import nn
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.values import statistics
-from proxy_wrapper.values.fingerprint import as_text
+from proxy_wrapper.values.fingerprint import as_text, of_weighted_sum
 from proxy_wrapper.values.pending import (
     HostCopy,
     Pending,
@@ -32,6 +32,7 @@ from proxy_wrapper.values.pending import (
 )
 from proxy_wrapper.values.statistics import count_nonfinite, is_nonzero, read_value
 from tests.proxy_wrapper.programs import Branching, Plain, images, state_of, train
+from tests.proxy_wrapper.rough_norms import with_rough_norms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 def numbers(folder: Path, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return [
-        (record["kind"], record.get("step"), record.get("tensor"), record.get("cause"), record.get("statistics"))
+        (*(record.get(key) for key in ("kind", "step", "tensor", "cause")), with_rough_norms(record.get("statistics")))
         for record in records(folder)
         if record["kind"] in kinds
     ]
@@ -64,8 +65,10 @@ def copy_of(floats: list[list[float]], integers: list[list[int]], dtype: torch.d
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_row_of_the_copy_becomes_statistics(dtype: torch.dtype) -> None:
     copy = copy_of([[-1.0, 2.0, 3.0], [float("nan"), float("nan"), float("inf")]], [[0, 7], [2, -1]], dtype)
-    assert PendingStatistics(copy, 0, 4).resolve() == Statistics(-1.0, 2.0, 3.0, bits=as_text(7, 4))
-    assert PendingStatistics(copy, 1, 8).resolve() == Statistics("nan", "nan", "inf", 2, as_text(-1, 8))
+    assert PendingStatistics(copy, 0, 4).resolve() == Statistics(-1.0, 2.0, 3.0, bits=as_text(of_weighted_sum(7, 4)))
+    assert PendingStatistics(copy, 1, 8).resolve() == Statistics(
+        "nan", "nan", "inf", 2, as_text(of_weighted_sum(-1, 8))
+    )
     assert PendingNonFinite(PendingStatistics(copy, 1, 8)).resolve() == 2
 
 

@@ -13,6 +13,7 @@ import torch
 
 from proxy_wrapper import __version__
 from proxy_wrapper.events import FORMAT, Run
+from proxy_wrapper.values.extents import is_compiled
 from proxy_wrapper.writing.sinks.json_lines import JsonLinesSink
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks
         world_size=world_size,
         parent_pid=forked_from or (parent.pid if parent is not None and parent.pid is not None else 0),
         ranks="" if limits.ranks is None else str(limits.ranks),
+        compiled=is_compiled(),
     )
     if is_text:
         from proxy_wrapper.writing.sinks.text_log import TextLogSink  # Few runs need the text form.
