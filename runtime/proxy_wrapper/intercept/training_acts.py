@@ -19,6 +19,7 @@ from torch import nn
 from proxy_wrapper.events import Load, SchedulerStep
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
+from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
@@ -26,6 +27,7 @@ from proxy_wrapper.values.torch_functions import data_ptr, numel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from proxy_wrapper.events import Setting
     from proxy_wrapper.intercept.updates import Updates
     from proxy_wrapper.known.registry import ModuleEntry
     from proxy_wrapper.tracer import Tracer
@@ -34,15 +36,21 @@ _MOST_WAITING: Final = 100
 """How many loads of modules that are not proxied yet are kept."""
 _MOST_KEYS: Final = 100
 """How many missing and unexpected keys a record names."""
+_FEWEST_COUNTED: Final = 8
+"""From so many on, each power of two is a number of advances that is recorded."""
 
 
 class _Advanced:
-    """What was recorded of a scheduler last: its number, how often it was advanced, and the last record."""
+    """What was recorded of a scheduler last: its number, how often it was advanced, and the last record.
 
-    __slots__ = ("count", "id", "told")
+    `made` is the location where it was made; 0 if that was not seen.
+    """
 
-    def __init__(self, number: int) -> None:
+    __slots__ = ("count", "id", "made", "told")
+
+    def __init__(self, number: int, made: int = 0) -> None:
         self.id = number
+        self.made = made
         self.count = 0
         self.told: tuple[int, str, int] | None = None
 
@@ -95,28 +103,49 @@ class TrainingActs(ReplacingInterceptor):
     def _scheduler_steps(self, scheduler: Any) -> None:
         """Record that a scheduler is advanced, but not by its own `__init__`, which sets the first rate."""
         optimizer = getattr(scheduler, "optimizer", None)
-        if getattr(scheduler, "_step_count", 0) <= 1 or not isinstance(optimizer, torch.optim.Optimizer):
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            return
+        tracer = self._tracer
+        known = self._schedulers.get(scheduler)
+        if getattr(scheduler, "_step_count", 0) <= 1:
+            if known is None:
+                self._number_scheduler(scheduler, tracer.locator.locate(3))
             return
         acts = self._updates.acts_of(optimizer)
         if acts is None:
             return
-        known = self._schedulers.get(scheduler)
         if known is None:
-            self._made += 1
-            known = self._schedulers[scheduler] = _Advanced(self._made)
-        tracer = self._tracer
+            known = self._number_scheduler(scheduler, 0)
         location = tracer.locator.locate(3)
         count, known.count = known.count, known.count + 1
         told = (location, acts.last, hash(tuple(tracer.channels)))
-        if told == known.told:
+        if told == known.told and not (count >= _FEWEST_COUNTED and _is_power_of_two(count)):
             return
+        settings = {} if known.told is not None and known.told[2] == told[2] else _public_settings(scheduler)
         known.told = told
         thread, name = tracer.thread, type(scheduler).__name__
         now = tracer.now_us()
         event = SchedulerStep(
-            now, tracer.step, 0, location, thread.number, thread.stage, known.id, name, acts.id, count, acts.last
+            now,
+            tracer.step,
+            0,
+            location,
+            thread.number,
+            thread.stage,
+            known.id,
+            name,
+            acts.id,
+            count,
+            acts.last,
+            known.made,
+            settings,
         )
-        tracer.broadcast(event, location, level=INFO)
+        tracer.broadcast(event, location, level=INFO, also=(known.made,))
+
+    def _number_scheduler(self, scheduler: Any, made: int) -> _Advanced:
+        self._made += 1
+        known = self._schedulers[scheduler] = _Advanced(self._made, made)
+        return known
 
     # Wrappers.
 
@@ -198,6 +227,16 @@ class TrainingActs(ReplacingInterceptor):
                 entry.channel.emit(replace(event, module=entry.id), event.location)
             elif module is not None and entry is None:
                 self._waiting.append((ref, event))
+
+
+def _public_settings(scheduler: Any) -> dict[str, Setting]:
+    """What a scheduler was made with, as far as JSON can say it."""
+    attributes = vars(scheduler) if hasattr(scheduler, "__dict__") else {}
+    return plain_settings({name: value for name, value in attributes.items() if not name.startswith("_")})
+
+
+def _is_power_of_two(count: int) -> bool:
+    return count & (count - 1) == 0
 
 
 def _are_own(module: nn.Module, state_dict: Mapping[str, Any]) -> bool:

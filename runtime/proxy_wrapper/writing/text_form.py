@@ -69,6 +69,7 @@ class TextForm:
             events.Load: _nothing,
             events.ActiveDropout: _nothing,
             events.FreezeWithoutEffect: _nothing,
+            events.RateWithoutEffect: _nothing,
             events.GraphPattern: _nothing,
             events.Gradient: self._gradient,
             events.Update: self._update,

@@ -38,6 +38,7 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.Loading: ("sampler", "batches", "same_order", "first_only"),
     events.ActiveDropout: ("function",),
     events.FreezeWithoutEffect: ("attribute", "count"),
+    events.RateWithoutEffect: ("name", "is_key"),
     events.GraphPattern: ("what", "dim", "shape"),
     events.Load: ("loaded", "missing", "unexpected", "strict"),
     events.Gradient: ("statistics", "cleared", "has_optimizer"),
