@@ -469,6 +469,22 @@ class SchedulerStep(Happening, frozen=True, gc=False):
     settings: dict[str, Setting] = msgspec.field(default_factory=dict)
 
 
+class RateReduced(Happening, frozen=True, gc=False):
+    """A `ReduceLROnPlateau` lowered the rate, the first, second, fourth, ... time.
+
+    `id` is its number, `optimizer_id` that of its optimizer, `mode` is "min" or "max", `made` the location where it was
+    made, if that was seen. `never_better` says that no value that it was given was better than the first. `words` are
+    the names and texts in the line that gave it the last value: "val_acc".
+    """
+
+    id: Count = 0
+    optimizer_id: Count = 0
+    mode: str = ""
+    made: Count = 0
+    never_better: bool = False
+    words: Sequence[str] = ()
+
+
 class Clip(Happening, frozen=True, gc=False):
     """Gradients are clipped, by norm or by value: the first time at a place, or in another way than last time.
 
@@ -735,7 +751,7 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
-    SchedulerStep, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect, RateWithoutEffect,
+    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect, RateWithoutEffect,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

@@ -298,12 +298,6 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/yu-changqian/TorchSeg/issues/84",),
     ),
     KindOfBug(
-        "Optimizer",
-        "A schedule lowers the rate on a plateau of a score, and takes the score for a loss.",
-        "",
-        ("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.ReduceLROnPlateau.html",),
-    ),
-    KindOfBug(
         "Modes",
         "After an evaluation the model stays in evaluation mode and is trained so.",
         "trained-in-evaluation-mode",

@@ -11,10 +11,12 @@ one that counts batches, advanced with every epoch, is not at its end when the t
 | goes up and down with a period of less than an epoch | cosine-schedule-repeats |
 | was made for as many advances as there were steps, and got a quarter of them or fewer | schedule-not-finished |
 | goes on while another optimizer trains what its own has trained | scheduler-of-old-optimizer |
+| takes a score for a loss, or the other way round | plateau-of-other-mode |
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.process_summary import ProcessEvidence
-    from proxy_trace.process.training_summary import OptimizerSummary, SchedulerSummary
+    from proxy_trace.process.training_summary import OptimizerSummary, PlateauSummary, SchedulerSummary
 
 BEFORE_OPTIMIZER: Final = Rule(
     "scheduler-before-optimizer",
@@ -72,6 +74,17 @@ NOT_FINISHED: Final = Rule(
     "show {run} --kind optimizer,scheduler_step",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.OneCycleLR.html",),
 )
+OTHER_MODE: Final = Rule(
+    "plateau-of-other-mode",
+    WARNING,
+    "Plateaus of scores that are taken for losses",
+    "A `ReduceLROnPlateau` has lowered the rate, and no value that it was given was better than the first, by its "
+    '`mode`. Its mode is "min", the default, and the line that gives it the value names a score (`acc`, `f1`, `auc`, '
+    '`iou`, ...) and no loss; or it is "max", and the line names a loss and no score.',
+    'Give `mode="max"` to the scheduler for what is to rise.',
+    "show {run} --kind rate_reduced,optimizer",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.ReduceLROnPlateau.html",),
+)
 OF_OLD_OPTIMIZER: Final = Rule(
     "scheduler-of-old-optimizer",
     WARNING,
@@ -85,6 +98,14 @@ OF_OLD_OPTIMIZER: Final = Rule(
 _FEWEST_STEPS: Final = 20
 _FEWEST_REPEATS: Final = 4
 _SELDOM: Final = 4
+_PARTS: Final = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])")
+_SCORES: Final = frozenset(
+    {"acc", "accuracy", "acc1", "top1", "f1", "auc", "auroc", "iou", "miou", "dice", "map", "bleu", "psnr", "ssim"}
+    | {"recall", "precision", "r2", "reward", "correct"}
+)
+_LOSSES: Final = frozenset({"loss", "losses", "err", "error", "mse", "mae", "rmse", "nll", "perplexity", "ppl"})
+"""The parts of names that say whether a value is to rise or to fall."""
+
 _HORIZONS: Final = ("total_steps", "T_max", "total_iters")
 """The attributes that say how many advances a schedule is made for."""
 
@@ -105,6 +126,7 @@ def _look(evidence: Evidence) -> Sight:
                 numbers = [f"in {optimizer.decayed:,} of {optimizer.steps:,} steps", *rates]
                 reason = "its learning rate was less than a hundredth of the largest"
                 findings.append(DECAYS_PER_BATCH.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
+        findings += [_of_plateau(each, of_process) for each in training.plateaus.values() if _is_of_other_mode(each)]
         for scheduler in training.schedulers.values():
             if _is_early(scheduler):
                 reason = "advanced before its optimizer had stepped"
@@ -189,9 +211,24 @@ def _of_old_optimizer(scheduler: SchedulerSummary, of_process: ProcessEvidence) 
     return None
 
 
+def _is_of_other_mode(plateau: PlateauSummary) -> bool:
+    """Whether a scheduler waits for a score to fall, or for a loss to rise, by the words of the line that gives it."""
+    parts = {part.lower() for word in plateau.last.words for part in _PARTS.split(word) if part}
+    is_score, is_loss = bool(parts & _SCORES), bool(parts & _LOSSES)
+    is_wrong = {"min": is_score and not is_loss, "max": is_loss and not is_score}.get(plateau.last.mode, False)
+    return is_wrong and plateau.last.never_better
+
+
+def _of_plateau(plateau: PlateauSummary, of_process: ProcessEvidence) -> Finding:
+    reason = f'its mode is "{plateau.last.mode}", and no value was better than the first'
+    numbers = [f"it was given {', '.join(plateau.last.words)} at {plateau.place}"]
+    rank, place = [of_process.process.rank], plateau.made or plateau.place
+    return OTHER_MODE.finding("ReduceLROnPlateau", reason, rank, place=place, evidence=numbers)
+
+
 CHECK: Final = Check(
     "schedulers",
     "schedulers are advanced when they should be",
     _look,
-    (BEFORE_OPTIMIZER, DECAYS_PER_BATCH, REPEATS, NOT_FINISHED, OF_OLD_OPTIMIZER),
+    (BEFORE_OPTIMIZER, DECAYS_PER_BATCH, REPEATS, NOT_FINISHED, OTHER_MODE, OF_OLD_OPTIMIZER),
 )

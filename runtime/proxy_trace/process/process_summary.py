@@ -350,6 +350,7 @@ class ProcessCollector:
             events.Loss: self._training.loss,
             events.GraphPattern: self._acts.pattern,
             events.SchedulerStep: self._training.scheduler_step,
+            events.RateReduced: self._training.rate_reduced,
             events.Clip: self._training.clip,
             events.ScalerStep: self._acts.scaler_step,
             events.Loading: self._acts.loading,

@@ -235,6 +235,14 @@ class SchedulerSummary(msgspec.Struct):
         return max(_FEWEST_COUNTED, 1 << self.count.bit_length())
 
 
+class PlateauSummary(msgspec.Struct):
+    """A scheduler that lowered the rate since a value got no better: its last record, and where that was."""
+
+    place: str
+    made: str
+    last: events.RateReduced
+
+
 class LoadSummary(msgspec.Struct):
     """Weights that a module was given; the fields are those of `events.Load`, `place` is "file:line"."""
 
@@ -348,6 +356,7 @@ class TrainingSummary(NamedTuple):
         inputs: of the first few calls.
         values: of losses, by the location of the backward pass.
         penalties: on gradients, by location.
+        plateaus: the schedulers that lowered a rate on one, by id.
     """
 
     optimizers: Mapping[int, OptimizerSummary]
@@ -360,6 +369,7 @@ class TrainingSummary(NamedTuple):
     inputs: Sequence[InputSummary]
     values: Mapping[str, LossValues]
     penalties: Mapping[int, PenaltySummary]
+    plateaus: Mapping[int, PlateauSummary]
 
     def schedulers_of(self, optimizer: int) -> list[SchedulerSummary]:
         """The schedulers of an optimizer that were advanced."""
@@ -384,6 +394,7 @@ class TrainingCollector:
         self._inputs = _InputCollector(names)
         self._values: dict[str, LossValues] = {}
         self._penalties: dict[int, PenaltySummary] = {}
+        self._plateaus: dict[int, PlateauSummary] = {}
         self._passes = 0
         self._passes_at_step = 0
         self._since: dict[tuple[int, int], int] = {}
@@ -409,6 +420,7 @@ class TrainingCollector:
             self._inputs.found,
             self._values,
             self._penalties,
+            self._plateaus,
         )
 
     def call_root(self, event: events.CallModule) -> None:
@@ -605,6 +617,12 @@ class TrainingCollector:
         is_same = bool(known.advances) and known.advances[-1][1:] == (event.follows, place)
         if not is_same and len(known.advances) < _MOST:
             known.advances.append((event.count, event.follows, place))
+
+    def rate_reduced(self, event: events.RateReduced) -> None:
+        """A scheduler lowers the rate on a plateau."""
+        if event.id in self._plateaus or len(self._plateaus) < _MOST:
+            made = self._names.place(event.made) if event.made else ""
+            self._plateaus[event.id] = PlateauSummary(self._place(event), made, event)
 
     def misplaced_rate(self, event: events.RateWithoutEffect) -> None:
         """A learning rate is set where the optimizer does not read it."""

@@ -16,11 +16,12 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
-from proxy_wrapper.events import Load, SchedulerStep
+from proxy_wrapper.events import Load, RateReduced, SchedulerStep
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import words_of_line
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
 
@@ -43,15 +44,17 @@ _FEWEST_COUNTED: Final = 8
 class _Advanced:
     """What was recorded of a scheduler last: its number, how often it was advanced, and the last record.
 
-    `made` is the location where it was made; 0 if that was not seen.
+    `made` is the location where it was made; 0 if that was not seen. Of one that waits for a plateau, `first` is the
+    best value when it had been given one, and `reduced` counts how often it has lowered the rate.
     """
 
-    __slots__ = ("count", "id", "made", "told")
+    __slots__ = ("count", "first", "id", "made", "reduced", "told")
 
     def __init__(self, number: int, made: int = 0) -> None:
         self.id = number
         self.made = made
-        self.count = 0
+        self.count = self.reduced = 0
+        self.first: object = None
         self.told: tuple[int, str, int] | None = None
 
 
@@ -70,6 +73,8 @@ class TrainingActs(ReplacingInterceptor):
         return (
             Target(torch.optim.Optimizer, "_patch_step_function", self._optimizer_maker),
             Target(torch.optim.lr_scheduler, "_enable_get_lr_call", self._rate_computer),
+            Target(torch.optim.lr_scheduler.ReduceLROnPlateau, "__init__", self._plateau_maker),
+            Target(torch.optim.lr_scheduler.ReduceLROnPlateau, "step", self._plateau_waiter),
             Target(nn.Module, "load_state_dict", self._loader),
             Target(nn.parallel.DistributedDataParallel, "__init__", self._wrapper_maker),
         )
@@ -139,6 +144,69 @@ class TrainingActs(ReplacingInterceptor):
             acts.last,
             known.made,
             settings,
+        )
+        tracer.broadcast(event, location, level=INFO, also=(known.made,))
+
+    def _plateau_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def make_scheduler(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                original(scheduler, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            self._note(self._plateau_made, scheduler)
+
+        return make_scheduler
+
+    def _plateau_made(self, scheduler: Any) -> None:
+        self._number_scheduler(scheduler, self._tracer.locator.locate(3))
+
+    def _plateau_waiter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def step(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+            before = _first_rate(scheduler)
+            try:
+                result = original(scheduler, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            self._note(self._plateau_watched, scheduler, before)
+            return result
+
+        return step
+
+    def _plateau_watched(self, scheduler: Any, before: object) -> None:
+        """Record that a scheduler which waits for a plateau has lowered the rate."""
+        known = self._schedulers.get(scheduler) or self._number_scheduler(scheduler, 0)
+        if not known.count:
+            known.first = scheduler.best
+        known.count += 1
+        acts = self._updates.acts_of(scheduler.optimizer)
+        if acts is None or _first_rate(scheduler) == before:
+            return
+        known.reduced += 1
+        if not _is_power_of_two(known.reduced):
+            return
+        tracer = self._tracer
+        frame = tracer.locator.user_frame(3)
+        location = tracer.locator.locate(3)
+        thread = tracer.thread
+        event = RateReduced(
+            tracer.now_us(),
+            tracer.step,
+            0,
+            location,
+            thread.number,
+            thread.stage,
+            known.id,
+            acts.id,
+            str(scheduler.mode),
+            known.made,
+            scheduler.best == known.first,
+            () if frame is None else words_of_line(frame),
         )
         tracer.broadcast(event, location, level=INFO, also=(known.made,))
 
@@ -233,6 +301,13 @@ def _public_settings(scheduler: Any) -> dict[str, Setting]:
     """What a scheduler was made with, as far as JSON can say it."""
     attributes = vars(scheduler) if hasattr(scheduler, "__dict__") else {}
     return plain_settings({name: value for name, value in attributes.items() if not name.startswith("_")})
+
+
+def _first_rate(scheduler: Any) -> object:
+    """The learning rate of the first group of a scheduler's optimizer, if it is a plain number."""
+    groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", None)
+    rate = groups[0].get("lr") if groups else None
+    return rate if type(rate) is float else None
 
 
 def _is_power_of_two(count: int) -> bool:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"})
+_LONGEST_WORD: Final = 100
+_MOST_WORDS: Final = 20
 _MOST_BYTES: Final = 1 << 16
 """How long bytecode may be to be read: longer is written by programs, and reading it would take a while."""
 
@@ -122,6 +124,23 @@ def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
                     return AssignedLine(code, _line_at(code, each.offset))
                 before = each
     return None
+
+
+def words_of_line(frame: FrameType) -> tuple[str, ...]:
+    """The names and the short texts that the line which `frame` is at reads, in order, each once."""
+    code, line = frame.f_code, frame.f_lineno
+    if len(code.co_code) > _MOST_BYTES:
+        return ()
+    spans = [(start, end) for start, end, at in code.co_lines() if at == line]
+    words = {
+        str(each.argval): None
+        for each in dis.get_instructions(code)
+        if each.opname.startswith("LOAD")
+        and isinstance(each.argval, str)
+        and len(each.argval) <= _LONGEST_WORD
+        and any(start <= each.offset < end for start, end in spans)
+    }
+    return tuple(words)[:_MOST_WORDS]
 
 
 def _codes_around(frame: FrameType) -> Iterator[CodeType]:

@@ -63,6 +63,7 @@ class TextForm:
             events.OptimizerStep: self._optimizer_step,
             events.OptimizerStepEnd: _nothing,
             events.SchedulerStep: _nothing,
+            events.RateReduced: _nothing,
             events.Clip: _nothing,
             events.ScalerStep: _nothing,
             events.Loading: _nothing,

@@ -104,7 +104,7 @@ def test_a_rate_of_zero_is_told_where_it_comes_from(
 
 
 def _at(happened: list[events.Event], location: int) -> list[events.Event]:
-    return [structs.replace(each, location=location) for each in happened]  # type: ignore[type-var]
+    return [structs.replace(each, location=location) for each in happened]
 
 
 def test_a_rate_that_is_set_where_it_is_not_read_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:

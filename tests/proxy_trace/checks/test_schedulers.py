@@ -134,6 +134,30 @@ def test_a_scheduler_of_an_optimizer_that_was_replaced_is_told(
     assert found == ["train.py:31"] * is_told
 
 
+@pytest.mark.parametrize(
+    ("mode", "words", "never_better", "is_told"),
+    [
+        pytest.param("min", ("scheduler", "step", "val_acc"), True, True, id="a score is to fall"),
+        pytest.param("min", ("self", "scheduler", "valF1"), True, True, id="a score in camel case"),
+        pytest.param("max", ("scheduler", "step", "loss"), True, True, id="a loss is to rise"),
+        pytest.param("min", ("scheduler", "step", "val_acc"), False, False, id="it has fallen"),
+        pytest.param("min", ("scheduler", "step", "val_loss"), True, False, id="a loss is to fall"),
+        pytest.param("min", ("scheduler", "step", "one", "acc", "error"), True, False, id="an error by a score"),
+        pytest.param("max", ("scheduler", "step", "val_acc"), True, False, id="a score is to rise"),
+        pytest.param("min", ("scheduler", "step", "accumulated"), True, False, id="a word that only begins so"),
+    ],
+)
+def test_a_plateau_of_the_other_mode_is_told_where_the_scheduler_was_made(
+    tmp_path: Path, write_trace: WriteTrace, mode: str, words: tuple[str, ...], never_better: bool, is_told: bool
+) -> None:
+    reduced = events.RateReduced(
+        5, location=3, id=1, optimizer_id=1, mode=mode, made=4, never_better=never_better, words=words
+    )
+    places = (*PLACES, events.Location(4, "train.py", 9, "main"))
+    path = write_trace(tmp_path / "a.jsonl", *places, NET, weight(), optimizer(), *STEP, reduced)
+    assert [each.place for each in find(path) if each.code == "plateau-of-other-mode"] == ["train.py:9"] * is_told
+
+
 def test_without_an_optimizer_nothing_was_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight())
     assert said(path, "schedulers") == ("not checked", ["no record of an optimizer"])

@@ -33,6 +33,7 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.OptimizerStep: ("tensors", "carried"),
     events.OptimizerStepEnd: ("optimizer",),
     events.SchedulerStep: ("scheduler", "follows"),
+    events.RateReduced: ("mode", "never_better"),
     events.Clip: ("gradients", "limit", "is_late"),
     events.ScalerStep: ("skipped", "stuck", "clipped"),
     events.Loading: ("sampler", "batches", "same_order", "first_only"),
