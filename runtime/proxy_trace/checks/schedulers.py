@@ -213,15 +213,19 @@ def _of_old_optimizer(scheduler: SchedulerSummary, of_process: ProcessEvidence) 
 
 def _is_of_other_mode(plateau: PlateauSummary) -> bool:
     """Whether a scheduler waits for a score to fall, or for a loss to rise, by the words of the line that gives it."""
-    parts = {part.lower() for word in plateau.last.words for part in _PARTS.split(word) if part}
-    is_score, is_loss = bool(parts & _SCORES), bool(parts & _LOSSES)
+    is_score, is_loss = bool(_telling(plateau, _SCORES)), bool(_telling(plateau, _LOSSES))
     is_wrong = {"min": is_score and not is_loss, "max": is_loss and not is_score}.get(plateau.last.mode, False)
     return is_wrong and plateau.last.never_better
 
 
+def _telling(plateau: PlateauSummary, parts: frozenset[str]) -> list[str]:
+    """The words of the line that have one of these parts."""
+    return [word for word in plateau.last.words if parts & {part.lower() for part in _PARTS.split(word)}]
+
+
 def _of_plateau(plateau: PlateauSummary, of_process: ProcessEvidence) -> Finding:
     reason = f'its mode is "{plateau.last.mode}", and no value was better than the first'
-    numbers = [f"it was given {', '.join(plateau.last.words)} at {plateau.place}"]
+    numbers = [f"it was given {', '.join(_telling(plateau, _SCORES | _LOSSES))} at {plateau.place}"]
     rank, place = [of_process.process.rank], plateau.made or plateau.place
     return OTHER_MODE.finding("ReduceLROnPlateau", reason, rank, place=place, evidence=numbers)
 
