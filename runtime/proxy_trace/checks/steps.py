@@ -159,13 +159,10 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
 
 
 def _is_end_dropped(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:
-    """Whether accumulated gradients were cleared now and then, as those are that an epoch ends with.
-
-    Before the steps that follow there are more backward passes than before the others.
-    """
+    """Whether accumulated gradients were cleared now and then, once before a step, as those that an epoch ends with."""
     usual = max(optimizer.passes, key=lambda passes: optimizer.passes[passes], default=0)
-    longer = sum(count for passes, count in optimizer.passes.items() if passes > usual)
-    return 2 <= optimizer.dropped <= longer and usual >= 2 and _is_of_scaled(optimizer, of_process)
+    is_once = 2 <= optimizer.dropped == optimizer.dropped_once
+    return is_once and usual >= 2 and _is_of_scaled(optimizer, of_process)
 
 
 def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns: list[str]) -> Finding | None:

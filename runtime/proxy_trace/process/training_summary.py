@@ -86,6 +86,7 @@ class OptimizerSummary(msgspec.Struct):
         first_carried: the first of those, as the number of steps that had ended; -1 if there is none.
         steps_at_zero: in how many of them every learning rate was 0.
         dropped: before how many of them gradients of a backward pass at the same place were cleared.
+        dropped_once: before how many of them that was so a single time.
         last_fed: how many steps it had made when it last found a gradient, be it zero.
         passes_since: how many backward passes were made since then.
         first_at: its first step, as the number of steps of any optimizer that had ended; -1 if there is none.
@@ -112,6 +113,7 @@ class OptimizerSummary(msgspec.Struct):
     first_carried: int = -1
     steps_at_zero: int = 0
     dropped: int = 0
+    dropped_once: int = 0
     last_fed: int = 0
     passes_since: int = 0
     first_at: int = -1
@@ -547,6 +549,7 @@ class TrainingCollector:
             if optimizer.first_carried < 0:
                 optimizer.first_carried = event.step
         optimizer.dropped += event.dropped > 0
+        optimizer.dropped_once += event.dropped == 1
         groups = optimizer.groups
         optimizer.steps_at_zero += bool(groups) and all(group.last_rate == 0 for group in groups)
         optimizer.decayed += bool(groups) and all(
