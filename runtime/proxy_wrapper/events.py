@@ -306,7 +306,8 @@ class Backward(Happening, frozen=True, gc=False):
     """A backward pass begins: `function` is "backward" or "grad", of `torch.autograd`.
 
     Of a pass that is not within another one, and leaves gradients, `loss_value` is the value of its only input, if that
-    has one real element, and `loss` the id of how that was computed (0 where this is not known).
+    has one real element, and `loss` the id of how that was computed (0 where this is not known). `create_graph` if what
+    it computes can be differentiated in its turn.
     """
 
     function: str = "backward"
@@ -314,6 +315,7 @@ class Backward(Happening, frozen=True, gc=False):
     input_ids: Sequence[Count] = ()
     loss_value: Number | None = None
     loss: Count = 0
+    create_graph: bool = False
 
 
 class BackwardEnd(Happening, frozen=True, gc=False):
@@ -385,6 +387,19 @@ class FreezeWithoutEffect(Happening, frozen=True, gc=False):
     made: Count = 0
 
 
+class RateWithoutEffect(Happening, frozen=True, gc=False):
+    """A learning rate was given to an optimizer where it does not read any, while that which it reads stayed the same.
+
+    `name` is that of an attribute of the optimizer (`optimizer.lr`), or of a key of its groups (`learning_rate`), as
+    `is_key` says. `made` is the location where it is assigned, if that was found.
+    """
+
+    optimizer_id: Count = 0
+    name: str = ""
+    is_key: bool = False
+    made: Count = 0
+
+
 class ParameterGroup(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A group of an optimizer's parameters.
 
@@ -440,9 +455,11 @@ class OptimizerStepEnd(Happening, frozen=True, gc=False):
 class SchedulerStep(Happening, frozen=True, gc=False):
     """A learning rate scheduler is advanced: for the first time, or elsewhere or in another order than the last time.
 
-    `scheduler` is its class, `id` its number, `optimizer_id` that of its optimizer, `count` how often it had been
-    advanced before. `follows` says what came last of its optimizer: "nothing", a "backward" pass since its last step,
-    or a "step".
+    Also once it has been advanced 8, 16, 32, ... times. `scheduler` is its class, `id` its number, `optimizer_id` that
+    of its optimizer, `count` how often it had been advanced before. `follows` says what came last of its optimizer:
+    "nothing", a "backward" pass since its last step, or a "step". `made` is the location where it was made, if that was
+    seen. `settings` are the numbers, truth values and short texts among its public attributes ("T_max",
+    "total_steps"), with the first record alone.
     """
 
     id: Count = 0
@@ -450,19 +467,39 @@ class SchedulerStep(Happening, frozen=True, gc=False):
     optimizer_id: Count = 0
     count: Count = 0
     follows: str = "step"
+    made: Count = 0
+    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+
+
+class RateReduced(Happening, frozen=True, gc=False):
+    """A `ReduceLROnPlateau` lowered the rate, the first, second, fourth, ... time.
+
+    `id` is its number, `optimizer_id` that of its optimizer, `mode` is "min" or "max", `made` the location where it was
+    made, if that was seen. `never_better` says that no value that it was given was better than the first. `words` are
+    the names and texts in the line that gave it the last value: "val_acc".
+    """
+
+    id: Count = 0
+    optimizer_id: Count = 0
+    mode: str = ""
+    made: Count = 0
+    never_better: bool = False
+    words: Sequence[str] = ()
 
 
 class Clip(Happening, frozen=True, gc=False):
     """Gradients are clipped, by norm or by value: the first time at a place, or in another way than last time.
 
     `parameters` counts what was given, `gradients` those of them that had a gradient, `limit` is the largest norm that
-    is left. `is_late` if an optimizer has stepped with some of them since the last backward pass.
+    is left. `is_late` if an optimizer has stepped with some of them since the last backward pass. `tensor` is, where
+    there was no gradient at all, the first of the parameters that a proxied module has.
     """
 
     parameters: Count = 0
     gradients: Count = 0
     limit: Number | None = None
     is_late: bool = False
+    tensor: Count = 0
 
 
 class ScalerStep(Happening, frozen=True, gc=False):
@@ -716,7 +753,7 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
-    SchedulerStep, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect,
+    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect, RateWithoutEffect,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

@@ -2,7 +2,8 @@
 
 A model whose name says that it is an average (`ema`, `target`, `averaged`, ...), which began with the values of another
 one that is trained, and is called while that trains, is to follow it. `p = 0.99 * p + 0.01 * q` in a loop only gives a
-variable a new value.
+variable a new value. And where only `parameters()` are averaged, batch norms keep the running statistics that they
+began with.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.rule import Rule
 from proxy_trace.checks.updates import NEVER_UPDATED
 
 if TYPE_CHECKING:
@@ -19,25 +22,50 @@ if TYPE_CHECKING:
     from proxy_trace.process.module_tree import ModuleTree
     from proxy_trace.process.process_summary import ProcessEvidence, TensorSummary
 
+OLD_STATISTICS: Final = Rule(
+    "average-keeps-old-statistics",
+    WARNING,
+    "Averages of models with the batch statistics of their beginning",
+    "A model has the parameters of another one by their names, no step changes them, and yet they change: it is an "
+    "average, or a copy. It was called in evaluation mode, and of its batch norms no running statistics have ever "
+    "changed, while those of the other model have.",
+    "Copy the buffers with each update, `for a, b in zip(average.buffers(), model.buffers()): a.copy_(b)`; or call "
+    "`torch.optim.swa_utils.update_bn(loader, average)` before the evaluation.",
+    "show {run} --kind update --name '*running_mean'",
+    sources=(
+        "https://github.com/CuriousAI/mean-teacher/issues/9",
+        "https://github.com/pytorch/pytorch/issues/84053",
+    ),
+)
+
 _NAME: Final = re.compile(
     r"(^|[_.])(ema|ma|swa|avg|average[ds]?|averaged_model|target|shadow|momentum|mean_teacher)([_.\d]|$)"
 )
 _TYPES: Final = re.compile(r"AveragedModel|.*(EMA|Ema|MovingAverage).*|MeanTeacher")
+_OWNERS: Final = re.compile(r".*(EMA|Ema|MovingAverage)([^a-z].*)?|AveragedModel|MeanTeacher")
+"""What classes are called that keep an average; `Emacs` is none."""
 _FEWEST_CALLS: Final = 5
+_FEWEST_STEPS: Final = 50
+_STATISTICS: Final = ("running_mean", "running_var")
 
 
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
     is_any = False
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
-        averages = [root for root in tree.roots if _NAME.search(root.name) or _TYPES.match(root.type)]
-        is_any |= bool(averages)
+        owned = {root.id for root in tree.roots if _OWNERS.fullmatch(root.owner)}
+        averages = [
+            root for root in tree.roots if _NAME.search(root.name) or _TYPES.match(root.type) or root.id in owned
+        ]
+        old = _with_old_statistics(of_process, tree)
+        findings += old
+        is_any |= bool(averages or old)
         of_roots: dict[int, list[TensorSummary]] = {}
         for tensor in of_process.process.tensors:
             if not (tensor.is_buffer or tensor.removed):
                 of_roots.setdefault(tree.root_of(tensor.module), []).append(tensor)
         for root in averages:
-            if _stands_still(root.id, of_roots, of_process, tree):
+            if _stands_still(root.id, of_roots, of_process, tree, is_owned=root.id in owned):
                 reason = "by its name an average of a model that trains, but it never moved"
                 rank = [of_process.process.rank]
                 findings.append(NEVER_UPDATED.finding(root.name, reason, rank, place=root.origin, concerns=[root.name]))
@@ -45,16 +73,25 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _stands_still(
-    root: int, of_roots: dict[int, list[TensorSummary]], of_process: ProcessEvidence, tree: ModuleTree
+    root: int,
+    of_roots: dict[int, list[TensorSummary]],
+    of_process: ProcessEvidence,
+    tree: ModuleTree,
+    *,
+    is_owned: bool,
 ) -> bool:
-    """Whether a model is what another one was at first, is called while that trains, and has never changed."""
+    """Whether a model is what another one was at first, is called while that trains, and has never changed.
+
+    One that an object keeps whose class is an average is called now and then, as for validation.
+    """
     own = of_roots.get(root, [])
     calls = of_process.training.roots.get(root)
     if not own or calls is None or any(each.update_count or each.is_stepped or not each.is_compared for each in own):
         return False
     while_training = calls.trained_calls + calls.blind_calls + calls.evaluated_calls
     steps = sum(each.steps for each in of_process.training.optimizers.values())
-    if while_training < max(_FEWEST_CALLS, steps // 2):
+    is_used = while_training >= 2 and steps >= _FEWEST_STEPS if is_owned else False
+    if not is_used and while_training < max(_FEWEST_CALLS, steps // 2):
         return False
     values = [_bits(each) for each in own]
     return any(
@@ -66,9 +103,46 @@ def _stands_still(
     )
 
 
+def _with_old_statistics(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The models whose parameters follow those of another one that trains, and whose batch statistics do not."""
+    of_roots: dict[int, list[TensorSummary]] = {}
+    for tensor in of_process.process.tensors:
+        if not tensor.removed:
+            of_roots.setdefault(tree.root_of(tensor.module), []).append(tensor)
+    roots = {root.id: root for root in tree.roots}
+    trained = [number for number, tensors in of_roots.items() if any(each.is_stepped for each in tensors)]
+    found = []
+    for number, tensors in of_roots.items():
+        calls, root = of_process.training.roots.get(number), roots.get(number)
+        statistics = [each for each in tensors if each.is_buffer and each.name.endswith(_STATISTICS)]
+        if root is None or calls is None or not calls.evaluated_calls or not statistics:
+            continue
+        parameters = [each for each in tensors if not each.is_buffer]
+        if any(each.is_stepped for each in parameters) or not any(each.update_count for each in parameters):
+            continue
+        if any(each.update_count or not each.is_compared for each in statistics):
+            continue
+        own = _relative_names(root.name, tensors)
+        for other in trained:
+            source = roots.get(other)
+            if source is None or _relative_names(source.name, of_roots[other]) != own:
+                continue
+            if all(each.update_count for each in of_roots[other] if each.name.endswith(_STATISTICS)):
+                reason = f"its running statistics never changed, those of {source.name} did"
+                rank, numbers = [of_process.process.rank], [f"{len(statistics):,} buffers"]
+                found.append(OLD_STATISTICS.finding(root.name, reason, rank, place=root.origin, evidence=numbers))
+                break
+    return found
+
+
+def _relative_names(root: str, tensors: list[TensorSummary]) -> set[str]:
+    """The names of a model's tensors without its own."""
+    return {each.name.removeprefix(f"{root}.") for each in tensors}
+
+
 def _bits(tensor: TensorSummary) -> str | None:
     return None if tensor.first is None else tensor.first.bits
 
 
-CHECK: Final = Check("averages", "averages of models move with them", _look, (NEVER_UPDATED,))
-"""Only present if the name or the class of a model says that it is an average."""
+CHECK: Final = Check("averages", "averages of models move with them", _look, (NEVER_UPDATED, OLD_STATISTICS))
+"""Only present if a model is an average by its name or class, or keeps old batch statistics."""

@@ -25,6 +25,16 @@ AFTER_STEP: Final = Rule(
     "show {run} --kind clip,backward,optimizer_step",
     sources=("https://discuss.pytorch.org/t/proper-way-to-do-gradient-clipping/191",),
 )
+BEFORE_BACKWARD: Final = Rule(
+    "clip-before-backward",
+    ERROR,
+    "Gradients clipped before the backward pass",
+    "At one place parameters were given to be clipped, and none of them ever had a gradient then, though optimizers "
+    "stepped with gradients of theirs: the backward pass comes later.",
+    "Clip between `backward()` and `step()`.",
+    "show {run} --kind clip,backward,optimizer_step",
+    sources=("https://discuss.pytorch.org/t/proper-way-to-do-gradient-clipping/191",),
+)
 WITHOUT_PARAMETERS: Final = Rule(
     "clip-without-parameters",
     WARNING,
@@ -40,6 +50,7 @@ def _look(evidence: Evidence) -> Sight | None:
     findings = []
     is_any = False
     for of_process in evidence.of_processes:
+        tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
         for clip in of_process.training.clips.values():
             is_any = True
             if clip.in_time:
@@ -51,7 +62,17 @@ def _look(evidence: Evidence) -> Sight | None:
             elif clip.empty:
                 reason = "there was no parameter whose gradient could be clipped"
                 findings.append(WITHOUT_PARAMETERS.finding("clipping", reason, rank, step=clip.step, place=clip.place))
+            elif (tensor := tensors.get(clip.without)) is not None and tensor.is_stepped and tensor.gradients >= 2:
+                reason = "there was no gradient yet"
+                numbers = [f"{tensor.name} had one in {tensor.gradients:,} steps"]
+                findings.append(
+                    BEFORE_BACKWARD.finding(
+                        "clipping", reason, rank, step=clip.step, place=clip.place, evidence=numbers
+                    )
+                )
     return Sight(findings, evidence.sampling_words) if is_any else None
 
 
-CHECK: Final = Check("clipping", "gradients were clipped before the step", _look, (AFTER_STEP, WITHOUT_PARAMETERS))
+CHECK: Final = Check(
+    "clipping", "gradients were clipped before the step", _look, (AFTER_STEP, BEFORE_BACKWARD, WITHOUT_PARAMETERS)
+)

@@ -1,8 +1,10 @@
 """Dropout follows the mode of its module.
 
 `torch.nn.functional.dropout` takes `training=True` by default, whatever the mode of the module that calls it: without
-`training=self.training` it drops in evaluation, too. The first calls of each model in evaluation mode are looked at. A
-call that says `training=True`, and a dropout module that was put into training mode, are taken for meant.
+`training=self.training` it drops in evaluation, too. So does `scaled_dot_product_attention` with a `dropout_p` that is
+the same in both modes, and an `nn.Dropout` that is made in `forward`, as a new module is in training mode. The first
+calls of each model in evaluation mode are looked at. A call of `dropout` that says `training=True`, and a dropout
+module that was put into training mode, are taken for meant.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ if TYPE_CHECKING:
 ALWAYS_ON: Final = Rule(
     "dropout-always-on",
     ERROR,
-    "Functional dropout in evaluation",
-    "A module in evaluation mode, called by a model in evaluation mode, called a functional dropout without the "
-    "argument `training`, which is true by default, and values were dropped.",
-    "Pass `training=self.training`, or create an `nn.Dropout` in `__init__`.",
+    "Dropout that ignores evaluation mode",
+    "A module in evaluation mode, called by a model in evaluation mode, dropped values. It called a functional dropout "
+    "without the argument `training`, which is true by default; or an attention with a `dropout_p` that does not depend "
+    "on the mode; or a dropout module that it had just created, which is in training mode.",
+    "Pass `training=self.training`, or `dropout_p=self.dropout if self.training else 0.0`; or create an `nn.Dropout` in "
+    "`__init__`.",
     "show {run} --kind active_dropout",
-    sources=("https://github.com/rixwew/pytorch-fm/issues/21",),
+    sources=("https://github.com/rixwew/pytorch-fm/issues/21", "https://github.com/karpathy/nanoGPT/pull/240"),
 )
 
 
@@ -42,4 +46,4 @@ def _look(evidence: Evidence) -> Sight | None:
     return Sight(findings, evidence.compiled_words)
 
 
-CHECK: Final = Check("dropout", "functional dropout follows the mode", _look, (ALWAYS_ON,))
+CHECK: Final = Check("dropout", "dropout follows the mode", _look, (ALWAYS_ON,))

@@ -130,6 +130,41 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
     KindOfBug(
+        "Gradients",
+        "Gradients flow through the target of Q-learning into the network that it is the target of.",
+        "target-not-detached",
+        ("https://github.com/datawhalechina/easy-rl/pull/117",),
+    ),
+    KindOfBug(
+        "Gradients",
+        "A penalty on gradients has no gradient itself.",
+        "penalty-without-graph",
+        ("https://github.com/igul222/improved_wgan_training/issues/18",),
+    ),
+    KindOfBug(
+        "Gradients",
+        "Gradients are clipped in each of the backward passes that are accumulated, and not once before the step.",
+        "",
+        ("https://github.com/Deci-AI/super-gradients/pull/653",),
+    ),
+    KindOfBug(
+        "Gradients",
+        "A loss of an actor sends gradients into the critic as well, whose optimizer steps with them.",
+        "",
+        (
+            "https://github.com/astariul/encode-attend-navigate-pytorch/issues/2",
+            "https://github.com/ray-project/ray/pull/65125",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
+        "One of several losses is not multiplied by the scale of mixed precision, and its gradients are divided by it.",
+        "",
+        (
+            "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
+        ),
+    ),
+    KindOfBug(
         "Optimizer",
         "The optimizer holds parameters that the model no longer has.",
         "optimizer-of-other-model",
@@ -230,6 +265,39 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
     KindOfBug(
+        "Optimizer",
+        "A cosine schedule of epochs is advanced with every batch, and rises again behind its end.",
+        "cosine-schedule-repeats",
+        ("https://github.com/ivadomed/ivadomed/issues/57",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "A schedule of batches is advanced once for each epoch, and stays near its start.",
+        "schedule-not-finished",
+        (
+            "https://github.com/ageron/handson-mlp/issues/28",
+            "https://github.com/espnet/espnet/pull/3319",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "A learning rate is set where the optimizer does not read it.",
+        "learning-rate-not-read",
+        ("https://github.com/pytorch/examples/issues/64",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "A network is frozen for the step of another one, and never unfrozen.",
+        "optimizer-stays-frozen",
+        ("https://github.com/0b01/SimGAN-Captcha/issues/1",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "A rate that is set by hand reaches the first group of parameters alone, and that of others stays as it was.",
+        "",
+        ("https://github.com/yu-changqian/TorchSeg/issues/84",),
+    ),
+    KindOfBug(
         "Modes",
         "After an evaluation the model stays in evaluation mode and is trained so.",
         "trained-in-evaluation-mode",
@@ -269,6 +337,21 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/eriklindernoren/PyTorch-YOLOv3/issues/230",
             "https://github.com/pytorch/pytorch/issues/15298",
         ),
+    ),
+    KindOfBug(
+        "Modes",
+        "An average of a model is evaluated with the batch statistics that it began with.",
+        "average-keeps-old-statistics",
+        (
+            "https://github.com/CuriousAI/mean-teacher/issues/9",
+            "https://github.com/pytorch/pytorch/issues/84053",
+        ),
+    ),
+    KindOfBug(
+        "Modes",
+        "Weights are averaged and evaluated with batch statistics of the last weights, not their own.",
+        "",
+        ("https://docs.pytorch.org/docs/stable/optim.html#taking-care-of-batch-normalization",),
     ),
     KindOfBug(
         "Structure",

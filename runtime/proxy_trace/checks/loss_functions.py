@@ -11,6 +11,7 @@ the shapes in it.
 | `binary_cross_entropy_with_logits` of a `sigmoid` or a `softmax` | sigmoid-before-logits-loss |
 | `nll_loss` of a `softmax`, or of a linear layer or a convolution | nll-without-log-softmax |
 | a loss or a difference of shape (n, n), of an output (n, 1) or (n,) | loss-broadcasts |
+| a difference of a `gather` of outputs, and a `max` of outputs with which one reckons on | target-not-detached |
 
 Views in between are seen through. A loss that is computed in compiled code, or by a function of its own in C++, has
 none of these nodes, and nothing is said of it.
@@ -90,6 +91,18 @@ BROADCASTS: Final = Rule(
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html",),
 )
 
+TARGET_ATTACHED: Final = Rule(
+    "target-not-detached",
+    WARNING,
+    "Targets of Q-learning that gradients flow through",
+    "A loss compares values that were picked from an output by `gather` with the maximum of an output that was "
+    "multiplied or added to, as in Q-learning, and both sides are in its autograd graph. All parameters that had "
+    "gradients are in optimizers: so the target is moved towards the prediction, too.",
+    "Compute the target under `torch.no_grad()`, or `detach()` it.",
+    "show {run} --kind loss",
+    sources=("https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html",),
+)
+
 _VIEWS: Final = frozenset(
     {
         "View", "UnsafeView", "ReshapeAlias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze", "Select", "Slice",
@@ -105,6 +118,8 @@ _PROBABILITIES: Final = frozenset({"Softmax", "Sigmoid"})
 _LINEAR: Final = frozenset({"Addmm", "Mm", "Convolution", "MkldnnConvolution", "Bmm", "Baddbmm", "Linear", "Addbmm"})
 _NEGATIVE_LOG_LIKELIHOODS: Final = frozenset({"NllLoss", "NllLoss2D", "NllLossNd"})
 _WITH_LOGITS: Final = frozenset({"BinaryCrossEntropyWithLogits"})
+_MAXIMA: Final = frozenset({"Max", "Amax"})
+_ARITHMETIC: Final = frozenset({"Add", "Sub", "Rsub", "Mul", "Div", "Where"})
 _DIFFERENCES: Final = frozenset(
     {"Sub", "Rsub", "MseLoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy", *_WITH_LOGITS}
 )
@@ -118,6 +133,8 @@ def _look(evidence: Evidence) -> Sight:
         for loss in of_process.training.losses.values():
             is_any_told |= loss.passes > 0
             for rule, words in _judge(loss.nodes) if loss.passes else ():
+                if rule is TARGET_ATTACHED and any(each.is_without_optimizer for each in of_process.process.tensors):
+                    continue  # Those of a target network, which nothing steps.
                 numbers = [f"{loss_text(loss.nodes)}, in {loss.passes:,} backward passes"]
                 # What is compared is chosen where a helper is called; what it is compared with, within the helper.
                 place = loss.made if rule is BROADCASTS else loss.computed
@@ -156,6 +173,27 @@ def _judge(nodes: Sequence[LossNode]) -> list[tuple[Rule, str]]:
         shapes = _broadcast(nodes, number) if call in _DIFFERENCES and not node.inside else None
         if shapes is not None:
             found.append((BROADCASTS, shapes))
+        if call in _DIFFERENCES and _is_attached(nodes, number):
+            found.append((TARGET_ATTACHED, "its target, a maximum of outputs, has a gradient"))
+    return found
+
+
+def _is_attached(nodes: Sequence[LossNode], number: int) -> bool:
+    """Whether a node compares what was picked from an output with a maximum that was reckoned on with."""
+    sides = [_chain(nodes, each) for each in _children(nodes, number)]
+    if len(sides) != 2:
+        return False
+    picked = [side for side in sides if "Gather" in side and not side & _MAXIMA]
+    reckoned = [side for side in sides if side & _MAXIMA and side & _ARITHMETIC]
+    return len(picked) == len(reckoned) == 1
+
+
+def _chain(nodes: Sequence[LossNode], number: int) -> set[str]:
+    """The calls from a node down to the first that takes several tensors, or none."""
+    found = {call_of(nodes[number])}
+    while len(below := _children(nodes, number)) == 1:
+        (number,) = below
+        found.add(call_of(nodes[number]))
     return found
 
 
@@ -228,5 +266,5 @@ CHECK: Final = Check(
     "loss functions",
     "losses received the kind of input that they expect",
     _look,
-    (SOFTMAX_BEFORE, LOG_SOFTMAX_TWICE, SIGMOID_BEFORE, NO_LOGARITHM, BROADCASTS),
+    (SOFTMAX_BEFORE, LOG_SOFTMAX_TWICE, SIGMOID_BEFORE, NO_LOGARITHM, BROADCASTS, TARGET_ATTACHED),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.finding import NOTE, WARNING
 from proxy_trace.checks.rule import Rule
 from proxy_trace.reading.folded_names import fold_names
 
@@ -39,9 +39,12 @@ OTHER_MODEL: Final = Rule(
 RECREATED: Final = Rule(
     "optimizer-recreated",
     WARNING,
-    "Optimizers recreated for each step",
-    "At least five optimizers of one class were created at one place from the same parameters, and each made one "
-    "step. What an optimizer keeps of earlier gradients (momentum, averages) is lost each time.",
+    "Optimizers recreated for each step or each epoch",
+    "At least five optimizers of one class were created at one place from the same parameters, and each made one step. "
+    "What an optimizer keeps of earlier gradients (momentum, averages) is lost each time. Or each made as many steps, "
+    "at the same learning rate, as a data loader has batches, over several passes through that loader, and nothing but "
+    "steps changed the parameters. If they merely made the same number of steps, it is a note: each may be for another "
+    "task.",
     "Create the optimizer once, before the loop.",
     "show {run} --kind optimizer",
     sources=("https://discuss.pytorch.org/t/optimizer-defined-inside-the-training-loop/",),
@@ -57,7 +60,21 @@ HAS_FROZEN: Final = Rule(
     "parameter",
     ("https://github.com/neuralmagic/sparseml/issues/965",),
 )
+STAYS_FROZEN: Final = Rule(
+    "optimizer-stays-frozen",
+    WARNING,
+    "Optimizers whose parameters stay frozen",
+    "An optimizer found gradients at first; in its last twenty steps and more, and ten times as many as before, it "
+    "found none, though backward passes were made, and all its parameters are frozen: they were frozen for the step of "
+    "another model, as a discriminator is for that of its generator, and never unfrozen.",
+    "Set `requires_grad` to true again before the backward pass that is for this optimizer.",
+    "show {run} --kind parameter,optimizer_step",
+    sources=("https://github.com/junyanz/pytorch-CycleGAN-and-pix2pix/blob/master/models/pix2pix_model.py",),
+)
+_RECREATED_NOTE: Final = RECREATED._replace(severity=NOTE)
+_FEWEST_EPOCHS: Final = 4
 _FEWEST_LEFT: Final = 20
+_TIMES_LEFT: Final = 10
 _FEWEST_RECREATED: Final = 5
 """So many optimizers from one place are no few phases of training."""
 
@@ -104,14 +121,20 @@ def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
 
 
 def _left_behind(of_process: ProcessEvidence) -> list[Finding]:
-    """The optimizers of one process whose parameters had gradients, and from some step on no more."""
+    """The optimizers of one process whose parameters had gradients, and from some step on no more, and why."""
     tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
     found = []
     for optimizer in of_process.training.optimizers.values():
         since = optimizer.steps - optimizer.last_fed
         own = [tensors[number] for number in optimizer.tensors if number in tensors]
-        is_frozen = not all(each.requires_grad for each in own)
-        if not optimizer.last_fed or since < _FEWEST_LEFT or since * 3 < optimizer.steps or is_frozen or not own:
+        if not optimizer.last_fed or since < _FEWEST_LEFT or since * 3 < optimizer.steps or not own:
+            continue
+        if not any(each.requires_grad for each in own) and since >= optimizer.last_fed * _TIMES_LEFT:
+            numbers = [f"frozen in its last {since:,} of {optimizer.steps:,} steps"]
+            reason = "its parameters were frozen after its first steps, and stayed so"
+            rank, place = [of_process.process.rank], optimizer.place
+            found.append(STAYS_FROZEN.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
+        if not all(each.requires_grad for each in own):
             continue
         if optimizer.passes_since >= since and optimizer.idle * 10 < since and optimizer.cleared * 10 < since:
             numbers = [
@@ -125,21 +148,35 @@ def _left_behind(of_process: ProcessEvidence) -> list[Finding]:
 
 def _recreated(of_process: ProcessEvidence) -> list[Finding]:
     """The optimizers of one process that were made again and again for the same parameters."""
-    alike: dict[tuple[str, str, frozenset[int]], list[OptimizerSummary]] = {}
+    alike: dict[tuple[str, str, frozenset[int], int], list[OptimizerSummary]] = {}
     for optimizer in of_process.training.optimizers.values():
-        if optimizer.made and optimizer.steps == 1 and _keeps_state(optimizer):
-            alike.setdefault((optimizer.name, optimizer.made, frozenset(optimizer.tensors)), []).append(optimizer)
-    return [
-        RECREATED.finding(
-            name,
-            "created anew for each step",
-            [of_process.process.rank],
-            place=made,
-            evidence=[f"{len(optimizers):,} were made, and each made one step"],
-        )
-        for (name, made, tensors), optimizers in alike.items()
-        if tensors and len(optimizers) >= _FEWEST_RECREATED
-    ]
+        if optimizer.made and optimizer.steps and _keeps_state(optimizer):
+            key = (optimizer.name, optimizer.made, frozenset(optimizer.tensors), optimizer.steps)
+            alike.setdefault(key, []).append(optimizer)
+    found = []
+    for (name, made, tensors, steps), optimizers in alike.items():
+        if not tensors or len(optimizers) < _FEWEST_RECREATED:
+            continue
+        is_sure = steps == 1 or _are_of_epochs(optimizers, tensors, of_process)
+        rule = RECREATED if is_sure else _RECREATED_NOTE
+        reason = "created anew for each step" if steps == 1 else f"created anew after {steps:,} steps each"
+        numbers = [f"{len(optimizers):,} were made, and each made {steps:,} step{'' if steps == 1 else 's'}"]
+        found.append(rule.finding(name, reason, [of_process.process.rank], place=made, evidence=numbers))
+    return found
+
+
+def _are_of_epochs(optimizers: list[OptimizerSummary], tensors: frozenset[int], of_process: ProcessEvidence) -> bool:
+    """Whether each of several optimizers took the batches of one loader, at one rate, and steps alone changed anything.
+
+    Where weights are set between, as in federated learning, a new optimizer is right.
+    """
+    steps = optimizers[0].steps
+    loaders = [each.last for each in of_process.acts.loaders.values()]
+    is_epoch = any(each.trains and each.batches == steps and each.count >= _FEWEST_EPOCHS for each in loaders)
+    rates = {tuple(group.first_rate for group in each.groups) for each in optimizers}
+    own = [each for each in of_process.process.tensors if each.id in tensors]
+    is_set = any(set(each.updates) - {"step", "unchanged", "converted"} for each in own)
+    return is_epoch and len(rates) == 1 and not is_set
 
 
 def _frozen(of_process: ProcessEvidence) -> list[Finding]:
@@ -205,5 +242,5 @@ CHECK: Final = Check(
     "optimizers",
     "optimizers have parameters of the models that are trained",
     _look,
-    (OTHER_MODEL, RECREATED, HAS_FROZEN),
+    (OTHER_MODEL, RECREATED, HAS_FROZEN, STAYS_FROZEN),
 )

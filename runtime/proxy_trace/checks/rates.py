@@ -1,7 +1,8 @@
-"""Optimizers had a learning rate to step with.
+"""Optimizers had a learning rate to step with, and that which the program set.
 
 A rate of 0 changes nothing, and raises nothing: a scheduler that was given epochs where it counts steps, a warm-up that
-never leaves its first value, a rate that was divided as an integer.
+never leaves its first value, a rate that was divided as an integer. Nor does one that is set where the optimizer does
+not read it: it is `param_group["lr"]` alone that counts.
 """
 
 from __future__ import annotations
@@ -11,20 +12,36 @@ from typing import TYPE_CHECKING, Final
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.finding import ERROR
 from proxy_trace.checks.rule import Rule
+from proxy_trace.reading.folded_names import fold_names
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.process.training_summary import OptimizerSummary, TrainingSummary
 
 ZERO: Final = Rule(
     "learning-rate-zero",
     ERROR,
     "Learning rates of 0",
     "The learning rate of every group was 0 in more than half of an optimizer's steps, and in at least two. A warm-up "
-    "that starts at 0, or a schedule that ends at 0, has fewer such steps.",
+    "that starts at 0, or a schedule that ends at 0, has fewer such steps. Or the rate of one group was 0 in all steps, "
+    "while the program set the rates of other groups itself, without a scheduler.",
     "Print `scheduler.get_last_lr()`. Check the number of steps that was passed to the scheduler, whether it is "
     "stepped per batch or per epoch, and whether the rate was meant to be 0.",
     "show {run} --kind optimizer",
     explains=("no-effect", "never-updated"),
+)
+WITHOUT_EFFECT: Final = Rule(
+    "learning-rate-not-read",
+    ERROR,
+    "Learning rates that the optimizer does not read",
+    "The program set an attribute of an optimizer of PyTorch's own, such as `optimizer.lr`, to another number than its "
+    "learning rate, or again and again another key of its groups, such as `learning_rate`, while the rate itself "
+    "stayed as it was.",
+    'Set it in each group: `for group in optimizer.param_groups: group["lr"] = rate`.',
+    "show {run} --kind optimizer,rate_without_effect",
+    sources=("https://discuss.pytorch.org/t/adaptive-learning-rate/320",),
 )
 
 
@@ -32,18 +49,59 @@ def _look(evidence: Evidence) -> Sight:
     findings = []
     is_any_told = False
     for of_process in evidence.of_processes:
-        for optimizer in of_process.training.optimizers.values():
+        for number, optimizer in of_process.training.optimizers.items():
             is_any_told |= any(group.rates for group in optimizer.groups)
             if optimizer.steps_at_zero >= 2 and optimizer.steps_at_zero * 2 > optimizer.steps:
-                numbers = f"in {optimizer.steps_at_zero:,} of {optimizer.steps:,} steps"
+                place, words = _cause(number, optimizer, of_process.training)
+                numbers = [f"in {optimizer.steps_at_zero:,} of {optimizer.steps:,} steps", *words]
                 rank = of_process.process.rank
                 reason = "every learning rate was 0"
-                findings.append(
-                    ZERO.finding(optimizer.name, reason, [rank], place=optimizer.origin, evidence=[numbers])
-                )
+                findings.append(ZERO.finding(optimizer.name, reason, [rank], place=place, evidence=numbers))
+            else:
+                findings += _of_groups(number, optimizer, of_process)
+            findings += [
+                WITHOUT_EFFECT.finding(optimizer.name, f"`{what}` is not read", [of_process.process.rank], place=place)
+                for what, place in optimizer.misplaced
+            ]
     if not is_any_told:
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, evidence.sampling_words)
 
 
-CHECK: Final = Check("rates", "optimizers had a learning rate other than 0", _look, (ZERO,))
+def _cause(number: int, optimizer: OptimizerSummary, training: TrainingSummary) -> tuple[str, list[str]]:
+    """Where the rate became 0, as far as that is known, and what a scheduler has to do with it, in words.
+
+    A scheduler that is advanced between the backward passes for one step is at its end too early. Otherwise it is
+    where the scheduler was made, or else the optimizer.
+    """
+    for scheduler in training.schedulers_of(number):
+        early = next((place for _, follows, place in scheduler.advances if follows == "backward"), "")
+        if early and scheduler.count * 2 > optimizer.steps * 3:
+            words = f"{scheduler.name} was advanced at least {scheduler.count:,} times, between backward passes"
+            return early, [words]
+        if scheduler.made:
+            return scheduler.made, []
+    return optimizer.origin, []
+
+
+def _of_groups(number: int, optimizer: OptimizerSummary, of_process: ProcessEvidence) -> list[Finding]:
+    """The groups whose rate has stayed 0 while the program, and no scheduler, changed that of other groups."""
+    changed = [group for group in optimizer.groups if group.rates > 1]
+    if not changed or of_process.training.schedulers_of(number) or optimizer.steps < 2:
+        return []
+    tensors = [each for each in of_process.process.tensors if not each.is_buffer]
+    names = [each.name for each in tensors]
+    found = []
+    for index, group in enumerate(optimizer.groups):
+        if group.largest_rate == 0.0 == group.last_rate and group.rates == 1:
+            own = set(group.tensors)
+            concerns = [name for name, _ in fold_names([each.name for each in tensors if each.id in own], names)]
+            reason = f"the learning rate of group {index} stayed 0, while that of others was set"
+            rank, place = [of_process.process.rank], optimizer.origin
+            found.append(ZERO.finding(optimizer.name, reason, rank, place=place, concerns=concerns))
+    return found
+
+
+CHECK: Final = Check(
+    "rates", "optimizers had a learning rate other than 0, and that which was set", _look, (ZERO, WITHOUT_EFFECT)
+)

@@ -1,11 +1,22 @@
 """Learning rate schedulers are advanced when they should be.
 
 Since PyTorch 1.1 a scheduler is advanced behind the optimizer's step: before it, the first rate of the schedule is
-never used. And a schedule that counts epochs, advanced with every batch, is at its end before the training has begun.
+never used. A schedule that counts epochs, advanced with every batch, is at its end before the training has begun, and
+one that counts batches, advanced with every epoch, is not at its end when the training is.
+
+| the scheduler | code |
+| --- | --- |
+| was advanced before its optimizer had stepped | scheduler-before-optimizer |
+| has brought the rate to a hundredth for most steps | learning-rate-decays-per-batch |
+| goes up and down with a period of less than an epoch | cosine-schedule-repeats |
+| was made for as many advances as there were steps, and got a quarter of them or fewer | schedule-not-finished |
+| goes on while another optimizer trains what its own has trained | scheduler-of-old-optimizer |
+| takes a score for a loss, or the other way round | plateau-of-other-mode |
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
@@ -15,7 +26,8 @@ from proxy_trace.checks.rule import Rule
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
-    from proxy_trace.process.training_summary import OptimizerSummary, SchedulerSummary
+    from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.process.training_summary import OptimizerSummary, PlateauSummary, SchedulerSummary
 
 BEFORE_OPTIMIZER: Final = Rule(
     "scheduler-before-optimizer",
@@ -41,7 +53,63 @@ DECAYS_PER_BATCH: Final = Rule(
     sources=("https://discuss.pytorch.org/t/scheduler-step-after-each-epoch-or-after-each-minibatch/111249",),
 )
 
+REPEATS: Final = Rule(
+    "cosine-schedule-repeats",
+    WARNING,
+    "Cosine schedules that rise again within an epoch",
+    "A `CosineAnnealingLR` was advanced with the steps of its optimizer, and reached the end of its half period, "
+    "`T_max`, at least four times. `T_max` is less than the number of batches in an iteration over the data, or about "
+    "the number of such iterations: it counts epochs. Behind `T_max` the rate rises again.",
+    "Give it `T_max=epochs * len(loader)`, or advance it once for each epoch.",
+    "show {run} --kind optimizer,scheduler_step",
+    sources=("https://discuss.pytorch.org/t/scheduler-step-after-each-epoch-or-after-each-minibatch/111249",),
+)
+NOT_FINISHED: Final = Rule(
+    "schedule-not-finished",
+    WARNING,
+    "Schedules that are advanced too seldom",
+    "A scheduler was made for exactly as many advances as its optimizer made steps (`total_steps`, `T_max` or "
+    "`total_iters`), and was advanced a quarter as often, or less: the run ends near the start of the schedule, for "
+    "`OneCycleLR` in its warm-up.",
+    "Call `scheduler.step()` behind each `optimizer.step()`; or make the schedule for the number of epochs.",
+    "show {run} --kind optimizer,scheduler_step",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.OneCycleLR.html",),
+)
+OTHER_MODE: Final = Rule(
+    "plateau-of-other-mode",
+    WARNING,
+    "Plateaus of scores that are taken for losses",
+    "A `ReduceLROnPlateau` has lowered the rate, and no value that it was given was better than the first, by its "
+    '`mode`. Its mode is "min", the default, and the line that gives it the value names a score (`acc`, `f1`, `auc`, '
+    '`iou`, ...) and no loss; or it is "max", and the line names a loss and no score.',
+    'Give `mode="max"` to the scheduler for what is to rise.',
+    "show {run} --kind rate_reduced,optimizer",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.ReduceLROnPlateau.html",),
+)
+OF_OLD_OPTIMIZER: Final = Rule(
+    "scheduler-of-old-optimizer",
+    WARNING,
+    "Schedulers of optimizers that step no more",
+    "A scheduler was advanced again and again after its optimizer had made its last step, or although it never made "
+    "one. Another optimizer that has the same parameters steps instead, and has no scheduler: its rate stays as it is.",
+    "Make the scheduler anew for the new optimizer.",
+    "show {run} --kind optimizer,scheduler_step",
+)
+
 _FEWEST_STEPS: Final = 20
+_FEWEST_REPEATS: Final = 4
+_SELDOM: Final = 4
+_PARTS: Final = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])")
+_SCORES: Final = frozenset(
+    {"acc", "accuracy", "acc1", "top1", "f1", "auc", "auroc", "iou", "miou", "dice", "map", "bleu", "psnr", "ssim"}
+    | {"recall", "precision", "r2", "reward", "correct"}
+)
+_LOSSES: Final = frozenset({"loss", "losses", "err", "error", "mse", "mae", "rmse", "nll", "perplexity", "ppl"})
+"""The parts of names that say whether a value is to rise or to fall."""
+
+_HORIZONS: Final = ("total_steps", "T_max", "total_iters")
+"""The attributes that say how many advances a schedule is made for."""
+
 _STEPS_OF_ONE_RATE: Final = 8
 
 
@@ -53,17 +121,22 @@ def _look(evidence: Evidence) -> Sight:
         is_any |= bool(training.optimizers)
         for number, optimizer in training.optimizers.items():
             if _has_decayed(optimizer):
-                own = [each for each in training.schedulers.values() if each.optimizer == number and each.advances]
+                own = training.schedulers_of(number)
                 place = own[-1].advances[-1][2] if own else optimizer.origin
                 rates = [f"{group.largest_rate:.3g} to {group.last_rate:.3g}" for group in optimizer.groups[:1]]
                 numbers = [f"in {optimizer.decayed:,} of {optimizer.steps:,} steps", *rates]
                 reason = "its learning rate was less than a hundredth of the largest"
                 findings.append(DECAYS_PER_BATCH.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
+        findings += [_of_plateau(each, of_process) for each in training.plateaus.values() if _is_of_other_mode(each)]
         for scheduler in training.schedulers.values():
             if _is_early(scheduler):
                 reason = "advanced before its optimizer had stepped"
                 place = scheduler.advances[0][2]
                 findings.append(BEFORE_OPTIMIZER.finding(scheduler.name, reason, rank, place=place))
+            found = _repeats(scheduler, of_process) or _not_finished(scheduler, of_process)
+            found = found or _of_old_optimizer(scheduler, of_process)
+            if found is not None:
+                findings.append(found)
     if not is_any:
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, evidence.sampling_words)
@@ -90,6 +163,77 @@ def _is_early(scheduler: SchedulerSummary) -> bool:
     return all(follows == "backward" for _, follows, _ in following)
 
 
+def _repeats(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Finding | None:
+    """Whether the half period of a cosine schedule is one of epochs, and it is advanced with every batch."""
+    half = scheduler.settings.get("T_max")
+    optimizer = of_process.training.optimizers.get(scheduler.optimizer)
+    if scheduler.name != "CosineAnnealingLR" or type(half) is not int or half < 1 or optimizer is None:
+        return None
+    if scheduler.count < _FEWEST_REPEATS * half or scheduler.most < optimizer.steps:
+        return None
+    loaders = [each.last for each in of_process.acts.loaders.values() if each.last.trains and each.last.batches > 1]
+    if not any(half < each.batches or each.count <= half < each.count * 2 for each in loaders):
+        return None
+    numbers = [f"T_max {half:,}", f"advanced at least {scheduler.count:,} times in {optimizer.steps:,} steps"]
+    reason = f"its rate falls and rises every {2 * half:,} batches"
+    place, rank = scheduler.made or scheduler.advances[-1][2], [of_process.process.rank]
+    return REPEATS.finding(scheduler.name, reason, rank, place=place, evidence=numbers)
+
+
+def _not_finished(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Finding | None:
+    """Whether a schedule for all steps of an optimizer was advanced for a few of them."""
+    optimizer = of_process.training.optimizers.get(scheduler.optimizer)
+    whole = next((value for name in _HORIZONS if type(value := scheduler.settings.get(name)) is int), 0)
+    if optimizer is None or optimizer.steps < _FEWEST_STEPS or whole != optimizer.steps:
+        return None
+    if scheduler.most * _SELDOM > whole or not scheduler.advances:
+        return None
+    numbers = [f"made for {whole:,} advances, and advanced {scheduler.most:,} times at most"]
+    reason = f"its optimizer made {optimizer.steps:,} steps"
+    rank = [of_process.process.rank]
+    return NOT_FINISHED.finding(scheduler.name, reason, rank, place=scheduler.advances[-1][2], evidence=numbers)
+
+
+def _of_old_optimizer(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Finding | None:
+    """Whether a scheduler goes on while another optimizer has taken the place of its own."""
+    training = of_process.training
+    old = training.optimizers.get(scheduler.optimizer)
+    if old is None or not old.tensors:
+        return None
+    for number, new in training.optimizers.items():
+        if number == scheduler.optimizer or not new.steps or training.schedulers_of(number):
+            continue
+        is_taken = new.first_at > old.last_at and len(new.tensors & old.tensors) * 2 > len(old.tensors)
+        if is_taken and scheduler.last_step > new.first_at and scheduler.count >= 2:
+            numbers = [f"{old.name} made {old.steps:,} steps, all before", f"advanced at {scheduler.advances[-1][2]}"]
+            reason = f"{scheduler.name} is that of another optimizer, and this one has none"
+            rank = [of_process.process.rank]
+            return OF_OLD_OPTIMIZER.finding(new.name, reason, rank, place=new.origin, evidence=numbers)
+    return None
+
+
+def _is_of_other_mode(plateau: PlateauSummary) -> bool:
+    """Whether a scheduler waits for a score to fall, or for a loss to rise, by the words of the line that gives it."""
+    is_score, is_loss = bool(_telling(plateau, _SCORES)), bool(_telling(plateau, _LOSSES))
+    is_wrong = {"min": is_score and not is_loss, "max": is_loss and not is_score}.get(plateau.last.mode, False)
+    return is_wrong and plateau.last.never_better
+
+
+def _telling(plateau: PlateauSummary, parts: frozenset[str]) -> list[str]:
+    """The words of the line that have one of these parts."""
+    return [word for word in plateau.last.words if parts & {part.lower() for part in _PARTS.split(word)}]
+
+
+def _of_plateau(plateau: PlateauSummary, of_process: ProcessEvidence) -> Finding:
+    reason = f'its mode is "{plateau.last.mode}", and no value was better than the first'
+    numbers = [f"it was given {', '.join(_telling(plateau, _SCORES | _LOSSES))} at {plateau.place}"]
+    rank, place = [of_process.process.rank], plateau.made or plateau.place
+    return OTHER_MODE.finding("ReduceLROnPlateau", reason, rank, place=place, evidence=numbers)
+
+
 CHECK: Final = Check(
-    "schedulers", "schedulers are advanced when they should be", _look, (BEFORE_OPTIMIZER, DECAYS_PER_BATCH)
+    "schedulers",
+    "schedulers are advanced when they should be",
+    _look,
+    (BEFORE_OPTIMIZER, DECAYS_PER_BATCH, REPEATS, NOT_FINISHED, OTHER_MODE, OF_OLD_OPTIMIZER),
 )

@@ -6,6 +6,7 @@ A step that finds no gradient changes nothing and raises nothing. Why it found n
 | --- | --- |
 | no backward pass since a step of any optimizer | step-without-backward |
 | a backward pass had left gradients, and they were cleared | grad-cleared-before-step |
+| the same, of accumulated gradients, before some steps | grad-cleared-before-step, as a warning |
 | backward passes with losses whose graph does not reach a model | loss-detached |
 | backward passes that left nothing but zeros | loss-constant |
 
@@ -43,8 +44,9 @@ CLEARED: Final = Rule(
     "In at least nine of ten steps of an optimizer, and at least two, there was no gradient, or only zeros, although "
     "a backward pass had computed some: something such as `zero_grad` came in between. Or, in as many steps, "
     "gradients were accumulated over several backward passes at one place, with a loss that is divided accordingly, "
-    "and the gradients of each pass were cleared before the next.",
-    "Call `zero_grad()` before the backward pass, or after the step.",
+    "and the gradients of each pass were cleared before the next. If that happens only now and then, because the last "
+    "batches of an epoch are too few for a step, it is a warning.",
+    "Call `zero_grad()` before the backward pass, or after the step. Step once more after the last batch of an epoch.",
     "show {run} --kind optimizer_step,gradient",
     sources=("https://discuss.pytorch.org/t/zero-grad-optimizer-or-net/1887",),
     explains=_UNCHANGED,
@@ -106,6 +108,7 @@ WITHOUT_STEP: Final = Rule(
     explains=(*_UNCHANGED, "untrained"),
 )
 
+_END_CLEARED: Final = CLEARED._replace(severity=WARNING)
 _SCALINGS: Final = frozenset({"Div", "Mul"})
 
 
@@ -135,6 +138,11 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
         reason = "gradients of all passes but the last were cleared before a step could use them"
         found = [f"in {optimizer.dropped:,} of {steps:,} steps"]
         return CLEARED.finding(optimizer.name, reason, [of_process.process.rank], place=optimizer.place, evidence=found)
+    if _is_end_dropped(optimizer, of_process):
+        reason = "gradients of the last passes before it came to an end were cleared, and no step takes them"
+        found = [f"before {optimizer.dropped:,} of {steps:,} steps"]
+        rank, place = [of_process.process.rank], optimizer.place
+        return _END_CLEARED.finding(optimizer.name, reason, rank, place=place, evidence=found)
     if not _is_most(starved, steps):
         return None
     numbers = [f"{starved:,} of {steps:,} steps found none"]
@@ -149,6 +157,13 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
     return rule.finding(
         optimizer.name, reason, rank, step=first, place=optimizer.place, evidence=numbers, concerns=concerns
     )
+
+
+def _is_end_dropped(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:
+    """Whether accumulated gradients were cleared now and then, once before a step, as those that an epoch ends with."""
+    usual = max(optimizer.passes, key=lambda passes: optimizer.passes[passes], default=0)
+    is_once = 2 <= optimizer.dropped == optimizer.dropped_once
+    return is_once and usual >= 2 and _is_of_scaled(optimizer, of_process)
 
 
 def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns: list[str]) -> Finding | None:

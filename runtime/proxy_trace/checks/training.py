@@ -48,7 +48,15 @@ def _look(evidence: Evidence) -> Sight:
     if steps:
         made += f" and {steps:,} step{'' if steps == 1 else 's'} of an optimizer"
     ranks = sorted({process.rank for process in evidence.processes})
-    return Sight([NO_EFFECT.finding(", ".join(roots), f"{made}, but no parameter was seen to change", ranks)])
+    reason = f"{made}, but no parameter was seen to change"
+    return Sight([NO_EFFECT.finding(", ".join(roots), reason, ranks, place=_place(evidence))])
+
+
+def _place(evidence: Evidence) -> str:
+    """Where an optimizer stepped, or else where a backward pass began; "" if neither is known."""
+    steps = (each.place for one in evidence.of_processes for each in one.training.optimizers.values() if each.steps)
+    losses = (each.place for one in evidence.of_processes for each in one.training.losses.values() if each.passes)
+    return next((place for place in (*steps, *losses) if place), "")
 
 
 CHECK: Final = Check("training", "backward passes have led to changed parameters", _look, (NO_EFFECT,))

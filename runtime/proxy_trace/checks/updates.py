@@ -77,9 +77,10 @@ DEAD_UNITS: Final = Rule(
     ERROR,
     "Layers whose gradients are always zero",
     "Every gradient of a layer was exactly zero in every step, while others in the model were not: after the layer "
-    "comes something that is flat for every input, such as a ReLU whose inputs are all negative.",
+    "comes something that is flat for every input, such as a ReLU whose inputs are all negative, `sign`, `round`, or a "
+    "quantity subtracted from itself.",
     "Look at the initial weights and biases and at the range of the inputs; try a smaller learning rate, or a leaky "
-    "activation.",
+    "activation. Where values are rounded, let the gradient through: `x + (x.round() - x).detach()`.",
     "history {run} {name}",
     "parameter",
     ("Lu et al., Dying ReLU and Initialization: Theory and Numerical Examples, 2019",),
@@ -187,6 +188,9 @@ class _Judge:
             tensor.has_changed and not self._is_called_in_evaluation_mode(tensor) for tensor in self._parameters
         )
         self._evaluated_roots = self._only_evaluated()
+        with_some = {module.id for tensor in self._parameters for module in tree.upwards(tensor.module)}
+        trainable = (tensor for tensor in self._parameters if tensor.requires_grad)
+        self._frozen = with_some - {module.id for tensor in trainable for module in tree.upwards(tensor.module)}
 
     def findings(self) -> list[Finding]:
         """What is told of the parameters, those of one reason that make up a module together."""
@@ -218,7 +222,8 @@ class _Judge:
             if optimizer is not None and optimizer.origin:
                 return optimizer.origin
         holder = self._modules.get(first.module)
-        if rule is CUT_OFF:
+        is_reached = any(each.gradients for each in self._parameters if each.module == first.module)
+        if rule is CUT_OFF and not is_reached:  # Else it is cut within the module itself.
             place = self._place_of_cut(first, prefix)
             if place:
                 return place
@@ -250,7 +255,7 @@ class _Judge:
     def _are_all_cut_off(self, module: ModuleSummary) -> bool:
         """Whether no gradient reaches any of the modules in another one that were called and have parameters."""
         inside = (each for each in self._modules.values() if each.parent == module.id)
-        return all(each.is_cut_off for each in inside if each.calls and each.parameters)
+        return all(each.is_cut_off for each in inside if each.calls and each.parameters and each.id not in self._frozen)
 
     def _nearest_optimizer(self, tensor: TensorSummary, root: ModuleSummary | None) -> OptimizerSummary | None:
         """The optimizer that has a parameter, or others of its model, or else the first that stepped."""

@@ -244,6 +244,17 @@ def _active_dropout(event: events.ActiveDropout, _: Names) -> str:
     return f"{event.function}, in evaluation mode"
 
 
+def _rate_reduced(event: events.RateReduced, _: Names) -> str:
+    never = "; no value was better than the first" if event.never_better else ""
+    return f"#{event.id} lowers the rate, mode {event.mode}{never}"
+
+
+def _rate_without_effect(event: events.RateWithoutEffect, names: Names) -> str:
+    what = f'group["{event.name}"]' if event.is_key else f"optimizer.{event.name}"
+    at = f" at {names.place(event.made)}" if event.made else ""
+    return f"`{what}` is set{at}, and optimizer {event.optimizer_id} does not read it"
+
+
 def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:
     return f"{event.attribute} = False, {names.tensor_name(event.tensor)}, {format_count(event.count, 'parameter')}"
 
@@ -374,6 +385,8 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.Load: _load,
     events.ActiveDropout: _active_dropout,
     events.FreezeWithoutEffect: _freeze_without_effect,
+    events.RateReduced: _rate_reduced,
+    events.RateWithoutEffect: _rate_without_effect,
     events.GraphPattern: _graph_pattern,
     events.Gradient: _gradient,
     events.Update: _update,

@@ -54,8 +54,8 @@ class ModuleSummary(msgspec.Struct):
     `every`-th are recorded, and none of those after the trace reached its largest size (`is_cut_short`). `is_compiled`
     if some of its calls ran compiled code, in which no calls are seen; `calls_seen`, `removed` and `settings` as in
     `events.Module`; `place` is where it was proxied, as "file:line", and `made` where it was made, "" if that is not
-    known. `called_place` is where it was called last. `is_cut_off` if no gradient reached it from what it put out in
-    some of its first calls in training mode.
+    known. `owner` names the class whose method proxied it, "" where it was none. `called_place` is where it was called
+    last. `is_cut_off` if no gradient reached it from what it put out in some of its first calls in training mode.
     """
 
     id: int
@@ -79,6 +79,7 @@ class ModuleSummary(msgspec.Struct):
     place: str = ""
     made: str = ""
     settings: dict[str, events.Setting] = {}
+    owner: str = ""
     called_place: str = ""
     is_cut_off: bool = False
 
@@ -350,11 +351,13 @@ class ProcessCollector:
             events.Loss: self._training.loss,
             events.GraphPattern: self._acts.pattern,
             events.SchedulerStep: self._training.scheduler_step,
+            events.RateReduced: self._training.rate_reduced,
             events.Clip: self._training.clip,
             events.ScalerStep: self._acts.scaler_step,
             events.Loading: self._acts.loading,
             events.ActiveDropout: self._acts.dropout,
             events.FreezeWithoutEffect: self._acts.freezing,
+            events.RateWithoutEffect: self._training.misplaced_rate,
             events.Load: self._training.load,
             events.Backward: self._backward,
             events.BackwardEnd: self._backward_end,
@@ -499,6 +502,7 @@ class ProcessCollector:
         module.first, module.every, module.calls_seen = event.first, event.every, event.calls_seen
         module.removed = event.removed
         module.place = self._names.place(event.location) if event.location else module.place
+        module.owner = self._names.owner(event.location) or module.owner
         module.made = self._names.place(event.made) if event.made else module.made
         module.settings = event.settings
 

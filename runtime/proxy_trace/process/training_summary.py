@@ -31,6 +31,12 @@ _FIRST_STEPS: Final = 3
 _DECAYED: Final = 100
 """By how much a learning rate has fallen that is as good as none."""
 
+_FEWEST_COUNTED: Final = 8
+"""From so many on, a scheduler's advances are counted at each power of two."""
+
+_PENALTY: Final = re.compile(r"penalty|(^|_)(gp|r1|r1_reg|lipschitz)($|_)", re.IGNORECASE)
+"""What is in the name of a function that computes a penalty on gradients."""
+
 _NORMALISATION: Final = re.compile(r"(Sync)?BatchNorm|LayerNorm|GroupNorm|InstanceNorm|RMSNorm")
 _LAYER: Final = re.compile(r"(Linear|Conv\dd|RNN|LSTM|GRU|RNNCell|LSTMCell|GRUCell)$")
 
@@ -80,8 +86,12 @@ class OptimizerSummary(msgspec.Struct):
         first_carried: the first of those, as the number of steps that had ended; -1 if there is none.
         steps_at_zero: in how many of them every learning rate was 0.
         dropped: before how many of them gradients of a backward pass at the same place were cleared.
+        dropped_once: before how many of them that was so a single time.
         last_fed: how many steps it had made when it last found a gradient, be it zero.
         passes_since: how many backward passes were made since then.
+        first_at: its first step, as the number of steps of any optimizer that had ended; -1 if there is none.
+        last_at: its last step, likewise.
+        misplaced: where a learning rate was set that it does not read: the source of what was set, and the place.
     """
 
     name: str = ""
@@ -103,8 +113,12 @@ class OptimizerSummary(msgspec.Struct):
     first_carried: int = -1
     steps_at_zero: int = 0
     dropped: int = 0
+    dropped_once: int = 0
     last_fed: int = 0
     passes_since: int = 0
+    first_at: int = -1
+    last_at: int = -1
+    misplaced: list[tuple[str, str]] = []
 
     @property
     def origin(self) -> str:
@@ -199,14 +213,36 @@ class SchedulerSummary(msgspec.Struct):
     Attributes:
         name: its class.
         optimizer: the id of its optimizer.
-        advances: the records of it: how often it had been advanced before, what came last of the optimizer, and where.
+        advances: the records of it that say something new: how often it had been advanced before, what came last of the
+            optimizer, and where.
         followed_passes: whether a backward pass had been made when it was advanced first.
+        made: where it was made, as "file:line"; "" if that is not known.
+        settings: what it was made with.
+        count: how often it was advanced, at least; fewer than twice as often, or eight times, at most.
+        last_step: the steps of optimizers that had ended at the last record.
     """
 
     name: str = ""
     optimizer: int = 0
     advances: list[tuple[int, str, str]] = []
     followed_passes: bool = False
+    made: str = ""
+    settings: dict[str, events.Setting] = {}
+    count: int = 0
+    last_step: int = 0
+
+    @property
+    def most(self) -> int:
+        """How often it can have been advanced: with the next power of two there would be another record."""
+        return max(_FEWEST_COUNTED, 1 << self.count.bit_length())
+
+
+class PlateauSummary(msgspec.Struct):
+    """A scheduler that lowered the rate since a value got no better: its last record, and where that was."""
+
+    place: str
+    made: str
+    last: events.RateReduced
 
 
 class LoadSummary(msgspec.Struct):
@@ -226,6 +262,7 @@ class ClipSummary(msgspec.Struct):
         late: how many records say that an optimizer had stepped with them already.
         in_time: how many do not.
         empty: how many were given no parameter.
+        without: the id of a parameter, if none of those that were given had a gradient; 0 if any ever had.
         step: the steps that had ended at the first.
     """
 
@@ -233,6 +270,7 @@ class ClipSummary(msgspec.Struct):
     late: int = 0
     in_time: int = 0
     empty: int = 0
+    without: int = 0
     step: int = 0
 
 
@@ -290,6 +328,22 @@ class LossValues(msgspec.Struct):
         del self.last[:-_FEW]
 
 
+class PenaltySummary(msgspec.Struct):
+    """A place in a function for a penalty on gradients, by its name, that computes gradients.
+
+    Attributes:
+        place: as "file:line".
+        function: its qualified name.
+        plain: how often what was computed could not be differentiated.
+        differentiable: how often it could.
+    """
+
+    place: str = ""
+    function: str = ""
+    plain: int = 0
+    differentiable: int = 0
+
+
 class TrainingSummary(NamedTuple):
     """How a process trained.
 
@@ -303,6 +357,8 @@ class TrainingSummary(NamedTuple):
         clips: by location.
         inputs: of the first few calls.
         values: of losses, by the location of the backward pass.
+        penalties: on gradients, by location.
+        plateaus: the schedulers that lowered a rate on one, by id.
     """
 
     optimizers: Mapping[int, OptimizerSummary]
@@ -314,6 +370,12 @@ class TrainingSummary(NamedTuple):
     clips: Mapping[int, ClipSummary]
     inputs: Sequence[InputSummary]
     values: Mapping[str, LossValues]
+    penalties: Mapping[int, PenaltySummary]
+    plateaus: Mapping[int, PlateauSummary]
+
+    def schedulers_of(self, optimizer: int) -> list[SchedulerSummary]:
+        """The schedulers of an optimizer that were advanced."""
+        return [each for each in self.schedulers.values() if each.optimizer == optimizer and each.advances]
 
 
 class TrainingCollector:
@@ -333,6 +395,8 @@ class TrainingCollector:
         self._clips: dict[int, ClipSummary] = {}
         self._inputs = _InputCollector(names)
         self._values: dict[str, LossValues] = {}
+        self._penalties: dict[int, PenaltySummary] = {}
+        self._plateaus: dict[int, PlateauSummary] = {}
         self._passes = 0
         self._passes_at_step = 0
         self._since: dict[tuple[int, int], int] = {}
@@ -357,6 +421,8 @@ class TrainingCollector:
             self._clips,
             self._inputs.found,
             self._values,
+            self._penalties,
+            self._plateaus,
         )
 
     def call_root(self, event: events.CallModule) -> None:
@@ -414,6 +480,7 @@ class TrainingCollector:
         """A backward pass begins."""
         self._passes += 1
         place = self._place(event)
+        self._note_penalty(event, place)
         key = (event.location, event.loss)
         if key in self._since or len(self._since) < _FEW:
             self._since[key] = self._since.get(key, 0) + 1
@@ -427,6 +494,16 @@ class TrainingCollector:
             if not loss.passes:
                 loss.first_step = event.step
             loss.passes += 1
+
+    def _note_penalty(self, event: events.Backward, place: str) -> None:
+        """Count a pass that computes gradients in a function whose name says that it is for a penalty on them."""
+        if event.function != "grad" or (event.location not in self._penalties and len(self._penalties) >= _MOST):
+            return
+        function = self._names.function(event.location)
+        if _PENALTY.search(function.rpartition(".")[2]):
+            known = self._penalties.setdefault(event.location, PenaltySummary(place, function))
+            known.differentiable += event.create_graph
+            known.plain += not event.create_graph
 
     def optimizer(self, event: events.Optimizer) -> None:
         """An optimizer is new, or has changed."""
@@ -459,8 +536,9 @@ class TrainingCollector:
         if optimizer is None:
             return
         if not optimizer.steps:
-            optimizer.place = self._place(event)
+            optimizer.place, optimizer.first_at = self._place(event), event.step
         optimizer.steps += 1
+        optimizer.last_at = event.step
         self._stepping, self._found, self._before = optimizer, _FoundGradients(), self._since
         self._since = {}
         alone = self._losses.get(next(iter(self._before))[1]) if len(self._before) == 1 else None
@@ -471,6 +549,7 @@ class TrainingCollector:
             if optimizer.first_carried < 0:
                 optimizer.first_carried = event.step
         optimizer.dropped += event.dropped > 0
+        optimizer.dropped_once += event.dropped == 1
         groups = optimizer.groups
         optimizer.steps_at_zero += bool(groups) and all(group.last_rate == 0 for group in groups)
         optimizer.decayed += bool(groups) and all(
@@ -532,11 +611,28 @@ class TrainingCollector:
         if known is None:
             if len(self._schedulers) >= _MOST:
                 return
+            made = self._names.place(event.made) if event.made else ""
             known = self._schedulers[event.id] = SchedulerSummary(
-                event.scheduler, event.optimizer_id, [], bool(self._passes)
+                event.scheduler, event.optimizer_id, [], bool(self._passes), made, event.settings
             )
-        if len(known.advances) < _MOST:
-            known.advances.append((event.count, event.follows, self._place(event)))
+        known.count, known.last_step = event.count + 1, event.step
+        place = self._place(event)
+        is_same = bool(known.advances) and known.advances[-1][1:] == (event.follows, place)
+        if not is_same and len(known.advances) < _MOST:
+            known.advances.append((event.count, event.follows, place))
+
+    def rate_reduced(self, event: events.RateReduced) -> None:
+        """A scheduler lowers the rate on a plateau."""
+        if event.id in self._plateaus or len(self._plateaus) < _MOST:
+            made = self._names.place(event.made) if event.made else ""
+            self._plateaus[event.id] = PlateauSummary(self._place(event), made, event)
+
+    def misplaced_rate(self, event: events.RateWithoutEffect) -> None:
+        """A learning rate is set where the optimizer does not read it."""
+        optimizer = self._optimizers.get(event.optimizer_id)
+        if optimizer is not None and len(optimizer.misplaced) < _FEW:
+            what = f'group["{event.name}"]' if event.is_key else f"optimizer.{event.name}"
+            optimizer.misplaced.append((what, self._names.place(event.made) if event.made else optimizer.origin))
 
     def load(self, event: events.Load) -> None:
         """A module is given weights."""
@@ -549,9 +645,10 @@ class TrainingCollector:
         if known is None:
             if len(self._clips) >= _MOST:
                 return
-            known = self._clips[event.location] = ClipSummary(self._place(event), step=event.step)
+            known = self._clips[event.location] = ClipSummary(self._place(event), without=event.tensor, step=event.step)
         known.late += event.is_late
         known.empty += not event.parameters
+        known.without = 0 if event.gradients else known.without
         known.in_time += bool(event.gradients) and not event.is_late
 
     def _roots_of(self, optimizer: OptimizerSummary) -> set[int]:

@@ -87,6 +87,16 @@ class Names:
         location = self.locations.get(id_)
         return f"{location.file}:{location.line}" if location else _unnamed(id_)
 
+    def function(self, id_: int) -> str:
+        """The qualified name of the function that a location is in; "" for 0."""
+        location = self.locations.get(id_)
+        return "" if location is None else location.function
+
+    def owner(self, id_: int) -> str:
+        """The class whose method a location is in, by its name; "" for a function, and for 0."""
+        owner = self.function(id_).rpartition(".")[0].rpartition(".")[2]
+        return "" if owner == "<locals>" else owner
+
     def place_outside_modules(self, id_: int) -> str:
         """The innermost place that led to a location and is in no method of a module's class, as "file:line"."""
         location = self.locations.get(id_)

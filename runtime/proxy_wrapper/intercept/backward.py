@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _ENTRY: Final = "_engine_run_backward"
+_PLACE_OF_CREATE_GRAPH: Final = 1
+"""Among the arguments of the entry behind the roots and their gradients."""
 
 
 class BackwardPasses:
@@ -75,7 +77,7 @@ class BackwardPasses:
         @functools.wraps(original)
         @uncounted
         def run_backward(roots: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
-            begun = self._begin(roots, gradients, kwargs)
+            begun = self._begin(roots, gradients, args, kwargs)
             raised = True
             try:
                 result = original(roots, gradients, *args, **kwargs)
@@ -90,7 +92,7 @@ class BackwardPasses:
 
         return run_backward
 
-    def _begin(self, roots: Any, gradients: Any, kwargs: dict[str, Any]) -> BackwardPass | None:
+    def _begin(self, roots: Any, gradients: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> BackwardPass | None:
         """Record that a pass begins; None if nothing is to be seen, or it has been.
 
         It has where somebody put a function of his own around ours, and we have since put another one around his.
@@ -114,7 +116,18 @@ class BackwardPasses:
                 loss = self._losses.define(tensors, location, now) if is_training else 0
                 value: Any = value_of(tensors) if is_training else None
                 event = Backward(
-                    now, tracer.step, 0, location, thread.number, thread.stage, function, words, numbers, value, loss
+                    now,
+                    tracer.step,
+                    0,
+                    location,
+                    thread.number,
+                    thread.stage,
+                    function,
+                    words,
+                    numbers,
+                    value,
+                    loss,
+                    len(args) > _PLACE_OF_CREATE_GRAPH and args[_PLACE_OF_CREATE_GRAPH] is True,
                 )
                 tracer.broadcast(event, location, level=INFO)
                 marks = None

@@ -113,13 +113,15 @@ class ClippedGradients(ReplacingInterceptor):
 
     def _clips_by_norm(self, parameters: Sequence[torch.Tensor], limit: Any) -> None:
         gradients = [each.grad for each in parameters if each.grad is not None]
-        self._clips(len(parameters), gradients, limit)
+        state = None if gradients else next(filter(None, map(self._tracer.registry.state_entry, parameters)), None)
+        self._clips(len(parameters), gradients, limit, 0 if state is None else state.id)
 
     def _clips_by_value(self, gradients: Sequence[torch.Tensor], limit: Any) -> None:
         if gradients:  # Whether there were no parameters, or only no gradients, is not known here.
             self._clips(len(gradients), gradients, limit)
 
-    def _clips(self, count: int, gradients: Sequence[torch.Tensor], limit: Any) -> None:
+    def _clips(self, count: int, gradients: Sequence[torch.Tensor], limit: Any, first: int = 0) -> None:
+        """Record how gradients are clipped; `first` is the id of the first parameter, if none of them has one."""
         tracer = self._tracer
         location = tracer.locator.locate(4)
         identities = frozenset(map(id, gradients))
@@ -145,6 +147,7 @@ class ClippedGradients(ReplacingInterceptor):
             len(gradients),
             largest,
             is_late,
+            first,
         )
         tracer.broadcast(event, location, level=INFO)
 

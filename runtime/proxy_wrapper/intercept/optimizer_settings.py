@@ -5,9 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy_wrapper.events import Optimizer, ParameterGroup
+from proxy_wrapper.events import Optimizer, ParameterGroup, RateWithoutEffect
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import attribute_assigned, key_assigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,9 +32,23 @@ class _Known:
         made: the location where it was made; 0 if that was not seen.
         has_stepped: whether it has.
         passes: how many backward passes there had been when it stepped last, or was made.
+        misplaced: the learning rates that it was given where it reads none, by their names: the first of each, and
+            that which it reads.
+        told: the names of those that were recorded.
     """
 
-    __slots__ = ("channels", "groups", "has_stepped", "id", "identities", "made", "of_modules", "passes")
+    __slots__ = (
+        "channels",
+        "groups",
+        "has_stepped",
+        "id",
+        "identities",
+        "made",
+        "misplaced",
+        "of_modules",
+        "passes",
+        "told",
+    )
 
     def __init__(self, number: int, made: int = 0, passes: int = 0) -> None:
         self.id = number
@@ -44,6 +59,8 @@ class _Known:
         self.identities: list[tuple[int, ...]] = []
         self.of_modules = 0
         self.channels: tuple[str, ...] = ()
+        self.misplaced: dict[str, tuple[object, object]] = {}
+        self.told: set[str] = set()
 
 
 class Acts(NamedTuple):
@@ -155,7 +172,40 @@ class OptimizerSettings:
         if changed:
             made = known.made if is_first else 0
             self._emit(known.id, made, type(optimizer).__name__, changed, location, now_us)
+        self._look_for_misplaced(optimizer, known, location, now_us)
         return known.id
+
+    def _look_for_misplaced(self, optimizer: torch.optim.Optimizer, known: _Known, location: int, now_us: int) -> None:
+        """Record that the learning rate is set where the optimizer does not read it, once for each name.
+
+        An attribute of one of PyTorch's own classes that is another number than the rate is enough; a key of a group,
+        which may be a note of the program's, must have changed while the rate has not.
+        """
+        group = optimizer.param_groups[0] if optimizer.param_groups else {}
+        rate = group.get("lr")
+        for name in _ATTRIBUTES:
+            value = vars(optimizer).get(name)
+            is_own = value is not None and type(optimizer).__module__.startswith("torch.optim.")
+            if is_own and _are_unlike(value, rate) and name not in known.told:
+                self._tell_misplaced(known, name, location, now_us, is_key=False)
+        for name in _KEYS:
+            if name in group and name not in known.told:
+                value = group[name]
+                first, first_rate = known.misplaced.setdefault(name, (value, rate))
+                if _are_unlike(first, value) and first_rate == rate:
+                    self._tell_misplaced(known, name, location, now_us, is_key=True)
+
+    def _tell_misplaced(self, known: _Known, name: str, location: int, now_us: int, *, is_key: bool) -> None:
+        known.told.add(name)
+        tracer = self._tracer
+        frame = tracer.locator.user_frame(3)
+        find = key_assigned if is_key else attribute_assigned
+        made = 0 if frame is None else tracer.locator.line(find(frame, name))
+        thread = tracer.thread
+        event = RateWithoutEffect(
+            now_us, tracer.step, 0, location, thread.number, thread.stage, known.id, name, is_key, made
+        )
+        tracer.broadcast(event, location, level=INFO, also=(made,))
 
     @staticmethod
     def _group(settings: dict[str, Setting], identities: tuple[int, ...], states: StateTensors) -> ParameterGroup:
@@ -183,5 +233,14 @@ class OptimizerSettings:
         )
         tracer.broadcast(event, location, level=INFO, also=(made,))
 
+
+def _are_unlike(one: object, other: object) -> bool:
+    """Whether both are plain numbers, and not the same."""
+    return type(one) in (int, float) and type(other) in (int, float) and one != other
+
+
+_ATTRIBUTES: Final = ("lr", "learning_rate")
+_KEYS: Final = ("learning_rate", "learningrate", "lrate", "LR", "Lr", "l_r")
+"""What a learning rate is called by those who set it where no optimizer of PyTorch reads it."""
 
 _NEW: Final = object()

@@ -16,16 +16,19 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
-from proxy_wrapper.events import Load, SchedulerStep
+from proxy_wrapper.events import Load, RateReduced, SchedulerStep
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
+from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import words_of_line
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from proxy_wrapper.events import Setting
     from proxy_wrapper.intercept.updates import Updates
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.tracer import Tracer
@@ -34,16 +37,24 @@ _MOST_WAITING: Final = 100
 """How many loads of modules that are not proxied yet are kept."""
 _MOST_KEYS: Final = 100
 """How many missing and unexpected keys a record names."""
+_FEWEST_COUNTED: Final = 8
+"""From so many on, each power of two is a number of advances that is recorded."""
 
 
 class _Advanced:
-    """What was recorded of a scheduler last: its number, how often it was advanced, and the last record."""
+    """What was recorded of a scheduler last: its number, how often it was advanced, and the last record.
 
-    __slots__ = ("count", "id", "told")
+    `made` is the location where it was made; 0 if that was not seen. Of one that waits for a plateau, `first` is the
+    best value when it had been given one, and `reduced` counts how often it has lowered the rate.
+    """
 
-    def __init__(self, number: int) -> None:
+    __slots__ = ("count", "first", "id", "made", "reduced", "told")
+
+    def __init__(self, number: int, made: int = 0) -> None:
         self.id = number
-        self.count = 0
+        self.made = made
+        self.count = self.reduced = 0
+        self.first: object = None
         self.told: tuple[int, str, int] | None = None
 
 
@@ -62,6 +73,8 @@ class TrainingActs(ReplacingInterceptor):
         return (
             Target(torch.optim.Optimizer, "_patch_step_function", self._optimizer_maker),
             Target(torch.optim.lr_scheduler, "_enable_get_lr_call", self._rate_computer),
+            Target(torch.optim.lr_scheduler.ReduceLROnPlateau, "__init__", self._plateau_maker),
+            Target(torch.optim.lr_scheduler.ReduceLROnPlateau, "step", self._plateau_waiter),
             Target(nn.Module, "load_state_dict", self._loader),
             Target(nn.parallel.DistributedDataParallel, "__init__", self._wrapper_maker),
         )
@@ -95,28 +108,112 @@ class TrainingActs(ReplacingInterceptor):
     def _scheduler_steps(self, scheduler: Any) -> None:
         """Record that a scheduler is advanced, but not by its own `__init__`, which sets the first rate."""
         optimizer = getattr(scheduler, "optimizer", None)
-        if getattr(scheduler, "_step_count", 0) <= 1 or not isinstance(optimizer, torch.optim.Optimizer):
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            return
+        tracer = self._tracer
+        known = self._schedulers.get(scheduler)
+        if getattr(scheduler, "_step_count", 0) <= 1:
+            if known is None:
+                self._number_scheduler(scheduler, tracer.locator.locate(3))
             return
         acts = self._updates.acts_of(optimizer)
         if acts is None:
             return
-        known = self._schedulers.get(scheduler)
         if known is None:
-            self._made += 1
-            known = self._schedulers[scheduler] = _Advanced(self._made)
-        tracer = self._tracer
+            known = self._number_scheduler(scheduler, 0)
         location = tracer.locator.locate(3)
         count, known.count = known.count, known.count + 1
         told = (location, acts.last, hash(tuple(tracer.channels)))
-        if told == known.told:
+        if told == known.told and not (count >= _FEWEST_COUNTED and _is_power_of_two(count)):
             return
+        settings = {} if known.told is not None and known.told[2] == told[2] else _public_settings(scheduler)
         known.told = told
         thread, name = tracer.thread, type(scheduler).__name__
         now = tracer.now_us()
         event = SchedulerStep(
-            now, tracer.step, 0, location, thread.number, thread.stage, known.id, name, acts.id, count, acts.last
+            now,
+            tracer.step,
+            0,
+            location,
+            thread.number,
+            thread.stage,
+            known.id,
+            name,
+            acts.id,
+            count,
+            acts.last,
+            known.made,
+            settings,
         )
-        tracer.broadcast(event, location, level=INFO)
+        tracer.broadcast(event, location, level=INFO, also=(known.made,))
+
+    def _plateau_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def make_scheduler(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                original(scheduler, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            self._note(self._plateau_made, scheduler)
+
+        return make_scheduler
+
+    def _plateau_made(self, scheduler: Any) -> None:
+        self._number_scheduler(scheduler, self._tracer.locator.locate(3))
+
+    def _plateau_waiter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def step(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+            before = _first_rate(scheduler)
+            try:
+                result = original(scheduler, *args, **kwargs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+            self._note(self._plateau_watched, scheduler, before)
+            return result
+
+        return step
+
+    def _plateau_watched(self, scheduler: Any, before: object) -> None:
+        """Record that a scheduler which waits for a plateau has lowered the rate."""
+        known = self._schedulers.get(scheduler) or self._number_scheduler(scheduler, 0)
+        if not known.count:
+            known.first = scheduler.best
+        known.count += 1
+        acts = self._updates.acts_of(scheduler.optimizer)
+        if acts is None or _first_rate(scheduler) == before:
+            return
+        known.reduced += 1
+        if not _is_power_of_two(known.reduced):
+            return
+        tracer = self._tracer
+        frame = tracer.locator.user_frame(3)
+        location = tracer.locator.locate(3)
+        thread = tracer.thread
+        event = RateReduced(
+            tracer.now_us(),
+            tracer.step,
+            0,
+            location,
+            thread.number,
+            thread.stage,
+            known.id,
+            acts.id,
+            str(scheduler.mode),
+            known.made,
+            scheduler.best == known.first,
+            () if frame is None else words_of_line(frame),
+        )
+        tracer.broadcast(event, location, level=INFO, also=(known.made,))
+
+    def _number_scheduler(self, scheduler: Any, made: int) -> _Advanced:
+        self._made += 1
+        known = self._schedulers[scheduler] = _Advanced(self._made, made)
+        return known
 
     # Wrappers.
 
@@ -198,6 +295,23 @@ class TrainingActs(ReplacingInterceptor):
                 entry.channel.emit(replace(event, module=entry.id), event.location)
             elif module is not None and entry is None:
                 self._waiting.append((ref, event))
+
+
+def _public_settings(scheduler: Any) -> dict[str, Setting]:
+    """What a scheduler was made with, as far as JSON can say it."""
+    attributes = vars(scheduler) if hasattr(scheduler, "__dict__") else {}
+    return plain_settings({name: value for name, value in attributes.items() if not name.startswith("_")})
+
+
+def _first_rate(scheduler: Any) -> object:
+    """The learning rate of the first group of a scheduler's optimizer, if it is a plain number."""
+    groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", None)
+    rate = groups[0].get("lr") if groups else None
+    return rate if type(rate) is float else None
+
+
+def _is_power_of_two(count: int) -> bool:
+    return count & (count - 1) == 0
 
 
 def _are_own(module: nn.Module, state_dict: Mapping[str, Any]) -> bool:

@@ -12,6 +12,8 @@ from proxy_wrapper.values.torch_functions import is_equal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torch import nn
+
     from proxy_wrapper.known.entries import ModuleEntry
 
 
@@ -44,10 +46,18 @@ class DrawnNumbers:
         now = _states_of_generators()
         has_drawn = now is not None and self._states is not None and not _are_same(now, self._states)
         self._states = now
-        if has_drawn and self._open and self._open[-1] not in self.drawn:
-            modules = [each.module() for each in self._open]
-            if not any(module is None or module.training for module in modules):
-                self.drawn.append(self._open[-1])
+        if not has_drawn:
+            return
+        around, modules = list(self._open), [each.module() for each in self._open]
+        if len(modules) > 1 and _is_made_in_call(modules[-1], modules[-2]):
+            del around[-1], modules[-1]
+        if around and around[-1] not in self.drawn and not any(each is None or each.training for each in modules):
+            self.drawn.append(around[-1])
+
+
+def _is_made_in_call(module: nn.Module | None, caller: nn.Module | None) -> bool:
+    """Whether a module is no part of the one that calls it, as where it is made in `forward`."""
+    return module is not None and caller is not None and all(each is not module for each in caller._modules.values())
 
 
 def _states_of_generators() -> Sequence[torch.Tensor] | None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"})
+_LONGEST_WORD: Final = 100
+_MOST_WORDS: Final = 20
 _MOST_BYTES: Final = 1 << 16
 """How long bytecode may be to be read: longer is written by programs, and reading it would take a while."""
 
@@ -103,23 +105,62 @@ def assigned_before(code: CodeType, line: int, name: str) -> AssignedLine | None
 
 def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
     """Where an attribute of that name is assigned, by a function that is running, or one that is defined beside it."""
+    for code in _codes_around(frame):
+        if name in code.co_names:
+            stores = (each for each in named_instructions(code) if each.is_store)
+            found = next((each for each in stores if each.name == f".{name}"), None)
+            if found is not None:
+                return AssignedLine(code, found.line)
+    return None
+
+
+def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
+    """Where an item of that key is assigned, `group["lr"] = rate`, by a function as in `attribute_assigned`."""
+    for code in _codes_around(frame):
+        if key in code.co_consts and len(code.co_code) <= _MOST_BYTES:
+            before = None
+            for each in dis.get_instructions(code):
+                if each.opname == "STORE_SUBSCR" and before is not None and before.argval == key:
+                    return AssignedLine(code, _line_at(code, each.offset))
+                before = each
+    return None
+
+
+def words_of_line(frame: FrameType) -> tuple[str, ...]:
+    """The names and the short texts that the line which `frame` is at reads, in order, each once."""
+    code, line = frame.f_code, frame.f_lineno
+    if len(code.co_code) > _MOST_BYTES:
+        return ()
+    spans = [(start, end) for start, end, at in code.co_lines() if at == line]
+    words = {
+        str(each.argval): None
+        for each in dis.get_instructions(code)
+        if each.opname.startswith("LOAD")
+        and isinstance(each.argval, str)
+        and len(each.argval) <= _LONGEST_WORD
+        and any(start <= each.offset < end for start, end in spans)
+    }
+    return tuple(words)[:_MOST_WORDS]
+
+
+def _codes_around(frame: FrameType) -> Iterator[CodeType]:
+    """The code of a running function and of those that are defined in it, then that of its caller, and so on."""
     at: FrameType | None = frame
     seen: set[int] = set()
     while at is not None:
         pending = [at.f_code]
         while pending:
             code = pending.pop()
-            if id(code) in seen:
-                continue
-            seen.add(id(code))
-            pending += [each for each in code.co_consts if isinstance(each, CodeType)]
-            if name in code.co_names:
-                stores = (each for each in named_instructions(code) if each.is_store)
-                found = next((each for each in stores if each.name == f".{name}"), None)
-                if found is not None:
-                    return AssignedLine(code, found.line)
+            if id(code) not in seen:
+                seen.add(id(code))
+                pending += [each for each in code.co_consts if isinstance(each, CodeType)]
+                yield code
         at = at.f_back
-    return None
+
+
+def _line_at(code: CodeType, offset: int) -> int:
+    """The line of the instruction at an offset."""
+    return next((line or 0 for start, end, line in code.co_lines() if start <= offset < end), 0)
 
 
 class AttributeLines:

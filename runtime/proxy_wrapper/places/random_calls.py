@@ -22,13 +22,18 @@ _DROPOUTS: Final = frozenset(
     {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"}
 )
 _FUNCTIONAL: Final = "torch.nn.functional"
+_DROPOUT_MODULES: Final = "torch.nn.modules.dropout"
 _UNIFORM: Final = frozenset({"rand", "rand_like", "uniform_"})
 _BERNOULLI: Final = frozenset({"bernoulli", "bernoulli_"})
 _OTHERS: Final = frozenset(
     {"randn", "randn_like", "randint", "randint_like", "randperm", "normal", "normal_", "multinomial", "rsample"}
     | {"sample", "exponential_", "random_", "log_normal_", "cauchy_", "geometric_", "poisson", "gumbel_softmax"}
-    | {"rrelu", "fractional_max_pool2d", "scaled_dot_product_attention", "multi_head_attention_forward"}
+    | {"rrelu", "fractional_max_pool2d", "multi_head_attention_forward"}
 )
+_ATTENTION: Final = "scaled_dot_product_attention"
+_PLACE_OF_CHANCE: Final = 5
+"""Of the arguments of `scaled_dot_product_attention`, that which says how much is dropped."""
+_MODULES: Final = frozenset({"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"})
 _PLACE_OF_TRAINING: Final = 3
 _TRAINING: Final = "training"
 
@@ -53,8 +58,10 @@ def always_dropping(
 ) -> RandomCall | None:
     """The only kind of call in a `forward` that draws random numbers, if that drops values whatever the mode is.
 
-    It is a functional dropout that is told nothing of `training`, or a mask that is drawn, multiplied and divided by
-    what is kept, as dropout is written by hand. None if anything else may draw numbers, or the mode is asked for.
+    It is a functional dropout that is told nothing of `training`, an attention with a chance that does not depend on
+    it, a dropout module that is made anew in the call and so is in training mode, or a mask that is drawn, multiplied
+    and divided by what is kept, as dropout is written by hand. None if anything else may draw numbers, or the mode is
+    asked for.
     """
     dropouts: list[RandomCall] = []
     masks: list[RandomCall] = []
@@ -82,10 +89,16 @@ def _draws_in(syntax: ast.FunctionDef, body: Body, line: int | None, forward: Co
     for call in _calls(syntax):
         name = _last_name(call.func)
         at = AssignedLine(body.code, call.lineno)
-        if name in _DROPOUTS and _is_functional(call.func, body.names):
+        if name in _DROPOUTS and _module_of(call.func, body.names) == _FUNCTIONAL:
             if not _is_told(call):
                 dropouts.append(RandomCall(at, name))
             has_others |= _is_told(call) and not _is_told_mode(call)
+        elif name == _ATTENTION:
+            chance = _chance_of_attention(call)
+            if chance is not None and not _mentions_mode(chance):
+                dropouts.append(RandomCall(at, name))
+        elif name in _MODULES and _module_of(call.func, body.names) == _DROPOUT_MODULES:
+            dropouts.append(RandomCall(at, name))
         elif name in _UNIFORM | _BERNOULLI and _is_dropout_by_hand(syntax):
             # The helper cannot know the mode: what is wrong is that it is called.
             masks.append(RandomCall(at if line is None else AssignedLine(forward, line), name))
@@ -104,14 +117,21 @@ def _last_name(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _is_functional(function: ast.expr, names: dict[str, Any]) -> bool:
-    """Whether what is called is one of torch's functional dropouts."""
+def _module_of(function: ast.expr, names: dict[str, Any]) -> str:
+    """The Python module that defines what is called, where that is a name, or one of a module; "" where it is not."""
     parts = ast.unparse(function).split(".")
     value = names.get(parts[0])
     for part in parts[1:]:
         # Only modules: to ask another object for an attribute may run its code.
         value = vars(value).get(part) if type(value) is type(ast) else None
-    return getattr(value, "__module__", None) == _FUNCTIONAL if callable(value) else False
+    return str(getattr(value, "__module__", "")) if callable(value) else ""
+
+
+def _chance_of_attention(call: ast.Call) -> ast.expr | None:
+    """How much a call of `scaled_dot_product_attention` drops; None where it does not say, or says 0."""
+    named = [each.value for each in call.keywords if each.arg == "dropout_p"]
+    chance = next(iter(named or call.args[_PLACE_OF_CHANCE - 1 : _PLACE_OF_CHANCE]), None)
+    return None if isinstance(chance, ast.Constant) and not chance.value else chance
 
 
 def _is_told(call: ast.Call) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy_wrapper import events
-from tests.proxy_trace.checks.judged import NET, OTHER_VALUES, STEP, VALUES, find, weight
+from tests.proxy_trace.checks.judged import BACKWARD, NET, OTHER_VALUES, STEP, VALUES, find, weight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,3 +30,42 @@ def test_only_an_average_that_never_moved_is_told(
     happened = [*calls, events.Backward(6), events.Update(7, tensor=1, statistics=OTHER_VALUES), STEP, *moved]
     found = find(write_trace(tmp_path / "a.jsonl", NET, weight(), average, own, *happened))
     assert [each.name for each in found if each.code == "never-updated"] == [name] * is_told
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_told"), [("ModelEMA.__init__", True), ("Reference.__init__", False), ("schEma", False)]
+)
+def test_a_model_that_an_average_keeps_is_one_whatever_its_name(
+    tmp_path: Path, write_trace: WriteTrace, owner: str, is_told: bool
+) -> None:
+    places = [events.Location(4, "ema.py", 8, owner)]
+    average = events.Module(2, "module", "Net", 2, location=4)
+    own = events.Parameter(2, "module.w", 2, "float32[2]", statistics=VALUES)
+    calls = [events.CallModule(1, module=2, no_grad=True), events.ReturnModule(2, module=2)] * 2
+    optimizer = events.Optimizer(5, id=1, optimizer="SGD", groups=[events.ParameterGroup({}, [1])], indices=[0])
+    steps = [events.OptimizerStep(6, optimizer="SGD", optimizer_id=1), STEP] * 50
+    happened = [*BACKWARD, optimizer, *steps, events.Update(7, tensor=1, statistics=OTHER_VALUES)]
+    found = find(write_trace(tmp_path / "a.jsonl", *places, NET, weight(), average, own, *happened, *calls))
+    assert [each.place for each in found if each.code == "never-updated"] == ["ema.py:8"] * is_told
+
+
+def _buffer(id_: int, name: str, module: int) -> events.Buffer:
+    return events.Buffer(id_, f"{name}.running_mean", module, "float32[2]", statistics=VALUES)
+
+
+@pytest.mark.parametrize(
+    ("moved", "is_told"),
+    [((3,), True), ((3, 4), False), ((), False)],
+    ids=["only the trained model's", "both", "neither"],
+)
+def test_an_average_with_old_statistics_is_told(
+    tmp_path: Path, write_trace: WriteTrace, moved: tuple[int, ...], is_told: bool
+) -> None:
+    average = events.Module(2, "copy", "Net", 2, location=3)
+    own = events.Parameter(2, "copy.w", 2, "float32[2]", statistics=VALUES)
+    defined = [PLACE, NET, weight(), average, own, _buffer(3, "model", 1), _buffer(4, "copy", 2)]
+    changes = [events.Update(8, tensor=each, statistics=OTHER_VALUES, cause="in-place") for each in (2, *moved)]
+    called = [events.CallModule(9, module=2, no_grad=True), events.ReturnModule(10, module=2)]
+    happened = [*BACKWARD, events.Update(7, tensor=1, statistics=OTHER_VALUES), STEP, *changes, *called]
+    found = find(write_trace(tmp_path / "a.jsonl", *defined, *happened))
+    assert [each.place for each in found if each.code == "average-keeps-old-statistics"] == ["train.py:20"] * is_told

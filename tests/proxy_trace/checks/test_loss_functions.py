@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from proxy_wrapper import events
 from proxy_wrapper.values.loss_graph import last_node_of, loss_nodes
 from tests.proxy_trace.checks.judged import NET, find, said, weight
+from tests.proxy_trace.checks.judged import VALUES as STATISTICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 CLASSES = torch.tensor([0, 2, 1, 1])
 VALUES = torch.tensor([0.1, 0.7, -0.3, 0.2])
 LABELS = (VALUES > 0).float()
+RULES = (
+    "softmax-before-cross-entropy",
+    "sigmoid-before-logits-loss",
+    "nll-without-log-softmax",
+    "loss-broadcasts",
+    "target-not-detached",
+)
 Function: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
 
 WRONG: dict[str, tuple[str, int, Function, Function]] = {
@@ -57,6 +65,14 @@ WRONG: dict[str, tuple[str, int, Function, Function]] = {
     ),
     "a difference written out": ("loss-broadcasts", 1, lambda x: x, lambda out: ((out - VALUES) ** 2).mean()),
     "the other way round": ("loss-broadcasts", 1, lambda x: x, lambda out: (VALUES - out).abs().mean()),
+    "a target of Q-learning": (
+        "target-not-detached", 3, lambda x: x,
+        lambda out: F.smooth_l1_loss(out.gather(1, CLASSES[:, None]).squeeze(1), 0.9 * out.max(1).values + VALUES),
+    ),
+    "one by differences": (
+        "target-not-detached", 3, lambda x: x,
+        lambda out: (out.amax(1) * 0.9 - out.gather(1, CLASSES[:, None])[:, 0]).square().mean(),
+    ),
 }  # fmt: skip
 
 RIGHT: dict[str, tuple[int, Function, Function]] = {
@@ -89,6 +105,13 @@ RIGHT: dict[str, tuple[int, Function, Function]] = {
     "actions that were chosen": (
         3, lambda x: x, lambda out: F.mse_loss(out.gather(1, CLASSES[:, None]).squeeze(1), VALUES),
     ),
+    "a target that is detached": (
+        3, lambda x: x,
+        lambda out: F.mse_loss(out.gather(1, CLASSES[:, None])[:, 0], out.detach().max(1).values * 0.9 + VALUES),
+    ),
+    "a margin to the largest": (
+        3, lambda x: x, lambda out: (out.max(1).values - out.gather(1, CLASSES[:, None])[:, 0]).mean(),
+    ),
     "a batch of one": (1, lambda x: x[:1], lambda out: F.mse_loss(out, VALUES[:1])),
 }  # fmt: skip
 
@@ -108,8 +131,7 @@ def judged(path: Path, write_trace: WriteTrace, nodes: Sequence[events.LossNode]
     loss = events.Loss(3, location=3, id=1, nodes=nodes)
     passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5)] * 2
     path = write_trace(path, place, NET, weight(), loss, *passes)
-    rules = ("softmax-before-cross-entropy", "sigmoid-before-logits-loss", "nll-without-log-softmax", "loss-broadcasts")
-    found = [each for each in find(path) if each.code in rules]
+    found = [each for each in find(path) if each.code in RULES]
     assert said(path, "loss functions")[0] == ("finding" if found else "passed")
     assert all(each.place == "train.py:20" and "in 2 backward passes" in each.evidence[0] for each in found)
     return [each.code for each in found]
@@ -138,3 +160,13 @@ def test_nodes_that_are_each_others_parents_end_the_search(tmp_path: Path, write
     names = ("NllLossBackward0", "ViewBackward0", "ViewBackward0", "LogSoftmaxBackward0", "MseLossBackward0")
     nodes = [events.LossNode(name, [4, 4], parent) for name, parent in zip(names, (2, 2, 1, 3, 99), strict=True)]
     assert judged(tmp_path / "a.jsonl", write_trace, nodes) == []
+
+
+def test_a_target_of_a_network_that_nothing_steps_is_right(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """Its gradients are of no use, and do no harm."""
+    _, _, model, function = WRONG["a target of Q-learning"]
+    nodes = graph(3, model, function)
+    unused = events.Gradient(5, tensor=1, statistics=STATISTICS, has_optimizer=False)
+    passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5), unused] * 2
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), events.Loss(3, id=1, nodes=nodes), *passes)
+    assert not [each for each in find(path) if each.code in RULES]

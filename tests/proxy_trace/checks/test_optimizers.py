@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import BACKWARD, CALLS, NET, OTHER_VALUES, VALUES, find, said, weight
@@ -102,9 +103,25 @@ def test_an_optimizer_whose_model_is_trained_no_more_while_another_is_is_told(
     assert reasons == ["its parameters have no gradients any more: another model is trained"] * is_told
 
 
-def made(number: int, name: str = "Adam", momentum: float = 0.0, steps: int = 1) -> list[events.Event]:
+@pytest.mark.parametrize(
+    ("fed", "is_frozen", "is_told"),
+    [(1, True, True), (1, False, False), (3, True, False)],
+    ids=["after the first step", "not frozen", "after some steps"],
+)
+def test_an_optimizer_whose_parameters_stay_frozen_is_told(
+    tmp_path: Path, write_trace: WriteTrace, fed: int, is_frozen: bool, is_told: bool
+) -> None:
+    frozen = [structs.replace(weight(), requires_grad=not is_frozen)]
+    happened = [*FED * fed, *frozen, *([*BACKWARD, *EMPTY] * 20)]
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), optimizer(0, 1), *CALLS, *happened)
+    assert any(each.code == "optimizer-stays-frozen" for each in find(path)) == is_told
+
+
+def made(
+    number: int, name: str = "Adam", momentum: float = 0.0, steps: int = 1, rate: float = 0.1
+) -> list[events.Event]:
     """An optimizer, made at one place, and its steps."""
-    group = events.ParameterGroup({"lr": 0.1, "momentum": momentum}, [1])
+    group = events.ParameterGroup({"lr": rate, "momentum": momentum}, [1])
     stepped = [
         events.OptimizerStep(4, number, optimizer=name, optimizer_id=number),
         events.OptimizerStepEnd(5, number, optimizer=name),
@@ -117,7 +134,6 @@ def made(number: int, name: str = "Adam", momentum: float = 0.0, steps: int = 1)
     [
         pytest.param([made(number) for number in range(1, 7)], True, id="for each step"),
         pytest.param([made(number) for number in range(1, 4)], False, id="a few times"),
-        pytest.param([made(number, steps=3) for number in range(1, 7)], False, id="for each phase"),
         pytest.param([made(number, "SGD") for number in range(1, 7)], False, id="what keeps nothing"),
         pytest.param([made(number, "SGD", 0.9) for number in range(1, 7)], True, id="what keeps momentum"),
     ],
@@ -128,4 +144,33 @@ def test_optimizers_that_are_made_for_each_step_are_told_where_they_are_made(
     place = events.Location(3, "train.py", 20, "main")
     path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), *(event for each in optimizers for event in each))
     found = [each for each in find(path) if each.code == "optimizer-recreated"]
-    assert [each.place for each in found] == ["train.py:20"] * is_told
+    assert [(each.place, each.severity) for each in found] == [("train.py:20", "warning")] * is_told
+
+
+LOADING = events.Loading(1, id=1, sampler="RandomSampler", batches=3, count=4, trains=True)
+SET_BY_HAND = events.Update(9, tensor=1, statistics=OTHER_VALUES, cause="in-place")
+
+
+@pytest.mark.parametrize(
+    ("happened", "severity"),
+    [
+        pytest.param([LOADING], "warning", id="for each epoch"),
+        pytest.param([], "note", id="for each of some phases"),
+        pytest.param([structs.replace(LOADING, batches=2)], "note", id="for each two epochs or so"),
+        pytest.param([LOADING, SET_BY_HAND], "note", id="of weights that are set between"),
+    ],
+)
+def test_optimizers_that_are_made_for_each_epoch_are_told(
+    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], severity: str
+) -> None:
+    optimizers = [event for number in range(1, 7) for event in made(number, steps=3)]
+    place = events.Location(3, "train.py", 20, "main")
+    path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), *BACKWARD, *optimizers, *happened)
+    found = [each for each in find(path) if each.code == "optimizer-recreated"]
+    assert [(each.place, each.severity) for each in found] == [("train.py:20", severity)]
+
+
+def test_optimizers_of_falling_rates_are_a_schedule_by_hand(tmp_path: Path, write_trace: WriteTrace) -> None:
+    optimizers = [event for number in range(1, 7) for event in made(number, steps=3, rate=1 / number)]
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), *optimizers, LOADING)
+    assert [each.severity for each in find(path) if each.code == "optimizer-recreated"] == ["note"]

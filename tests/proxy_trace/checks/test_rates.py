@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import NET, find, said, weight
@@ -51,3 +52,64 @@ def test_zero_in_most_steps_is_told(
 def test_a_rate_that_no_record_tells_was_not_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), events.OptimizerStep(5, optimizer="SGD"))
     assert said(path, "rates") == ("not checked", ["no record of an optimizer"])
+
+
+BY_SCHEDULER = events.SchedulerStep(6, id=1, scheduler="StepLR", optimizer_id=1)
+
+
+@pytest.mark.parametrize(
+    ("rates", "others", "told"),
+    [
+        pytest.param([(0.1, 0.0), (0.2, 0.0), (0.3, 0.0)], [], ["group 1 stayed 0"], id="set by hand"),
+        pytest.param(
+            [(0.1, 0.0), (0.2, 0.0), (0.3, 0.0)], [BY_SCHEDULER], [], id="set by a scheduler, to which 0 is 0"
+        ),
+        pytest.param([(0.1, 0.0), (0.2, 0.1), (0.3, 0.2)], [], [], id="both set"),
+    ],
+)
+def test_a_group_that_is_forgotten_by_a_schedule_by_hand_is_told(
+    tmp_path: Path, write_trace: WriteTrace, rates: list[tuple[float, ...]], others: list[events.Event], told: list[str]
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), *steps(rates), *others)
+    found = [each.reason for each in find(path) if each.code == "learning-rate-zero"]
+    assert [reason.partition("of ")[2].partition(",")[0] for reason in found] == told
+
+
+def scheduler(count: int, follows: str) -> events.SchedulerStep:
+    """One that was made on line 11 and is advanced on line 20, for the next time after so many."""
+    return events.SchedulerStep(
+        6, location=3, id=1, scheduler="LambdaLR", optimizer_id=1, count=count, follows=follows, made=4
+    )
+
+
+@pytest.mark.parametrize(
+    ("advances", "line"),
+    [
+        ([scheduler(0, "step")], 11),
+        ([scheduler(0, "backward"), scheduler(1, "step"), scheduler(16, "step")], 20),
+        ([], 7),
+    ],
+    ids=["where the scheduler was made", "where it is advanced too often", "where the optimizer steps"],
+)
+def test_a_rate_of_zero_is_told_where_it_comes_from(
+    tmp_path: Path, write_trace: WriteTrace, advances: list[events.Event], line: int
+) -> None:
+    places = [events.Location(id_, "train.py", at, "main") for id_, at in ((3, 20), (4, 11), (5, 7))]
+    first, *rest = steps([(0.1,), *[(0.0,)] * 9])
+    path = write_trace(
+        tmp_path / "a.jsonl", *places, NET, weight(), structs.replace(first, location=5), *_at(rest, 5), *advances
+    )
+    (found,) = [each for each in find(path) if each.code == "learning-rate-zero"]
+    assert found.place == f"train.py:{line}"
+
+
+def _at(happened: list[events.Event], location: int) -> list[events.Event]:
+    return [structs.replace(each, location=location) for each in happened]
+
+
+def test_a_rate_that_is_set_where_it_is_not_read_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    places = [events.Location(3, "train.py", 20, "main")]
+    misplaced = events.RateWithoutEffect(6, optimizer_id=1, name="learning_rate", is_key=True, made=3)
+    path = write_trace(tmp_path / "a.jsonl", *places, NET, weight(), *steps([(0.1,)] * 3), misplaced)
+    (found,) = [each for each in find(path) if each.code == "learning-rate-not-read"]
+    assert (found.reason, found.place) == ('`group["learning_rate"]` is not read', "train.py:20")

@@ -68,10 +68,10 @@ def test_steps_without_gradients_are_told_with_their_cause(
     assert said(path, "steps")[0] == ("finding" if told else "passed")
 
 
-def dropping(count: int) -> list[events.Event]:
+def dropping(count: int, passes: int = 4) -> list[events.Event]:
     """A step that finds the gradients of the last of its passes: those of `count` others were cleared."""
     begun = events.OptimizerStep(5, location=3, optimizer="SGD", optimizer_id=1, dropped=count)
-    return [*BACKWARD * 4, begun, FOUND, events.OptimizerStepEnd(7, optimizer="SGD")]
+    return [*BACKWARD * passes, begun, FOUND, events.OptimizerStepEnd(7, optimizer="SGD")]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,8 @@ def dropping(count: int) -> list[events.Event]:
         pytest.param("NllLossBackward0", dropping(3) * 10, False, id="a loss as it is"),
         pytest.param("DivBackward0", [*dropping(3) * 5, *dropping(0) * 5], False, id="half of the steps"),
         pytest.param("DivBackward0", dropping(0) * 10, False, id="none"),
+        pytest.param("DivBackward0", [*dropping(0) * 3, *dropping(1, 6)] * 3, True, id="the end of each epoch"),
+        pytest.param("DivBackward0", [*dropping(0) * 3, *dropping(0, 6)] * 3, False, id="longer steps"),
     ],
 )
 def test_accumulation_that_clears_in_each_pass_is_told(

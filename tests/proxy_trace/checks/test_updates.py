@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from proxy_trace.checks import updates
 from proxy_wrapper import events
@@ -522,6 +523,7 @@ def test_a_layer_in_the_place_of_another_is_judged_by_what_became_of_it(
         pytest.param([2], "net.py:3", id="in the part, behind its layer"),
         pytest.param([2, 3], "net.py:3", id="at a layer, and not at another one"),
         pytest.param([2, 3, 4], "train.py:9", id="at all layers of the part"),
+        pytest.param([2, 3, -4], "train.py:9", id="at all layers of the part that are not frozen"),
     ],
 )
 def test_parameters_that_no_gradient_reaches_are_told_where_the_graph_is_cut(
@@ -544,6 +546,8 @@ def test_parameters_that_no_gradient_reaches_are_told_where_the_graph_is_cut(
         CALLS[1],
     ]
     state = [weight(), weight(2, "model.part.fc.w", 3), weight(3, "model.part.v", 2)]
+    if -4 in cut_off:
+        state.append(structs.replace(weight(4, "model.part.other.w", 4), requires_grad=False))
     group = events.ParameterGroup({"lr": 0.1}, [1, 2, 3])
     optimizer = events.Optimizer(1, id=1, optimizer="SGD", groups=[group], indices=[0])
     trained = [
@@ -556,4 +560,4 @@ def test_parameters_that_no_gradient_reaches_are_told_where_the_graph_is_cut(
         STEP,
     ]
     path = write_trace(tmp_path / "a.jsonl", *places, NET, *modules, *state, optimizer, *called, *trained)
-    assert [each.place for each in find(path) if each.code == "grad-cut-off"] == [place]
+    assert {each.place for each in find(path) if each.code == "grad-cut-off"} == {place}

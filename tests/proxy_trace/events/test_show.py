@@ -70,6 +70,14 @@ DETAILS: list[tuple[events.Event, str]] = [
         events.FreezeWithoutEffect(1, attribute="require_grad", tensor=1, count=2),
         "require_grad = False, model.fc.weight, 2 parameters",
     ),
+    (
+        events.RateReduced(1, id=2, mode="min", never_better=True),
+        "#2 lowers the rate, mode min; no value was better than the first",
+    ),
+    (
+        events.RateWithoutEffect(1, optimizer_id=2, name="lr"),
+        "`optimizer.lr` is set, and optimizer 2 does not read it",
+    ),
     (events.GraphPattern(1, what="linear-linear", weights=[1, 1]), "linear-linear: model.fc.weight, model.fc.weight"),
     (events.GraphPattern(1, what="softmax", dim=0, shape=[4, 3]), "softmax over dimension 0 of [4, 3]"),
     (events.Backward(1, inputs=["float32[]"]), "backward of float32[]"),

@@ -40,6 +40,7 @@ AS_JSON = {
     (events.FlowStep, "value"),
     (events.Configuration, "settings"),
     (events.Module, "settings"),
+    (events.SchedulerStep, "settings"),
     (events.Loss, "nodes"),
     (events.Optimizer, "groups"),
 }

@@ -53,6 +53,13 @@ class Net(nn.Module):
         return result
 
 
+class MadeAnew(Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.Dropout(0.5)(self.first(x))
+        result: torch.Tensor = self.second(x)
+        return result
+
+
 class Default(Net):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.dropout(self.first(x), 0.5)
@@ -294,3 +301,10 @@ def test_calls_of_a_model_without_a_wrapper_are_not_around_one(logdir: str, seen
     model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
     model(torch.randn(3, 4))
     assert [each.around for each in of(seen, CallModule)] == [False]
+
+
+def test_a_dropout_that_is_made_in_the_call_is_told(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(MadeAnew(), recurse=True, logdir=logdir).eval()
+    model(torch.randn(3, 4))
+    (event,) = of(seen, ActiveDropout)
+    assert event.function == "Dropout"

@@ -13,7 +13,21 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import CallModule, Clip, Input, Load, Location, Loss, Module, Optimizer, SchedulerStep
+from proxy_wrapper.events import (
+    Backward,
+    CallModule,
+    Clip,
+    Input,
+    Load,
+    Location,
+    Loss,
+    Module,
+    Optimizer,
+    Parameter,
+    RateReduced,
+    RateWithoutEffect,
+    SchedulerStep,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -304,3 +318,113 @@ def test_torch_is_as_it_was_when_nothing_is_proxied_any_more(logdir: str) -> Non
     model(torch.randn(2, 4))
 
     assert functions() == before
+
+
+def test_a_scheduler_is_told_with_where_it_was_made_and_how_often_it_was_advanced(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    made = here(1)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    for _ in range(20):
+        scheduler.step()
+    first, *later = of(seen, SchedulerStep)
+    assert (line(seen, first.made), first.settings["T_max"]) == (made, 7)
+    assert [(each.count, each.settings) for each in later] == [(8, {}), (16, {})]
+
+
+@pytest.mark.parametrize("name", ["lr", "learning_rate"])
+def test_a_rate_that_is_set_as_an_attribute_is_told_once(name: str, logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
+    for rate in (0.1, 0.01, 0.001):
+        if name == "lr":
+            optimizer.lr, at = rate, here()
+        else:
+            optimizer.learning_rate, at = rate, here()
+        model(torch.randn(3, 4)).sum().backward()
+        optimizer.step()
+    (event,) = of(seen, RateWithoutEffect)
+    assert (event.name, event.is_key, event.step, line(seen, event.made)) == (name, False, 1, at)
+
+
+def test_a_rate_that_is_set_under_another_key_is_told_where_it_is_set(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    at = here(3)
+    for rate in (0.1, 0.01):
+        for group in optimizer.param_groups:
+            group["learning_rate"] = rate
+        model(torch.randn(3, 4)).sum().backward()
+        optimizer.step()
+    (event,) = of(seen, RateWithoutEffect)
+    assert (event.name, event.is_key, line(seen, event.made)) == ("learning_rate", True, at)
+
+
+class OwnRate(torch.optim.SGD):
+    """Keeps a rate of its own, which may be meant."""
+
+    lr = 1.0
+
+
+@pytest.mark.parametrize("changes", ["both", "a note", "its own class"])
+def test_a_rate_that_is_noted_besides_is_not_told(changes: str, logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    optimizer: Any = (OwnRate if changes == "its own class" else torch.optim.SGD)(model.parameters(), lr=0.1)
+    for rate in (0.1, 0.01, 0.001):
+        (group,) = optimizer.param_groups
+        if changes == "both":
+            group["lr"] = group["learning_rate"] = rate
+        elif changes == "a note":
+            group["learning_rate"] = 0.5
+        else:
+            optimizer.lr = rate
+        model(torch.randn(3, 4)).sum().backward()
+        optimizer.step()
+    assert not of(seen, RateWithoutEffect)
+
+
+def test_clipping_before_any_gradient_is_told_with_a_parameter(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    model(torch.randn(3, 4)).sum().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    early, late = of(seen, Clip)
+    assert (early.parameters, early.gradients, late.gradients, late.tensor) == (6, 0, 6, 0)
+    (first,) = [each for each in of(seen, Parameter) if each.id == early.tensor]
+    assert first.name.endswith("0.weight")
+
+
+@pytest.mark.parametrize("create_graph", [True, False])
+def test_a_pass_tells_whether_what_it_computes_can_be_differentiated(
+    create_graph: bool, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    x = torch.randn(3, 4, requires_grad=True)
+    torch.autograd.grad(model(x).sum(), x, create_graph=create_graph)
+    (event,) = of(seen, Backward)
+    assert (event.function, event.create_graph) == ("grad", create_graph)
+
+
+def test_a_rate_that_is_lowered_on_a_plateau_is_told_with_the_words_of_the_line(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    made = here(1)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+    scores = {"acc": 0.1}
+    for _ in range(4):
+        model(torch.randn(3, 4)).sum().backward()
+        optimizer.step()
+        at = here(1)
+        scheduler.step(scores["acc"])
+        scores["acc"] += 0.1
+    first, second = of(seen, RateReduced)
+    assert (line(seen, first.location), line(seen, first.made), first.mode) == (at, made, "min")
+    assert first.never_better
+    assert {"scores", "acc"} <= set(second.words)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(1e-4)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DROP = ("dropout", 2)
 MASK = ("rand", 2)
+ATTENTION = ("scaled_dot_product_attention", 2)
 
 
 def always(path: Path, source: str) -> tuple[str, int] | None:
@@ -48,6 +49,24 @@ def always(path: Path, source: str) -> tuple[str, int] | None:
         pytest.param("if self.training:\n        x = F.dropout(x)\n    return x", None, id="the mode is asked for"),
         pytest.param("x = F.dropout(x)\n    return x + torch.randn(3)", None, id="something else draws, too"),
         pytest.param("return self.dropout(x)", None, id="a module"),
+        pytest.param("x = x + 1\n    return torch.nn.Dropout(0.5)(x)", ("Dropout", 2), id="a module made anew"),
+        pytest.param(
+            "x = x + 1\n    return F.scaled_dot_product_attention(x, x, x, dropout_p=p)", ATTENTION, id="attention"
+        ),
+        pytest.param(
+            "x = x + 1\n    return F.scaled_dot_product_attention(x, x, x, None, 0.1)", ATTENTION, id="by place"
+        ),
+        pytest.param(
+            "return F.scaled_dot_product_attention(x, x, x, dropout_p=p * self.training)",
+            None,
+            id="a chance by the mode",
+        ),
+        pytest.param("return F.scaled_dot_product_attention(x, x, x)", None, id="attention that drops nothing"),
+        pytest.param(
+            "p = 0.1 if self.training else 0.0\n    return F.scaled_dot_product_attention(x, x, x, dropout_p=p)",
+            None,
+            id="a chance that was chosen by the mode",
+        ),
         pytest.param("kept = 1\n    return x * (torch.rand(3) < 0.8) / 0.8", MASK, id="a mask by hand"),
         pytest.param("kept = 1\n    return x * (torch.rand(3) > p) / (1 - p)", MASK, id="a mask of the rest"),
         pytest.param("return x + torch.rand(3)", None, id="noise"),
