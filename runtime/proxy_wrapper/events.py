@@ -353,6 +353,10 @@ class GraphPattern(Happening, frozen=True, gc=False):
 
     `what` is "linear-linear", where a linear layer takes what another one gave, and nothing else does: `weights`
     are the ids of theirs, the first one first. Or it is "softmax", over the dimension `dim` of a tensor with `shape`.
+    Or it is "self-similarity", a log-softmax over the products of vectors with themselves, a matrix with `shape`, which
+    nothing has masked. Or it is a view that changes what the elements of a tensor with `shape` belong to, as it does
+    not move them: a "view" whose first dimension is the second of that tensor, and whose second is the first and the
+    third; or a "classes-view", of which a log-softmax is taken, whose rows are as long as the second dimension.
     """
 
     what: str = ""

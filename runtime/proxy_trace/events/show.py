@@ -251,6 +251,8 @@ def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> s
 def _graph_pattern(event: events.GraphPattern, names: Names) -> str:
     if event.what == "softmax":
         return f"softmax over dimension {event.dim} of {list(event.shape)}"
+    if event.shape:
+        return f"{event.what}: of {list(event.shape)}"
     return f"{event.what}: {', '.join(map(names.tensor_name, event.weights))}"
 
 

@@ -109,6 +109,7 @@ class ActsSummary(NamedTuple):
         loaders: by their number.
         sequences: modules that take the first dimension for that of the sequence, by id.
         softmaxes: over the first dimension, by the place of the backward pass.
+        views: that give a tensor's second dimension as the first, by the place of the backward pass.
         inner_roots: the root modules that were called by other ones, by id, with the ids of those.
         around: how many backward passes followed calls of a module around its wrapper, by the id of the module.
     """
@@ -120,6 +121,7 @@ class ActsSummary(NamedTuple):
     loaders: Mapping[int, LoaderSummary]
     sequences: Mapping[int, MixSummary]
     softmaxes: Mapping[str, MixSummary]
+    views: Mapping[str, MixSummary]
     inner_roots: Mapping[int, int]
     around: Mapping[int, int]
 
@@ -137,6 +139,7 @@ class ActsCollector:
         self._loaders: dict[int, LoaderSummary] = {}
         self._sequences: dict[int, MixSummary] = {}
         self._softmaxes: dict[str, MixSummary] = {}
+        self._views: dict[str, MixSummary] = {}
         self._inner_roots: dict[int, int] = {}
         self._around: dict[int, int] = {}
         # The loaders of which a record came since a root module was called.
@@ -160,6 +163,7 @@ class ActsCollector:
             self._loaders,
             self._sequences,
             self._softmaxes,
+            self._views,
             self._inner_roots,
             self._around,
         )
@@ -208,6 +212,9 @@ class ActsCollector:
         is_over_first = event.what == "softmax" and event.dim == 0 and len(event.shape) >= _FEWEST_DIMENSIONS
         if is_over_first and self._root is not None and (place in self._softmaxes or len(self._softmaxes) < _MOST):
             self._count(self._softmaxes.setdefault(place, MixSummary()), tuple(event.shape), event)
+        is_view = event.what == "view" and len(event.shape) > _FEWEST_DIMENSIONS
+        if is_view and self._root is not None and (place in self._views or len(self._views) < _MOST):
+            self._count(self._views.setdefault(place, MixSummary()), (event.shape[1], event.shape[0]), event)
 
     def _count(self, mix: MixSummary, shape: tuple[int, ...], event: events.Happening) -> None:
         """Judge by sizes whether the first dimension is that of the samples; not where they are alike."""
