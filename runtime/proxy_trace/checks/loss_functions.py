@@ -100,7 +100,7 @@ KL_OF_PROBABILITIES: Final = Rule(
     "a softmax gave. The loss falls below 0, and pulls towards the most probable class alone.",
     "Give `F.kl_div` the student's `log_softmax` as the first argument, and the teacher's `softmax` as the second.",
     "show {run} --kind loss",
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.KLDivLoss.html",),
+    sources=("https://github.com/pytorch/pytorch/issues/5282",),
 )
 PROBABILITIES_AS_LOGITS: Final = Rule(
     "probabilities-as-logits",
@@ -120,7 +120,7 @@ FOCAL_OF_MEAN: Final = Rule(
     "the class: one weight for the whole batch, so that easy and hard samples count alike.",
     "Compute the cross entropy with `reduction='none'`, weight each sample, and average then.",
     "show {run} --kind loss",
-    sources=("Lin et al., Focal Loss for Dense Object Detection, ICCV 2017",),
+    sources=("https://github.com/kaidic/LDAM-DRW/issues/6",),
 )
 
 _VIEWS: Final = frozenset(

@@ -34,9 +34,7 @@ SAMPLES: Final = Rule(
     "is no multiple of the batch.",
     "Swap the dimensions first: `h.transpose(0, 1).reshape(batch, -1)`.",
     "show {run} --kind graph_pattern",
-    sources=(
-        "https://discuss.pytorch.org/t/how-to-concatenate-the-hidden-states-of-a-bi-lstm-with-multiple-layers/39798",
-    ),
+    sources=("https://github.com/timbmg/Sentence-VAE/issues/15",),
 )
 CLASSES: Final = Rule(
     "view-mixes-classes",
@@ -48,7 +46,7 @@ CLASSES: Final = Rule(
     "Give `F.cross_entropy` the scores as they are, it takes (batch, classes, ...); or move the classes to the end "
     "first: `scores.permute(0, 2, 3, 1).reshape(-1, classes)`.",
     "show {run} --kind graph_pattern",
-    sources=("https://discuss.pytorch.org/t/loss-function-for-segmentation-models/32129",),
+    sources=("https://github.com/irfanICMLL/structure_knowledge_distillation/issues/11",),
 )
 SELF: Final = Rule(
     "self-similarity-not-masked",
@@ -60,7 +58,7 @@ SELF: Final = Rule(
     "Fill the diagonal of the products with `float('-inf')` before the loss: "
     "`similarity.fill_diagonal_(float('-inf'))`.",
     "show {run} --kind graph_pattern",
-    sources=("Chen et al., A Simple Framework for Contrastive Learning of Visual Representations, ICML 2020",),
+    sources=("https://github.com/Lightning-Universe/lightning-bolts/issues/695",),
 )
 
 

@@ -72,12 +72,14 @@ class LoaderSummary(msgspec.Struct):
     Attributes:
         place: where the iterations begin, as "file:line".
         last: the last record of it.
+        changed_place: where the function begins that gives a sample and changes the data set, likewise.
         calls: after how many records a root module was called.
         trained: how many of these calls were in training mode, with autograd on.
     """
 
     place: str
     last: events.Loading
+    changed_place: str = ""
     calls: int = 0
     trained: int = 0
 
@@ -270,6 +272,8 @@ class ActsCollector:
                 return
             known = self._loaders[event.id] = LoaderSummary(self._place(event), event)
         known.last = event
+        if event.changed_by:
+            known.changed_place = self._names.place(event.changed_by)
         self._begun.append(known)
 
     def _place(self, event: events.Happening) -> str:
