@@ -517,7 +517,7 @@ KINDS_OF_BUGS: Final = (
         "Loss and data",
         "A distribution that takes logits gets probabilities.",
         "probabilities-as-logits",
-        ("https://docs.pytorch.org/docs/stable/distributions.html#categorical",),
+        ("https://github.com/keiohta/tf2rl/issues/140",),
     ),
     KindOfBug(
         "Loss and data",

@@ -199,11 +199,11 @@ def _kept_by(iteration: Any) -> tuple[weakref.ref[torch.Tensor], ...]:
     """
     dataset: Any = getattr(iteration, "_dataset", None)
     sampler = getattr(getattr(iteration, "_index_sampler", None), "sampler", None)
-    samples = getattr(sampler, "data_source", None)
+    samples: Any = getattr(sampler, "data_source", None)
     if getattr(iteration, "_num_workers", 0) or samples is not dataset or not hasattr(type(dataset), "__getitem__"):
         return ()
     try:
-        count = len(dataset)
+        count: int = len(dataset)
     except Exception:  # noqa: BLE001
         return ()
     kept = [each for each in getattr(dataset, "__dict__", {}).values() if type(each) is torch.Tensor]
