@@ -21,8 +21,8 @@ class CompiledOnePass(BuildHookInterface[WheelBuilderConfig]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and enter the library into what the wheel is to hold."""
-        sys.path.insert(0, str(Path(self.root, "scripts")))
-        from compile_one_pass import LIBRARY, SOURCE, compile_one_pass
+        sys.path.insert(0, self.root)
+        from scripts.compile_one_pass import LIBRARY, SOURCE, compile_one_pass
 
         if version == "editable":
             compile_one_pass(SOURCE.parent)
@@ -34,7 +34,8 @@ class CompiledOnePass(BuildHookInterface[WheelBuilderConfig]):
         build_data["force_include"][str(made)] = f"proxy_wrapper/values/native/{LIBRARY}"
         build_data["pure_python"] = False
         # It is loaded by ctypes, and so is as good for any other Python.
-        build_data["tag"] = "py3-none-" + self.build_config.builder.get_best_matching_tag().rpartition("-")[2]
+        builder: Any = self.build_config.builder  # A WheelBuilder: the configuration knows it as any builder.
+        build_data["tag"] = "py3-none-" + builder.get_best_matching_tag().rpartition("-")[2]
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Remove what was compiled for the wheel."""

@@ -357,6 +357,10 @@ class GraphPattern(Happening, frozen=True, gc=False):
 
     `what` is "linear-linear", where a linear layer takes what another one gave, and nothing else does: `weights`
     are the ids of theirs, the first one first. Or it is "softmax", over the dimension `dim` of a tensor with `shape`.
+    Or it is "self-similarity", a log-softmax over the products of vectors with themselves, a matrix with `shape`, which
+    nothing has masked. Or it is a view that changes what the elements of a tensor with `shape` belong to, as it does
+    not move them: a "view" whose first dimension is the second of that tensor, and whose second is the first and the
+    third; or a "classes-view", of which a log-softmax is taken, whose rows are as long as the second dimension.
     """
 
     what: str = ""
@@ -528,7 +532,10 @@ class Loading(Happening, frozen=True, gc=False):
     before this one: `same_order` counts the iterations in an order that was drawn, and was that of the one before;
     `first_only` those that gave the first of several batches in a fixed order and no other one, and that a step of an
     optimizer followed. `given` counts the batches, `same_batch` those of them with the values of the batch before.
-    `trains` if an optimizer has stepped between two batches of one iteration.
+    `trains` if an optimizer has stepped between two batches of one iteration. `unweighted` counts the samples that a
+    `WeightedRandomSampler` has no weight for, and so never draws. `changed` counts the iterations in which the data set
+    changed a tensor that it keeps all samples in, while it gave some; `changed_by` is then the location of the function
+    that gives one.
     """
 
     id: Count = 0
@@ -541,6 +548,9 @@ class Loading(Happening, frozen=True, gc=False):
     given: Count = 0
     same_batch: Count = 0
     trains: bool = False
+    unweighted: Count = 0
+    changed: Count = 0
+    changed_by: Count = 0
 
 
 class Load(Happening, frozen=True, gc=False):

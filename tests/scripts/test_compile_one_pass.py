@@ -9,7 +9,8 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
-from compile_one_pass import LIBRARY, SOURCE
+
+from scripts.compile_one_pass import LIBRARY, SOURCE
 
 if TYPE_CHECKING:
     from pathlib import Path

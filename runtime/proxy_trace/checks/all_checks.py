@@ -44,6 +44,7 @@ from proxy_trace.checks import (
     tracing,
     training,
     updates,
+    views,
     weight_decay,
     wrappers,
 )
@@ -96,6 +97,7 @@ CHECKS: Final[tuple[Check, ...]] = tuple(
         registration,
         activations,
         batch_dimension,
+        views,
         tied_weights,
         loading,
         averages,

@@ -6,6 +6,8 @@
 | draws its order, and drew the same one in each iteration: the generator was seeded anew, or nobody called \
 `set_epoch` | same-order |
 | has several workers, and all but one of their batches had the values of the one before | equal-worker-streams |
+| draws samples by weights, and has fewer weights than samples | samples-without-weight |
+| keeps all samples in a tensor, and changed that in each iteration while it gave some | data-set-changes |
 """
 
 from __future__ import annotations
@@ -55,9 +57,32 @@ EQUAL_WORKERS: Final = Rule(
     sources=("https://tanelp.github.io/posts/a-bug-that-plagues-thousands-of-open-source-ml-projects/",),
 )
 
+WITHOUT_WEIGHT: Final = Rule(
+    "samples-without-weight",
+    ERROR,
+    "Samples that are never drawn",
+    "A `WeightedRandomSampler` of a loader has fewer weights than the data set has samples. It draws from the first "
+    "samples alone, as many as it has weights; the others are never seen.",
+    "Give it a weight for each sample: `class_weights[labels]`, not one for each class.",
+    "show {run} --kind loading",
+    sources=("https://github.com/deep-voice/soundbay/pull/49",),
+)
+CHANGES: Final = Rule(
+    "data-set-changes",
+    WARNING,
+    "Data sets that change with each epoch",
+    "In all iterations over a loader that trains, and at least three, the data set changed a floating-point tensor in "
+    "place while it gave samples. The tensor has a row for each sample: what was normalised or augmented in place is "
+    "normalised or augmented once more in the next epoch.",
+    "Compute a new tensor in `__getitem__`, `(x - mean) / std`, or change a copy: `x = self.data[index].clone()`.",
+    "show {run} --kind loading",
+    sources=("https://github.com/facebookresearch/pycls/pull/21",),
+)
+
 _FEWEST_FIRST: Final = 7
 _FEWEST_ORDERS: Final = 3
 _FEWEST_RUNS: Final = 3
+_FEWEST_CHANGES: Final = 3
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -71,7 +96,8 @@ def _look(evidence: Evidence) -> Sight | None:
             if found is not None:
                 rule, reason, numbers = found
                 name = f"DataLoader ({loader.last.sampler})"
-                findings.append(rule.finding(name, reason, rank, place=loader.place, evidence=[numbers]))
+                place = (loader.changed_place or loader.place) if rule is CHANGES else loader.place
+                findings.append(rule.finding(name, reason, rank, place=place, evidence=[numbers]))
     return Sight(findings) if is_any else None
 
 
@@ -90,6 +116,11 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
             "its order is random, but was the same each time",
             f"in {last.same_order:,} of {earlier:,} epochs",
         )
+    if last.unweighted:
+        reason = "its sampler has fewer weights than there are samples"
+        return WITHOUT_WEIGHT, reason, f"{last.unweighted:,} samples have no weight"
+    if last.trains and last.changed >= _FEWEST_CHANGES and last.changed >= earlier:
+        return CHANGES, "its data set changed the samples that it keeps", f"in {last.changed:,} of {earlier:,} epochs"
     runs = last.given - last.same_batch
     if (
         last.workers > 1
@@ -106,6 +137,9 @@ def _is_most(part: int, whole: int) -> bool:
 
 
 CHECK: Final = Check(
-    "data", "training saw all data, in an order that changes", _look, (SAME_BATCH, SAME_ORDER, EQUAL_WORKERS)
+    "data",
+    "training saw all data, in an order that changes",
+    _look,
+    (SAME_BATCH, SAME_ORDER, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
 )
 """Only present if batches came from a `DataLoader`."""

@@ -23,10 +23,10 @@ ALWAYS_ON: Final = Rule(
     ERROR,
     "Dropout that ignores evaluation mode",
     "A module in evaluation mode, called by a model in evaluation mode, dropped values. It called a functional dropout "
-    "without the argument `training`, which is true by default; or an attention with a `dropout_p` that does not depend "
-    "on the mode; or a dropout module that it had just created, which is in training mode.",
-    "Pass `training=self.training`, or `dropout_p=self.dropout if self.training else 0.0`; or create an `nn.Dropout` in "
-    "`__init__`.",
+    "without the argument `training`, which is true by default; or an attention with a `dropout_p` that does not "
+    "depend on the mode; or a dropout module that it had just created, which is in training mode.",
+    "Pass `training=self.training`, or `dropout_p=self.dropout if self.training else 0.0`; or create an `nn.Dropout` "
+    "in `__init__`.",
     "show {run} --kind active_dropout",
     sources=("https://github.com/rixwew/pytorch-fm/issues/21", "https://github.com/karpathy/nanoGPT/pull/240"),
 )

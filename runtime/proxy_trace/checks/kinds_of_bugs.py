@@ -439,6 +439,24 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/Exorust/TorchLeet/issues/5",),
     ),
     KindOfBug(
+        "Structure",
+        "A view gives what belongs to several samples as one row, where dimensions were to be swapped.",
+        "view-mixes-samples",
+        (
+            "https://github.com/timbmg/Sentence-VAE/issues/15",
+            "https://github.com/OpenNMT/OpenNMT-py/issues/1521",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "The mask of an attention is inverted, or has no effect.",
+        "",
+        (
+            "https://github.com/InseeFrLab/torchTextClassifiers/pull/92",
+            "https://github.com/huggingface/pytorch-image-models/pull/2236",
+        ),
+    ),
+    KindOfBug(
         "Loss and data",
         "A loss that expects logits receives probabilities.",
         "softmax-before-cross-entropy",
@@ -560,6 +578,74 @@ KINDS_OF_BUGS: Final = (
         "Inputs and labels are shuffled independently and no longer match.",
         "",
         ("https://github.com/mlcommons/GaNDLF/pull/870", "https://github.com/xudonmao/VMT/issues/1"),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Scores of classes are viewed as rows without being moved, and compared with the labels of other places.",
+        "view-mixes-classes",
+        ("https://github.com/irfanICMLL/structure_knowledge_distillation/issues/11",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A sample competes with itself in a contrastive loss.",
+        "self-similarity-not-masked",
+        ("https://github.com/Lightning-Universe/lightning-bolts/issues/695",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A divergence that takes log-probabilities gets probabilities.",
+        "kl-div-of-probabilities",
+        ("https://github.com/pytorch/pytorch/issues/5282",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A distribution that takes logits gets probabilities.",
+        "probabilities-as-logits",
+        ("https://github.com/keiohta/tf2rl/issues/140",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A focal loss weights the mean of a batch, and not each sample.",
+        "focal-loss-of-mean",
+        (
+            "https://github.com/kaidic/LDAM-DRW/issues/6",
+            "https://github.com/andrijdavid/FocalLoss/issues/1",
+            "https://github.com/jfzhang95/pytorch-deeplab-xception/issues/133",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A sampler has a weight for each class in place of each sample.",
+        "samples-without-weight",
+        ("https://github.com/deep-voice/soundbay/pull/49",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A data set changes the samples that it keeps, once more in each epoch.",
+        "data-set-changes",
+        (
+            "https://github.com/facebookresearch/pycls/pull/21",
+            "https://github.com/mindee/doctr/issues/840",
+            "https://github.com/pytorch/vision/issues/680",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Padding counts in the loss as if it were data.",
+        "",
+        (
+            "https://github.com/DaoyuanLi2816/Molecule-Generator/pull/20",
+            "https://github.com/voidism/DiffCSE/issues/25",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Returns and advantages look past the end of an episode.",
+        "",
+        (
+            "https://github.com/hill-a/stable-baselines/issues/385",
+            "https://github.com/RoboVerseOrg/RoboVerse/pull/814",
+        ),
     ),
     KindOfBug(
         "Ranks",

@@ -10,6 +10,9 @@ the shapes in it.
 | `log_softmax` (of `cross_entropy`) of a `log_softmax` | log-softmax-twice |
 | `binary_cross_entropy_with_logits` of a `sigmoid` or a `softmax` | sigmoid-before-logits-loss |
 | `nll_loss` of a `softmax`, or of a linear layer or a convolution | nll-without-log-softmax |
+| `sum` or `mean` of a constant less a `softmax` times something (of `kl_div`) | kl-div-of-probabilities |
+| `logits - logsumexp(logits)` (of `Categorical`) of a `softmax` | probabilities-as-logits |
+| `1 - exp(-loss)` times the loss, where that is the mean of a batch | focal-loss-of-mean |
 | a loss or a difference of shape (n, n), of an output (n, 1) or (n,) | loss-broadcasts |
 | a difference of a `gather` of outputs, and a `max` of outputs with which one reckons on | target-not-detached |
 
@@ -90,6 +93,36 @@ BROADCASTS: Final = Rule(
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html",),
 )
+KL_OF_PROBABILITIES: Final = Rule(
+    "kl-div-of-probabilities",
+    WARNING,
+    "Divergences of what is no logarithm",
+    "`F.kl_div` and `nn.KLDivLoss` take logarithms of probabilities as their first argument. Here they were given what "
+    "a softmax gave. The loss falls below 0, and pulls towards the most probable class alone.",
+    "Give `F.kl_div` the student's `log_softmax` as the first argument, and the teacher's `softmax` as the second.",
+    "show {run} --kind loss",
+    sources=("https://github.com/pytorch/pytorch/issues/5282",),
+)
+PROBABILITIES_AS_LOGITS: Final = Rule(
+    "probabilities-as-logits",
+    WARNING,
+    "Distributions of probabilities that are taken for logits",
+    "A distribution, as `torch.distributions.Categorical(logits=...)`, normalises scores by `logsumexp`. Here it was "
+    "given what a softmax or a sigmoid gave: no class can then be more than `e` times as probable as another.",
+    "Give it `probs=` in place of `logits=`, or what comes before the softmax.",
+    "show {run} --kind loss",
+    sources=("https://docs.pytorch.org/docs/stable/distributions.html#categorical",),
+)
+FOCAL_OF_MEAN: Final = Rule(
+    "focal-loss-of-mean",
+    WARNING,
+    "Focal losses of the mean",
+    "A cross entropy was averaged over the batch, and then weighted by what `exp(-loss)` gives as the probability of "
+    "the class: one weight for the whole batch, so that easy and hard samples count alike.",
+    "Compute the cross entropy with `reduction='none'`, weight each sample, and average then.",
+    "show {run} --kind loss",
+    sources=("https://github.com/kaidic/LDAM-DRW/issues/6",),
+)
 
 TARGET_ATTACHED: Final = Rule(
     "target-not-detached",
@@ -114,9 +147,13 @@ _VIEWS: Final = frozenset(
 _PARTS: Final = frozenset({"Slice", "Select", "Index", "Gather", "Squeeze", "ToCopy", "Clone"})
 """Calls that give a part of an output, and no dimension more."""
 
+_GATHERED: Final = frozenset({"Stack", "Cat"})
+"""Calls that put outputs of several calls of a model together, as those of an episode."""
+
 _PROBABILITIES: Final = frozenset({"Softmax", "Sigmoid"})
 _LINEAR: Final = frozenset({"Addmm", "Mm", "Convolution", "MkldnnConvolution", "Bmm", "Baddbmm", "Linear", "Addbmm"})
 _NEGATIVE_LOG_LIKELIHOODS: Final = frozenset({"NllLoss", "NllLoss2D", "NllLossNd"})
+_AVERAGED: Final = frozenset({"NllLoss", "NllLoss2D", "BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"})
 _WITH_LOGITS: Final = frozenset({"BinaryCrossEntropyWithLogits"})
 _MAXIMA: Final = frozenset({"Max", "Amax"})
 _ARITHMETIC: Final = frozenset({"Add", "Sub", "Rsub", "Mul", "Div", "Where"})
@@ -149,9 +186,9 @@ def _look(evidence: Evidence) -> Sight:
 
 def _one_of_each_place(findings: list[Finding]) -> list[Finding]:
     """The same of several shapes, such as that of the last batch, as one: the first."""
-    found: dict[tuple[str, str, str], Finding] = {}
+    found: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        found.setdefault((finding.code, finding.reason, finding.place), finding)
+        found.setdefault((finding.code, finding.place), finding)
     return list(found.values())
 
 
@@ -170,6 +207,12 @@ def _judge(nodes: Sequence[LossNode]) -> list[tuple[Rule, str]]:
         elif call in _NEGATIVE_LOG_LIKELIHOODS and of in (_LINEAR | _PROBABILITIES):
             what = f"a {of.lower()}" if of in _PROBABILITIES else "a layer without log-softmax"
             found.append((NO_LOGARITHM, f"of what {what} gave"))
+        elif call == "Sub" and _is_divergence_of_probabilities(nodes, number):
+            found.append((KL_OF_PROBABILITIES, "a divergence of what a softmax gave"))
+        elif call == "Sub" and _is_normalised_probabilities(nodes, number):
+            found.append((PROBABILITIES_AS_LOGITS, "probabilities are normalised as logits are"))
+        elif call == "Exp" and _is_focal_of_mean(nodes, number):
+            found.append((FOCAL_OF_MEAN, "one weight for the mean of the batch"))
         shapes = _broadcast(nodes, number) if call in _DIFFERENCES and not node.inside else None
         if shapes is not None:
             found.append((BROADCASTS, shapes))
@@ -194,6 +237,57 @@ def _chain(nodes: Sequence[LossNode], number: int) -> set[str]:
     while len(below := _children(nodes, number)) == 1:
         (number,) = below
         found.add(call_of(nodes[number]))
+    return found
+
+
+def _is_divergence_of_probabilities(nodes: Sequence[LossNode], number: int) -> bool:
+    """Whether a difference is that of a constant and something times a softmax, which is then summed up."""
+    node = nodes[number]
+    if node.inside or not 0 <= node.parent < number or call_of(nodes[node.parent]) not in ("Sum", "Mean"):
+        return False
+    below = _children(nodes, number)
+    if len(below) != 1 or call_of(nodes[below[0]]) != "Mul" or nodes[below[0]].shape != node.shape:
+        return False
+    factors = _children(nodes, below[0])
+    return len(factors) == 1 and call_of(nodes[factors[0]]) == "Softmax" and nodes[factors[0]].shape == node.shape
+
+
+def _is_normalised_probabilities(nodes: Sequence[LossNode], number: int) -> bool:
+    """Whether a difference is that of probabilities and their own `logsumexp`: what they are is read once only."""
+    below = _children(nodes, number)
+    calls = [call_of(nodes[index]) for index in below]
+    if len(below) != 2 or calls[1] != "Logsumexp" or calls[0] not in _PROBABILITIES or _children(nodes, below[1]):
+        return False
+    shape, normaliser = nodes[below[0]].shape, nodes[below[1]].shape
+    return list(normaliser) == [*shape[:-1], 1] and list(nodes[number].shape) == list(shape)
+
+
+def _is_focal_of_mean(nodes: Sequence[LossNode], number: int) -> bool:
+    """Whether `1 - exp(...)` of one number multiplies the mean of a loss, which has several samples."""
+    rest = nodes[number].parent
+    if nodes[number].shape or not 0 <= rest < number or call_of(nodes[rest]) not in ("Rsub", "Sub"):
+        return False
+    above = _above(nodes, rest)
+    if any(nodes[index].shape for index in above):
+        return False
+    for index, node in enumerate(nodes):
+        if call_of(node) not in _AVERAGED or node.shape:
+            continue
+        below = _children(nodes, index)
+        is_of_several = len(below) == 1 and len(nodes[below[0]].shape) > 1 and nodes[below[0]].shape[0] > 1
+        common = next((each for each in _above(nodes, index) if each in above), None)
+        if is_of_several and common is not None and call_of(nodes[common]) == "Mul":
+            return True
+    return False
+
+
+def _above(nodes: Sequence[LossNode], number: int) -> list[int]:
+    """The nodes above one, the nearest first."""
+    found = []
+    parent = nodes[number].parent
+    while 0 <= parent < number:
+        found.append(parent)
+        number, parent = parent, nodes[parent].parent
     return found
 
 
@@ -244,6 +338,8 @@ def _broadcast(nodes: Sequence[LossNode], number: int) -> str | None:
             return None
         index, size_of = below[0], nodes[below[0]].shape
         index = _below_views(nodes, index)
+    if call_of(nodes[index]) in _GATHERED and not nodes[index].inside:
+        index = _below_views(nodes, next(iter(_children(nodes, index)), index))
     if not nodes[index].inside or len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
         return None
     size = shape[0]
@@ -266,5 +362,15 @@ CHECK: Final = Check(
     "loss functions",
     "losses received the kind of input that they expect",
     _look,
-    (SOFTMAX_BEFORE, LOG_SOFTMAX_TWICE, SIGMOID_BEFORE, NO_LOGARITHM, BROADCASTS, TARGET_ATTACHED),
+    (
+        SOFTMAX_BEFORE,
+        LOG_SOFTMAX_TWICE,
+        SIGMOID_BEFORE,
+        NO_LOGARITHM,
+        KL_OF_PROBABILITIES,
+        PROBABILITIES_AS_LOGITS,
+        FOCAL_OF_MEAN,
+        BROADCASTS,
+        TARGET_ATTACHED,
+    ),
 )

@@ -25,8 +25,8 @@ ZERO: Final = Rule(
     ERROR,
     "Learning rates of 0",
     "The learning rate of every group was 0 in more than half of an optimizer's steps, and in at least two. A warm-up "
-    "that starts at 0, or a schedule that ends at 0, has fewer such steps. Or the rate of one group was 0 in all steps, "
-    "while the program set the rates of other groups itself, without a scheduler.",
+    "that starts at 0, or a schedule that ends at 0, has fewer such steps. Or the rate of one group was 0 in all "
+    "steps, while the program set the rates of other groups itself, without a scheduler.",
     "Print `scheduler.get_last_lr()`. Check the number of steps that was passed to the scheduler, whether it is "
     "stepped per batch or per epoch, and whether the rate was meant to be 0.",
     "show {run} --kind optimizer",

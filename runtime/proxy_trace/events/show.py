@@ -236,6 +236,8 @@ def _loading(event: events.Loading, _: Names) -> str:
     words = [f"#{event.id}: {event.sampler}{batches}, iteration {event.count:,}"]
     words += [f"{event.same_order:,} in the order of the one before"] if event.same_order else []
     words += [f"{event.first_only:,} with the first batch alone"] if event.first_only else []
+    words += [f"{event.unweighted:,} samples without a weight"] if event.unweighted else []
+    words += [f"{event.changed:,} in which the data set was changed"] if event.changed else []
     words += [f"{event.same_batch:,} of {event.given:,} batches as the one before"] if event.same_batch else []
     return ", ".join(words)
 
@@ -262,6 +264,8 @@ def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> s
 def _graph_pattern(event: events.GraphPattern, names: Names) -> str:
     if event.what == "softmax":
         return f"softmax over dimension {event.dim} of {list(event.shape)}"
+    if event.shape:
+        return f"{event.what}: of {list(event.shape)}"
     return f"{event.what}: {', '.join(map(names.tensor_name, event.weights))}"
 
 

@@ -72,12 +72,14 @@ class LoaderSummary(msgspec.Struct):
     Attributes:
         place: where the iterations begin, as "file:line".
         last: the last record of it.
+        changed_place: where the function begins that gives a sample and changes the data set, likewise.
         calls: after how many records a root module was called.
         trained: how many of these calls were in training mode, with autograd on.
     """
 
     place: str
     last: events.Loading
+    changed_place: str = ""
     calls: int = 0
     trained: int = 0
 
@@ -109,6 +111,7 @@ class ActsSummary(NamedTuple):
         loaders: by their number.
         sequences: modules that take the first dimension for that of the sequence, by id.
         softmaxes: over the first dimension, by the place of the backward pass.
+        views: that give a tensor's second dimension as the first, by the place of the backward pass.
         inner_roots: the root modules that were called by other ones, by id, with the ids of those.
         around: how many backward passes followed calls of a module around its wrapper, by the id of the module.
     """
@@ -120,6 +123,7 @@ class ActsSummary(NamedTuple):
     loaders: Mapping[int, LoaderSummary]
     sequences: Mapping[int, MixSummary]
     softmaxes: Mapping[str, MixSummary]
+    views: Mapping[str, MixSummary]
     inner_roots: Mapping[int, int]
     around: Mapping[int, int]
 
@@ -137,6 +141,7 @@ class ActsCollector:
         self._loaders: dict[int, LoaderSummary] = {}
         self._sequences: dict[int, MixSummary] = {}
         self._softmaxes: dict[str, MixSummary] = {}
+        self._views: dict[str, MixSummary] = {}
         self._inner_roots: dict[int, int] = {}
         self._around: dict[int, int] = {}
         # The loaders of which a record came since a root module was called.
@@ -160,6 +165,7 @@ class ActsCollector:
             self._loaders,
             self._sequences,
             self._softmaxes,
+            self._views,
             self._inner_roots,
             self._around,
         )
@@ -208,6 +214,9 @@ class ActsCollector:
         is_over_first = event.what == "softmax" and event.dim == 0 and len(event.shape) >= _FEWEST_DIMENSIONS
         if is_over_first and self._root is not None and (place in self._softmaxes or len(self._softmaxes) < _MOST):
             self._count(self._softmaxes.setdefault(place, MixSummary()), tuple(event.shape), event)
+        is_view = event.what == "view" and len(event.shape) > _FEWEST_DIMENSIONS
+        if is_view and self._root is not None and (place in self._views or len(self._views) < _MOST):
+            self._count(self._views.setdefault(place, MixSummary()), (event.shape[1], event.shape[0]), event)
 
     def _count(self, mix: MixSummary, shape: tuple[int, ...], event: events.Happening) -> None:
         """Judge by sizes whether the first dimension is that of the samples; not where they are alike."""
@@ -263,6 +272,8 @@ class ActsCollector:
                 return
             known = self._loaders[event.id] = LoaderSummary(self._place(event), event)
         known.last = event
+        if event.changed_by:
+            known.changed_place = self._names.place(event.changed_by)
         self._begun.append(known)
 
     def _place(self, event: events.Happening) -> str:

@@ -3,6 +3,9 @@
 The order of a random sampler follows from the generator's state when an iteration begins, of which the iteration keeps
 a number that it has drawn for its workers: if that 64-bit number is the one of the iteration before, so is the order. A
 sampler with `set_epoch` draws the order from its seed and the epoch.
+
+Whether a data set changes what it keeps is told by torch's count of in-place changes, before and after each batch that
+this process fetches.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -18,8 +22,10 @@ from proxy_wrapper.events import Loading
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
+from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
 _DRAWN: Final = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 _MOST_LOADERS: Final = 1000
+_FEWEST_DIMENSIONS: Final = 2
 
 
 class _Loader:
@@ -46,6 +53,11 @@ class _Loader:
         taken: how many batches it has given.
         step: how many steps had ended at its last batch.
         batch: a digest of the last batch.
+        unweighted: how many samples a sampler has no weight for.
+        kept: the tensors that the data set keeps all samples in.
+        version: how often they had been changed when the present batch was asked for.
+        changed: how many iterations there were in which they were changed meanwhile.
+        is_changed: whether the present one is one of those.
     """
 
     def __init__(self, number: int) -> None:
@@ -57,6 +69,14 @@ class _Loader:
         self.taken = 0
         self.step = 0
         self.batch: tuple[str, ...] | None = None
+        self.unweighted = self.version = self.changed = 0
+        self.kept: tuple[weakref.ref[torch.Tensor], ...] = ()
+        self.is_changed = False
+
+    def versions(self) -> int:
+        """How often the tensors were changed that the data set keeps."""
+        tensors = (kept() for kept in self.kept)
+        return sum(version_of(tensor) for tensor in tensors if tensor is not None)
 
 
 class DataLoading(ReplacingInterceptor):
@@ -92,7 +112,7 @@ class DataLoading(ReplacingInterceptor):
         step = self._tracer.step
         if loader is not None and iteration._num_yielded:
             loader.trains |= loader.taken > 0 and step > loader.step
-            loader.step = step
+            loader.step, loader.version = step, loader.versions()
             return
         if loader is None:
             if self._made >= _MOST_LOADERS or index_sampler is None:
@@ -108,6 +128,9 @@ class DataLoading(ReplacingInterceptor):
             is_fixed = type(sampler) is SequentialSampler
             loader.first_only += is_fixed and loader.taken == 1 and batches > 1 and step > loader.step
         loader.count += 1
+        loader.unweighted = _count_unweighted(iteration, sampler)
+        loader.kept = _kept_by(iteration)
+        loader.version, loader.is_changed = loader.versions(), False
         loader.iteration, loader.order, loader.taken, loader.step = weakref.ref(iteration), order, 0, step
         if loader.count & (loader.count - 1) == 0:
             self._emit(loader, type(sampler).__name__, batches, iteration)
@@ -119,6 +142,9 @@ class DataLoading(ReplacingInterceptor):
             return
         loader.given += 1
         loader.taken += 1
+        if not loader.is_changed and loader.versions() != loader.version:
+            loader.is_changed = True
+            loader.changed += 1
         if getattr(iteration, "_num_workers", 0) < 2:
             return
         before, loader.batch = loader.batch, _digest(batch)
@@ -128,6 +154,7 @@ class DataLoading(ReplacingInterceptor):
         tracer = self._tracer
         thread = tracer.thread
         location = tracer.locator.locate(4)
+        changed_by = tracer.locator.line(_giver_of_samples(iteration)) if loader.changed else 0
         event = Loading(
             tracer.now_us(),
             tracer.step,
@@ -145,8 +172,53 @@ class DataLoading(ReplacingInterceptor):
             loader.given,
             loader.same_batch,
             loader.trains,
+            loader.unweighted,
+            loader.changed,
+            changed_by,
         )
-        tracer.broadcast(event, location, level=INFO)
+        tracer.broadcast(event, location, level=INFO, also=(changed_by,))
+
+
+def _count_unweighted(iteration: Any, sampler: Any) -> int:
+    """How many samples of a data set a sampler has no weight for; 0 if it has no weights, or that is not known."""
+    dataset: Any = getattr(iteration, "_dataset", None)
+    if type(sampler) is not WeightedRandomSampler or not isinstance(sampler.weights, torch.Tensor):
+        return 0
+    try:
+        samples = len(dataset)
+    except Exception:  # noqa: BLE001  It is the program's, and may have none.
+        return 0
+    return max(0, samples - sampler.weights.shape[0])
+
+
+def _kept_by(iteration: Any) -> tuple[weakref.ref[torch.Tensor], ...]:
+    """The tensors of at least two dimensions that a data set keeps a row in for each of its samples.
+
+    None are told where another process gives the samples, or they are drawn from a stream, or nobody knows how many
+    there are.
+    """
+    dataset: Any = getattr(iteration, "_dataset", None)
+    sampler = getattr(getattr(iteration, "_index_sampler", None), "sampler", None)
+    samples: Any = getattr(sampler, "data_source", None)
+    if getattr(iteration, "_num_workers", 0) or samples is not dataset or not hasattr(type(dataset), "__getitem__"):
+        return ()
+    try:
+        count: int = len(dataset)
+    except Exception:  # noqa: BLE001
+        return ()
+    kept = [each for each in getattr(dataset, "__dict__", {}).values() if type(each) is torch.Tensor]
+    return tuple(
+        weakref.ref(each)
+        for each in kept
+        if each.dim() >= _FEWEST_DIMENSIONS and each.shape[0] == count > 1 and each.is_floating_point()
+    )
+
+
+def _giver_of_samples(iteration: Any) -> AssignedLine | None:
+    """Where the function of a data set begins that gives a sample; None if that is none of Python's."""
+    function: Any = getattr(type(getattr(iteration, "_dataset", None)), "__getitem__", None)
+    code = getattr(function, "__code__", None)
+    return None if code is None else AssignedLine(code, code.co_firstlineno)
 
 
 def _has_epochs(sampler: Any) -> bool:

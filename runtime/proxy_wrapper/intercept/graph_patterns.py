@@ -6,6 +6,7 @@ loss. Reading the graph makes no node and changes none.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import GraphPattern
@@ -28,6 +29,12 @@ _LINEAR: Final = {"AddmmBackward0": (1, 2), "MmBackward0": (0, 1)}
 _RESHAPED: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward1"})
 _OF_WEIGHT: Final = frozenset({"TBackward0", "ToCopyBackward0"})
 _SOFTMAX: Final = "SoftmaxBackward0"
+_LOG_SOFTMAX: Final = "LogSoftmaxBackward0"
+_VIEWS: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"})
+_SCALED: Final = frozenset({"DivBackward0", "MulBackward0"})
+_TRANSPOSED: Final = frozenset({"TBackward0", "TransposeBackward0"})
+_FEWEST_MIXED: Final = 3
+"""How many dimensions a tensor has whose view may change their order."""
 _SIGN: Final = 1 << 63
 
 
@@ -53,6 +60,10 @@ class GraphPatterns:
                 self._linear(node, name, takers, location)
             elif name == _SOFTMAX:
                 self._softmax(node, location)
+            elif name == _LOG_SOFTMAX:
+                self._log_softmax(node, location)
+            elif name in _VIEWS:
+                self._view(node, location)
 
     def _linear(self, node: Any, name: str, takers: dict[Any, int], location: int) -> None:
         """Tell of a linear layer that takes what another one gave, as it is."""
@@ -80,12 +91,39 @@ class GraphPatterns:
         return state.id if state is not None and state.tensor() is tensor else 0
 
     def _softmax(self, node: Any, location: int) -> None:
-        dim, metadata = getattr(node, "_saved_dim", None), getattr(node, "_input_metadata", None)
-        if type(dim) is not int or not metadata:
+        dim, shape = getattr(node, "_saved_dim", None), _sizes_of(node)
+        if type(dim) is not int or not shape:
             return
-        shape = tuple(size if type(size) is int else 0 for size in metadata[0].shape)
         dim = dim - 2 * _SIGN if dim >= _SIGN else dim
         self._emit("softmax", (), dim % max(1, len(shape)), shape, location)
+
+    def _log_softmax(self, node: Any, location: int) -> None:
+        """Tell of one over the products of vectors with themselves, and of one over a view that mixes the classes."""
+        before = _given_by(node, 0)
+        viewed = _viewed(before)
+        if viewed is not None:
+            given, gave = viewed
+            count = math.prod(given) // given[1] if len(given) >= _FEWEST_MIXED and given[1] > 1 else 0
+            if count > given[0] and tuple(gave) == (count, given[1]) and given[1] != given[-1]:
+                self._emit("classes-view", (), 1, given, location)
+        while before is not None and before.name() in _SCALED and _given_by(before, 1) is None:
+            before = _given_by(before, 0)
+        if before is None or before.name() not in ("MmBackward0", "BmmBackward0"):
+            return
+        left, right = _given_by(before, 0), _given_by(before, 1)
+        if left is not None and right is not None and right.name() in _TRANSPOSED and _given_by(right, 0) is left:
+            self._emit("self-similarity", (), 0, _sizes_of(before), location)
+
+    def _view(self, node: Any, location: int) -> None:
+        """Tell of a view whose first dimension is the second of what it is a view of: it does not swap them."""
+        viewed = _viewed(node)
+        if viewed is None:
+            return
+        given, gave = viewed
+        if len(given) < _FEWEST_MIXED or len(gave) != len(given) - 1 or min(given[:2]) < 2:
+            return
+        if gave[0] == given[1] and given[0] % given[1] and gave[1] == given[0] * given[2]:
+            self._emit("view", (), 0, given, location)
 
     def _emit(self, what: str, weights: tuple[int, ...], dim: int, shape: tuple[int, ...], location: int) -> None:
         tracer = self._tracer
@@ -99,6 +137,23 @@ def _given_by(node: Any, place: int) -> Any:
     """The node that gave what another one took at a place; None if nothing did that has a gradient."""
     following = node.next_functions
     return following[place][0] if place < len(following) else None
+
+
+def _viewed(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The shapes of what a view was given and of what it gave; None if the node is no view, or its sizes are not known.
+
+    Sizes alone are read: to read a tensor that a node has saved may run code, as that of a checkpoint.
+    """
+    if node is None or node.name() not in _VIEWS:
+        return None
+    given, gave = getattr(node, "_saved_self_sym_sizes", ()), _sizes_of(node)
+    return (tuple(given), gave) if given and gave and all(type(size) is int for size in given) else None
+
+
+def _sizes_of(node: Any) -> tuple[int, ...]:
+    """The shape of what the call of a node gave; () if that is not known."""
+    metadata = getattr(node, "_input_metadata", None)
+    return tuple(size if type(size) is int else 0 for size in metadata[0].shape) if metadata else ()
 
 
 def _takers(root: Any) -> dict[Any, int]:

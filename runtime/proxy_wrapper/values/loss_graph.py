@@ -23,6 +23,9 @@ MOST_NODES: Final = 24
 _MOST_INSIDE: Final = 4
 """How many nodes inside the model are read on a way back: enough to see through a few views what it ended with."""
 
+_MOST_BELOW: Final = 4
+"""How many nodes are read below one: a stack or a sum of many has as many of one sort."""
+
 _LEAF: Final = "torch::autograd::AccumulateGrad"
 
 
@@ -64,10 +67,14 @@ def loss_nodes(loss: torch.Tensor, last_of_model: int) -> tuple[LossNode, ...]:
         below = depth + is_inside
         if below > _MOST_INSIDE:
             continue
+        new = 0
         for following, _ in node.next_functions:
             if following is not None and following not in seen and following.name() != _LEAF:
                 seen.add(following)
                 pending.append((following, number, below))
+                new += 1
+                if new == _MOST_BELOW:
+                    break
     return tuple(nodes)
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.distributions import Categorical
 
+from proxy_trace.checks import loss_functions
 from proxy_wrapper import events
 from proxy_wrapper.values.loss_graph import last_node_of, loss_nodes
 from tests.proxy_trace.checks.judged import NET, find, said, weight
@@ -23,14 +25,13 @@ if TYPE_CHECKING:
 CLASSES = torch.tensor([0, 2, 1, 1])
 VALUES = torch.tensor([0.1, 0.7, -0.3, 0.2])
 LABELS = (VALUES > 0).float()
-RULES = (
-    "softmax-before-cross-entropy",
-    "sigmoid-before-logits-loss",
-    "nll-without-log-softmax",
-    "loss-broadcasts",
-    "target-not-detached",
-)
 Function: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
+
+
+def focal(loss: torch.Tensor) -> torch.Tensor:
+    """A focal loss of each element of a cross entropy."""
+    return 0.25 * (1 - torch.exp(-loss)) ** 2 * loss
+
 
 WRONG: dict[str, tuple[str, int, Function, Function]] = {
     "cross entropy of a softmax": (
@@ -73,6 +74,27 @@ WRONG: dict[str, tuple[str, int, Function, Function]] = {
         "target-not-detached", 3, lambda x: x,
         lambda out: (out.amax(1) * 0.9 - out.gather(1, CLASSES[:, None])[:, 0]).square().mean(),
     ),
+    "outputs of an episode, stacked": (
+        "loss-broadcasts", 1, lambda x: x,
+        lambda out: (VALUES - torch.stack([out[i] for i in range(4)])).square().mean(),
+    ),
+    "divergence of a softmax": (
+        "kl-div-of-probabilities", 3, lambda x: x,
+        lambda out: F.kl_div((out / 2).softmax(1), torch.full((4, 3), 1 / 3), reduction="batchmean") * 4,
+    ),
+    "divergence of what the model made probabilities": (
+        "kl-div-of-probabilities", 3, lambda x: x.softmax(1),
+        lambda out: F.kl_div(out, torch.full((4, 3), 1 / 3), reduction="sum"),
+    ),
+    "a policy of probabilities as logits": (
+        "probabilities-as-logits", 3, lambda x: x.softmax(1),
+        lambda out: -(Categorical(logits=out).log_prob(CLASSES) * VALUES).mean(),
+    ),
+    "focal loss of the mean": ("focal-loss-of-mean", 3, lambda x: x, lambda out: focal(F.cross_entropy(out, CLASSES))),
+    "binary focal loss of the mean": (
+        "focal-loss-of-mean", 1, lambda x: x,
+        lambda out: focal(F.binary_cross_entropy_with_logits(out, LABELS[:, None])),
+    ),
 }  # fmt: skip
 
 RIGHT: dict[str, tuple[int, Function, Function]] = {
@@ -92,6 +114,19 @@ RIGHT: dict[str, tuple[int, Function, Function]] = {
     "binary with logits": (
         1, lambda x: x.squeeze(1), lambda out: F.binary_cross_entropy_with_logits(out, LABELS),
     ),
+    "divergence to a softmax that is trained": (
+        3, lambda x: x.softmax(1), lambda out: F.kl_div(torch.full((4, 3), 1 / 3).log(), out, reduction="sum"),
+    ),
+    "an entropy bonus": (
+        3, lambda x: x.softmax(1),
+        lambda out: -Categorical(probs=out).log_prob(CLASSES).mean() - Categorical(probs=out).entropy().mean(),
+    ),
+    "a policy of logits": (3, lambda x: x, lambda out: -(Categorical(logits=out).log_prob(CLASSES) * VALUES).mean()),
+    "focal loss of each sample": (
+        3, lambda x: x, lambda out: focal(F.cross_entropy(out, CLASSES, reduction="none")).mean(),
+    ),
+    "focal loss of one sample": (3, lambda x: x[0], lambda out: focal(F.cross_entropy(out, CLASSES[0]))),
+    "a loss that is bounded": (3, lambda x: x, lambda out: 1 - torch.exp(-F.cross_entropy(out, CLASSES))),
     "mse of two columns": (1, lambda x: x, lambda out: F.mse_loss(out, VALUES[:, None])),
     "mse of a square output": (4, lambda x: x, lambda out: F.mse_loss(out, torch.zeros(4, 4))),
     "a penalty that is broadcast": (3, lambda x: x, lambda out: (out - VALUES[:, None]).square().mean()),
@@ -131,7 +166,8 @@ def judged(path: Path, write_trace: WriteTrace, nodes: Sequence[events.LossNode]
     loss = events.Loss(3, location=3, id=1, nodes=nodes)
     passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5)] * 2
     path = write_trace(path, place, NET, weight(), loss, *passes)
-    found = [each for each in find(path) if each.code in RULES]
+    rules = {rule.code for rule in loss_functions.CHECK.rules}
+    found = [each for each in find(path) if each.code in rules]
     assert said(path, "loss functions")[0] == ("finding" if found else "passed")
     assert all(each.place == "train.py:20" and "in 2 backward passes" in each.evidence[0] for each in found)
     return [each.code for each in found]
@@ -169,4 +205,4 @@ def test_a_target_of_a_network_that_nothing_steps_is_right(tmp_path: Path, write
     unused = events.Gradient(5, tensor=1, statistics=STATISTICS, has_optimizer=False)
     passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5), unused] * 2
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), events.Loss(3, id=1, nodes=nodes), *passes)
-    assert not [each for each in find(path) if each.code in RULES]
+    assert not [each for each in find(path) if each.code in {rule.code for rule in loss_functions.CHECK.rules}]

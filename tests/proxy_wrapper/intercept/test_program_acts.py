@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import (
@@ -155,6 +155,58 @@ def test_a_first_batch_again_and_again_is_counted(logdir: str, seen: MemoryObser
     found = of(seen, Loading)
     assert [each.count for each in found] == [1, 2, 4, 8]
     assert found[-1].first_only == 7
+
+
+class Kept(Dataset[torch.Tensor]):
+    """Keeps its samples in a tensor, and normalises each as it gives it: in place, or not."""
+
+    def __init__(self, *, in_place: bool) -> None:
+        self.samples = torch.randn(12, 4)
+        self.in_place = in_place
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = self.samples[index]
+        return sample.mul_(0.5) if self.in_place else sample * 0.5
+
+
+@pytest.mark.parametrize(("in_place", "changed"), [(True, 3), (False, 0)])
+def test_a_data_set_that_changes_what_it_keeps_is_counted(
+    in_place: bool, changed: int, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(Kept(in_place=in_place), 3, shuffle=True)
+    for _ in range(4):
+        for x in loader:
+            model(x).sum().backward()
+            optimizer.step()
+    last = of(seen, Loading)[-1]
+    assert (last.count, last.changed, last.changed_by > 0) == (4, changed, in_place)
+
+
+def test_what_the_program_writes_into_the_data_between_batches_is_not_counted(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    data = Kept(in_place=False)
+    for _ in range(4):
+        for _ in DataLoader(data, 3):
+            data.samples.mul_(0.5)
+    assert [each.changed for each in of(seen, Loading)] == [0] * 4
+
+
+@pytest.mark.parametrize(("weights", "unweighted"), [(2, 10), (12, 0)])
+def test_samples_that_have_no_weight_are_counted(
+    weights: int, unweighted: int, logdir: str, seen: MemoryObserver
+) -> None:
+    Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    sampler = WeightedRandomSampler([0.5] * weights, 12)
+    for _ in DataLoader(TensorDataset(torch.randn(12, 4)), 3, sampler=sampler):
+        pass
+    assert [each.unweighted for each in of(seen, Loading)] == [unweighted]
 
 
 # Scalers.

@@ -6,10 +6,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from compile_one_pass import SOURCE, compile_one_pass
 
 from proxy_wrapper.values import extents
 from proxy_wrapper.values.one_pass import OnePass, load
+from scripts.compile_one_pass import SOURCE, compile_one_pass
 
 if TYPE_CHECKING:
     from pathlib import Path

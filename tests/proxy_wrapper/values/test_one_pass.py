@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from compile_one_pass import LIBRARY, SOURCE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.values import extents
 from proxy_wrapper.values.one_pass import KINDS, OnePass, item_of, load
+from scripts.compile_one_pass import LIBRARY, SOURCE
 from tests.proxy_wrapper.programs import Branching, train
 from tests.proxy_wrapper.rough_norms import with_rough_norms
 from tests.proxy_wrapper.truth.expected_bits import expected_bits

@@ -1,0 +1,110 @@
+"""Views keep together what belongs together, and no sample is compared with itself.
+
+`view` and `reshape` read the elements of a tensor in the order in which they lie: they can join dimensions that are
+next to each other, or split one, but they swap none. `h.view(batch, -1)` of a tensor with shape (2, batch, features),
+as `nn.LSTM` gives it, runs without an error, and each of its rows has features of several samples.
+
+| what the graph of a loss has | code |
+| --- | --- |
+| a view of a tensor (n, batch, features) as (batch, n * features) | view-mixes-samples |
+| a log-softmax of a view of scores (batch, classes, ...) as (-1, classes) | view-mixes-classes |
+| a log-softmax of products of vectors with themselves, with nothing masked | self-similarity-not-masked |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
+
+SAMPLES: Final = Rule(
+    "view-mixes-samples",
+    WARNING,
+    "Views that mix the samples of a batch",
+    "In the graph of a loss a tensor whose second dimension is that of the samples was viewed as one whose first "
+    "dimension is that: the model was given as many, and puts out as many. A view moves nothing, so each row has "
+    "elements of several samples. The first dimension, as the number of layers and directions of a recurrent layer, "
+    "is no multiple of the batch.",
+    "Swap the dimensions first: `h.transpose(0, 1).reshape(batch, -1)`.",
+    "show {run} --kind graph_pattern",
+    sources=("https://github.com/timbmg/Sentence-VAE/issues/15",),
+)
+CLASSES: Final = Rule(
+    "view-mixes-classes",
+    WARNING,
+    "Views that mix the scores of classes",
+    "A log-softmax, as that of `F.cross_entropy`, was computed of a view with shape (-1, classes) of a tensor with "
+    "shape (batch, classes, ...), whose last dimension has another size. A view moves nothing, so each row has scores "
+    "of one class at several places, and not those of all classes at one place.",
+    "Give `F.cross_entropy` the scores as they are, it takes (batch, classes, ...); or move the classes to the end "
+    "first: `scores.permute(0, 2, 3, 1).reshape(-1, classes)`.",
+    "show {run} --kind graph_pattern",
+    sources=("https://github.com/irfanICMLL/structure_knowledge_distillation/issues/11",),
+)
+SELF: Final = Rule(
+    "self-similarity-not-masked",
+    WARNING,
+    "Contrastive losses in which samples compete with themselves",
+    "A log-softmax, as that of `F.cross_entropy`, was computed of the products of vectors with themselves, scaled at "
+    "most: in each row the product of the vector with itself is among the candidates, and mostly the largest. No mask "
+    "lies between the products and the log-softmax.",
+    "Fill the diagonal of the products with `float('-inf')` before the loss: "
+    "`similarity.fill_diagonal_(float('-inf'))`.",
+    "show {run} --kind graph_pattern",
+    sources=("https://github.com/Lightning-Universe/lightning-bolts/issues/695",),
+)
+
+
+def _look(evidence: Evidence) -> Sight:
+    findings: list[Finding] = []
+    for of_process in evidence.of_processes:
+        findings += _of_samples(of_process)
+        told: set[tuple[str, str]] = set()
+        for event, backward_place in of_process.acts.patterns:
+            place = _computed(of_process, backward_place)
+            if event.what not in ("classes-view", "self-similarity") or (event.what, place) in told:
+                continue
+            told.add((event.what, place))
+            shape, rank = tuple(event.shape), [of_process.process.rank]
+            if event.what == "classes-view":
+                reason = f"scores of shape {shape} are viewed as rows of {shape[1]:,}"
+                findings.append(CLASSES.finding("loss", reason, rank, place=place))
+            else:
+                reason = f"nothing masks the diagonal of the products, of shape {shape}"
+                findings.append(SELF.finding("loss", reason, rank, place=place))
+    if not any(process.backward_passes for process in evidence.processes):
+        return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
+    return Sight(findings, evidence.compiled_words)
+
+
+def _of_samples(of_process: ProcessEvidence) -> list[Finding]:
+    """The views of one process that mix samples; where one recurrent layer gives what is viewed, at its call."""
+    recurrent = [
+        each for each in of_process.process.modules if each.type in ("LSTM", "GRU", "RNN") and each.called_place
+    ]
+    findings = []
+    for backward_place, mix in of_process.acts.views.items():
+        if mix.mixed and not mix.kept:
+            batch, first = mix.shape
+            reason = f"a tensor of shape ({first:,}, {batch:,}, ...) is viewed as ({batch:,}, ...)"
+            name, place = "view", backward_place
+            if len(recurrent) == 1:
+                name, place = recurrent[0].name, recurrent[0].called_place
+            findings.append(SAMPLES.finding(name, reason, [of_process.process.rank], place=place))
+    return findings
+
+
+def _computed(of_process: ProcessEvidence, backward_place: str) -> str:
+    """Where the loss is computed that a backward pass at a place begins with."""
+    losses = of_process.training.losses.values()
+    return next((loss.computed for loss in losses if loss.place == backward_place), backward_place)
+
+
+CHECK: Final = Check("views", "views keep together what belongs together", _look, (SAMPLES, CLASSES, SELF))

@@ -1,0 +1,100 @@
+"""Views that mix samples or classes are told by graphs, and so are samples that compete with themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import proxy_wrapper.proxy as Proxy
+from proxy_trace.checks import views
+from tests.proxy_trace.checks.judged import find, said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Loss: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
+
+LABELS = torch.arange(5) % 3
+PIXELS = torch.arange(5 * 16) % 3
+
+
+class Reader(nn.Module):
+    """Reads sequences, and joins the states of both directions."""
+
+    def __init__(self, *, is_right: bool) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(4, 6, batch_first=True, bidirectional=True)
+        self.fc = nn.Linear(12, 3)
+        self.is_right = is_right
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        _, states = self.rnn(x)
+        if self.is_right:
+            states = states.transpose(0, 1)
+        return self.fc(states.reshape(len(x), -1))  # type: ignore[no-any-return]
+
+
+def judged(model: nn.Module, given: torch.Tensor, loss: Loss, tmp_path: Path) -> list[str]:
+    """The codes of what the check finds where a model is trained for two steps."""
+    proxied = Proxy.Proxy(model, recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    optimizer = torch.optim.SGD(proxied.parameters(), 0.01)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss(proxied(given)).backward()
+        optimizer.step()
+    Proxy.unproxy(proxied)
+    codes = {rule.code for rule in views.CHECK.rules}
+    found = [each.code for each in find(tmp_path) if each.code in codes]
+    assert said(tmp_path, "views")[0] == ("finding" if found else "passed")
+    return found
+
+
+@pytest.mark.parametrize(("is_right", "codes"), [(True, []), (False, ["view-mixes-samples"])])
+def test_states_of_a_recurrent_layer_are_viewed(tmp_path: Path, is_right: bool, codes: list[str]) -> None:
+    model = Reader(is_right=is_right)
+    assert judged(model, torch.randn(5, 7, 4), lambda out: F.cross_entropy(out, LABELS), tmp_path) == codes
+
+
+@pytest.mark.parametrize(
+    ("loss", "codes"),
+    [
+        (lambda out: F.cross_entropy(out.reshape(-1, 3), PIXELS), ["view-mixes-classes"]),
+        (lambda out: F.cross_entropy(out.permute(0, 2, 3, 1).reshape(-1, 3), PIXELS), []),
+        (lambda out: F.cross_entropy(out, PIXELS.view(5, 4, 4)), []),
+        (lambda out: F.cross_entropy(out.flatten(2), PIXELS.view(5, 16)), []),
+    ],
+    ids=["viewed", "permuted", "as they are", "places joined"],
+)
+def test_scores_of_classes_are_viewed(tmp_path: Path, loss: Loss, codes: list[str]) -> None:
+    assert judged(nn.Conv2d(2, 3, 3, padding=1), torch.randn(5, 2, 4, 4), loss, tmp_path) == codes
+
+
+def contrast(out: torch.Tensor) -> torch.Tensor:
+    """The products of vectors with themselves."""
+    unit = F.normalize(out, dim=1)
+    return unit @ unit.t() / 0.1
+
+
+@pytest.mark.parametrize(
+    ("loss", "codes"),
+    [
+        (lambda out: F.cross_entropy(contrast(out), (torch.arange(5) + 1) % 5), ["self-similarity-not-masked"]),
+        (
+            lambda out: F.cross_entropy(
+                contrast(out).masked_fill(torch.eye(5, dtype=torch.bool), float("-inf")), (torch.arange(5) + 1) % 5
+            ),
+            [],
+        ),
+        (lambda out: F.cross_entropy(contrast(out) - 1e9 * torch.eye(5), (torch.arange(5) + 1) % 5), []),
+        (lambda out: F.cross_entropy(out @ out.flip(0).t(), torch.arange(5)), []),
+        (lambda out: (contrast(out).softmax(1) @ out).square().mean(), []),
+    ],
+    ids=["with itself", "masked", "masked by a number", "of two views", "as attention"],
+)
+def test_samples_that_compete_with_themselves(tmp_path: Path, loss: Loss, codes: list[str]) -> None:
+    assert judged(nn.Linear(4, 6), torch.randn(5, 4), loss, tmp_path) == codes
