@@ -119,8 +119,12 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
     if last.unweighted:
         reason = "its sampler has fewer weights than there are samples"
         return WITHOUT_WEIGHT, reason, f"{last.unweighted:,} samples have no weight"
-    if last.trains and last.changed >= _FEWEST_CHANGES and last.changed >= earlier:
-        return CHANGES, "its data set changed the samples that it keeps", f"in {last.changed:,} of {earlier:,} epochs"
+    if last.trains and last.changed_samples >= _FEWEST_CHANGES and last.changed_samples >= earlier:
+        return (
+            CHANGES,
+            "its data set changed the samples that it keeps",
+            f"in {last.changed_samples:,} of {earlier:,} epochs",
+        )
     runs = last.given - last.same_batch
     if (
         last.workers > 1

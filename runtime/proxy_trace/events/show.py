@@ -237,7 +237,7 @@ def _loading(event: events.Loading, _: Names) -> str:
     words += [f"{event.same_order:,} in the order of the one before"] if event.same_order else []
     words += [f"{event.first_only:,} with the first batch alone"] if event.first_only else []
     words += [f"{event.unweighted:,} samples without a weight"] if event.unweighted else []
-    words += [f"{event.changed:,} in which the data set was changed"] if event.changed else []
+    words += [f"{event.changed_samples:,} in which the data set was changed"] if event.changed_samples else []
     words += [f"{event.same_batch:,} of {event.given:,} batches as the one before"] if event.same_batch else []
     return ", ".join(words)
 

@@ -49,9 +49,11 @@ def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
         pytest.param(loading(2, 2, given=8, same_batch=4), TRAINED, ["equal-worker-streams"], id="pairs"),
         pytest.param(loading(2, 2, given=8, same_batch=7), TRAINED, [], id="all alike"),
         pytest.param(loading(1, unweighted=7), TRAINED, ["samples-without-weight"], id="fewer weights than samples"),
-        pytest.param(loading(4, changed=3, trains=1), TRAINED, ["data-set-changes"], id="changed in each epoch"),
-        pytest.param(loading(4, changed=1, trains=1), TRAINED, [], id="filled in the first epoch"),
-        pytest.param(loading(4, changed=3), TRAINED, [], id="changed, and trains nothing"),
+        pytest.param(
+            loading(4, changed_samples=3, trains=1), TRAINED, ["data-set-changes"], id="changed in each epoch"
+        ),
+        pytest.param(loading(4, changed_samples=1, trains=1), TRAINED, [], id="filled in the first epoch"),
+        pytest.param(loading(4, changed_samples=3), TRAINED, [], id="changed, and trains nothing"),
         pytest.param(loading(2, 2, given=8, same_batch=1), TRAINED, [], id="twice by chance"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_file_never_replaces_a_folder_with_all_that_is_in_it(force: bool, tmp_
     target = tmp_path / "results"
     target.mkdir()
     (target / "thesis.txt").write_text("years of work")
-    with pytest.raises(OutputIsFolderError, match="results: is a folder"), whole_or_nothing(target, force=force):
+    with pytest.raises(OutputIsFolderError, match="results: is a directory"), whole_or_nothing(target, force=force):
         pytest.fail("the block must not run")
     assert (target / "thesis.txt").read_text() == "years of work"
 

@@ -184,7 +184,7 @@ def test_a_data_set_that_changes_what_it_keeps_is_counted(
             model(x).sum().backward()
             optimizer.step()
     last = of(seen, Loading)[-1]
-    assert (last.count, last.changed, last.changed_by > 0) == (4, changed, in_place)
+    assert (last.count, last.changed_samples, last.changed_by > 0) == (4, changed, in_place)
 
 
 def test_what_the_program_writes_into_the_data_between_batches_is_not_counted(
@@ -195,7 +195,7 @@ def test_what_the_program_writes_into_the_data_between_batches_is_not_counted(
     for _ in range(4):
         for _ in DataLoader(data, 3):
             data.samples.mul_(0.5)
-    assert [each.changed for each in of(seen, Loading)] == [0] * 4
+    assert [each.changed_samples for each in of(seen, Loading)] == [0] * 4
 
 
 @pytest.mark.parametrize(("weights", "unweighted"), [(2, 10), (12, 0)])
