@@ -533,9 +533,9 @@ class Loading(Happening, frozen=True, gc=False):
     `first_only` those that gave the first of several batches in a fixed order and no other one, and that a step of an
     optimizer followed. `given` counts the batches, `same_batch` those of them with the values of the batch before.
     `trains` if an optimizer has stepped between two batches of one iteration. `unweighted` counts the samples that a
-    `WeightedRandomSampler` has no weight for, and so never draws. `changed_samples` counts the iterations in which the data set
-    changed a tensor that it keeps all samples in, while it gave some; `changed_by` is then the location of the function
-    that gives one.
+    `WeightedRandomSampler` has no weight for, and so never draws. `changed_samples` counts the iterations in which the
+    data set changed a tensor that it keeps all samples in, while it gave some; `changed_by` is then the location of the
+    function that gives one.
     """
 
     id: Count = 0
