@@ -8,7 +8,7 @@ as `nn.LSTM` gives it, runs without an error, and each of its rows has features 
 | --- | --- |
 | a view of a tensor (n, batch, features) as (batch, n * features) | view-mixes-samples |
 | a log-softmax of a view of scores (batch, classes, ...) as (-1, classes) | view-mixes-classes |
-| a log-softmax of products of vectors with themselves, with nothing masked | self-similarity-not-masked |
+| a `cross_entropy` of products of vectors with themselves, with nothing masked | self-similarity-not-masked |
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ SELF: Final = Rule(
     "self-similarity-not-masked",
     WARNING,
     "Contrastive losses in which samples compete with themselves",
-    "A log-softmax, as that of `F.cross_entropy`, was computed of the products of vectors with themselves, scaled at "
-    "most: in each row the product of the vector with itself is among the candidates, and mostly the largest. No mask "
-    "lies between the products and the log-softmax.",
+    "`F.cross_entropy`, with classes as targets, received the products of vectors with themselves, at most scaled. In "
+    "each row, the product of the vector with itself is among the candidates, and it is usually the largest. Nothing "
+    "masks it.",
     "Fill the diagonal of the products with `float('-inf')` before the loss: "
     "`similarity.fill_diagonal_(float('-inf'))`.",
     "show {run} --kind graph_pattern",

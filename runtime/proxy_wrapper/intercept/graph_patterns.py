@@ -30,6 +30,8 @@ _RESHAPED: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAl
 _OF_WEIGHT: Final = frozenset({"TBackward0", "ToCopyBackward0"})
 _SOFTMAX: Final = "SoftmaxBackward0"
 _LOG_SOFTMAX: Final = "LogSoftmaxBackward0"
+_CLASS_LOSS: Final = "NllLossBackward0"
+"""What `cross_entropy` gives, for targets that are classes."""
 _VIEWS: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"})
 _SCALED: Final = frozenset({"DivBackward0", "MulBackward0"})
 _TRANSPOSED: Final = frozenset({"TBackward0", "TransposeBackward0"})
@@ -62,6 +64,8 @@ class GraphPatterns:
                 self._softmax(node, location)
             elif name == _LOG_SOFTMAX:
                 self._log_softmax(node, location)
+            elif name == _CLASS_LOSS:
+                self._class_loss(node, location)
             elif name in _VIEWS:
                 self._view(node, location)
 
@@ -98,14 +102,23 @@ class GraphPatterns:
         self._emit("softmax", (), dim % max(1, len(shape)), shape, location)
 
     def _log_softmax(self, node: Any, location: int) -> None:
-        """Tell of one over the products of vectors with themselves, and of one over a view that mixes the classes."""
-        before = _given_by(node, 0)
-        viewed = _viewed(before)
+        """Tell of one over a view that mixes the classes."""
+        viewed = _viewed(_given_by(node, 0))
         if viewed is not None:
             given, gave = viewed
             count = math.prod(given) // given[1] if len(given) >= _FEWEST_MIXED and given[1] > 1 else 0
             if count > given[0] and tuple(gave) == (count, given[1]) and given[1] != given[-1]:
                 self._emit("classes-view", (), 1, given, location)
+
+    def _class_loss(self, node: Any, location: int) -> None:
+        """Tell of one whose scores are the products of vectors with themselves.
+
+        Not where a divergence compares these with those of a teacher: there each vector has itself on both sides.
+        """
+        before = _given_by(node, 0)
+        if before is None or before.name() != _LOG_SOFTMAX:
+            return
+        before = _given_by(before, 0)
         while before is not None and before.name() in _SCALED and _given_by(before, 1) is None:
             before = _given_by(before, 0)
         if before is None or before.name() not in ("MmBackward0", "BmmBackward0"):
