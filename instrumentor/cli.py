@@ -31,6 +31,8 @@ and a closing comment; everything else is preserved to the byte.
 
 [bold]Examples[/bold]
 
+  Run a script with its models traced, without writing a copy of it:
+    [cyan]$ instrument run mnist.py --epochs 1[/cyan]
   Write instrumented_mnist.py beside the script:
     [cyan]$ instrument mnist.py[/cyan]
   Write it somewhere else; write several into a directory:
