@@ -338,12 +338,11 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.fx.*", Effect.DERIVES),
     ("torch.export.*", Effect.DERIVES),
     ("torch.onnx.*", Effect.DERIVES),
-    ("torch.*quantization.*prepare*", Effect.COPIES),
-    ("torch.*quantization.*convert*", Effect.COPIES),
-    ("torch.*quantization.*fuse_*", Effect.COPIES),
-    ("torch.*quantization.quantize", Effect.COPIES),
-    ("torch.*quantization.quantize_dynamic", Effect.COPIES),
-    ("torch.*quantization.quantize_qat", Effect.COPIES),
+    *(
+        (f"torch.{package}.{name}", Effect.COPIES)
+        for package in ("quantization", "ao.quantization")
+        for name in ("*prepare*", "*convert*", "*fuse_*", "quantize", "quantize_dynamic", "quantize_qat")
+    ),
     ("torch.quantization.*", Effect.DERIVES),
     ("torch.ao.quantization.*", Effect.DERIVES),
     ("torch.nn.init.*", Effect.READS),

@@ -86,7 +86,7 @@ def test_the_header_has_what_is_needed_to_read_a_trace_and_no_more(tmp_path: Pat
     assert set(header) <= {"kind", *events.Run.__struct_fields__}
     assert set(events.Run.__struct_fields__) <= {
         "format", "run", "started", "pid", "script", "argv", "python", "torch", "version", "rank", "world_size",
-        "ranks", "parent_pid", "host",
+        "ranks", "parent_pid", "host", "compiled",
     }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ Write a run in the format of another tool.
 
 [bold]Formats[/bold]
 
-  [cyan]parquet[/cyan]      a dataset partitioned by run and rank, for DuckDB, Polars or Spark
+  [cyan]parquet[/cyan]      partitioned by run and rank, for DuckDB, Polars or Spark
   [cyan]chrome[/cyan]       a timeline for https://ui.perfetto.dev or chrome://tracing
   [cyan]csv[/cyan]          one table
   [cyan]tensorboard[/cyan]  losses, rates and norms as scalars, findings as text

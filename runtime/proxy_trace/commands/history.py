@@ -36,7 +36,7 @@ WHAT is a name, or a place in the script where a tensor is created:
   [cyan]model.fc1.weight[/cyan]       a parameter or buffer; globs too: 'model.fc*.bias'
   [cyan]model.fc1.weight.grad[/cyan]  only its gradients
   [cyan]model.fc1[/cyan]              the calls of a module
-  [cyan]net.py:14[/cyan]              whatever is created on that line of the original script
+  [cyan]net.py:14[/cyan]              whatever that line of the script creates
   [cyan]net.py:14:relu[/cyan]         only by calls of relu
   [cyan]net.py:14:relu:1[/cyan]       only by the second of them in each call of the module
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import ctypes
 from hashlib import sha256
-from itertools import starmap
-from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -49,14 +47,15 @@ _SUMMARY: Final = Struct("=dddqQ")
 """The structures `tensor` and `summary` of the library."""
 
 _OneSummary: Final = ctypes.c_byte * _SUMMARY.size
-_count: Final = itemgetter(1)
 
 _SMALL: Final = 1 << 15
 """So many elements are read with the interpreter's lock: they take some 20 us."""
 
 
-Item: TypeAlias = tuple[int, int, int]
-"""What the library is told of a tensor: its address, how many elements it has, and the number of its dtype."""
+Item: TypeAlias = bytes
+"""What the library is told of a tensor: its address, how many elements it has, and the number of its dtype.
+
+Packed, as a step has one for each parameter: so many tuples would bring on the garbage collector."""
 
 Extent: TypeAlias = tuple[float, float, float, int, int]
 """Minimum, maximum, norm, non-finite count and fingerprint of a tensor; a NaN anywhere makes the first three NaN.
@@ -85,8 +84,8 @@ class OnePass:
     def extents(self, items: Sequence[Item]) -> Iterable[Extent]:
         """The extent of each tensor, in order."""
         found = (ctypes.c_byte * (_SUMMARY.size * len(items)))()
-        given = b"".join(starmap(_ITEM.pack, items))
-        if sum(map(_count, items)) <= _SMALL:
+        given = b"".join(items)
+        if sum(count for _, count, _ in _ITEM.iter_unpack(given)) <= _SMALL:
             self._read_small(given, len(items), found, 1)
         else:
             self._read_large(given, len(items), found, get_num_threads())
@@ -95,16 +94,17 @@ class OnePass:
     def extent(self, item: Item) -> Extent:
         """The extent of a tensor: as `extents` gives it, in half the time for a small one."""
         found = _OneSummary()
-        if item[1] <= _SMALL:
-            self._read_small(_ITEM.pack(*item), 1, found, 1)
+        _, count, _ = _ITEM.unpack(item)
+        if count <= _SMALL:
+            self._read_small(item, 1, found, 1)
         else:
-            self._read_large(_ITEM.pack(*item), 1, found, get_num_threads())
+            self._read_large(item, 1, found, get_num_threads())
         extent: Any = _SUMMARY.unpack_from(found)
         return extent  # type: ignore[no-any-return]
 
     def fingerprint(self, tensor: torch.Tensor) -> int:
         """The fingerprint of a tensor of any dtype."""
-        return self.extent((data_ptr(tensor), numel(tensor) * tensor.dtype.itemsize, _RAW))[-1]
+        return self.extent(_ITEM.pack(data_ptr(tensor), numel(tensor) * tensor.dtype.itemsize, _RAW))[-1]
 
     def count_nonfinite(self, tensor: torch.Tensor) -> int:
         """How many elements are NaN or infinite; a tensor without any may be asked for, too."""
@@ -113,9 +113,13 @@ class OnePass:
         return function(data_ptr(tensor), count, KINDS[tensor.dtype])
 
 
+packed: Final[Callable[[int, int, int], Item]] = _ITEM.pack
+"""What the library is told of a tensor with this address, number of elements and number of its dtype."""
+
+
 def item_of(tensor: torch.Tensor) -> Item:
     """What the library is told of a tensor, whose dtype must be among `KINDS`."""
-    return data_ptr(tensor), numel(tensor), KINDS[tensor.dtype]
+    return packed(data_ptr(tensor), numel(tensor), KINDS[tensor.dtype])
 
 
 def load(folder: Path = _FOLDER) -> OnePass | None:

@@ -19,7 +19,7 @@ from proxy_wrapper.values import extents
 from proxy_wrapper.values.describe import PLAIN, is_plain
 from proxy_wrapper.values.distributed_tensors import local_part
 from proxy_wrapper.values.fingerprint import as_text, real_numbers, size_in_bytes, weighted_sums
-from proxy_wrapper.values.one_pass import KINDS
+from proxy_wrapper.values.one_pass import KINDS, packed
 from proxy_wrapper.values.pending import HostCopy, PendingCount, PendingStatistics, PendingValue, Table
 from proxy_wrapper.values.torch_functions import (
     aminmax,
@@ -313,9 +313,16 @@ def _parts_of(tensor: torch.Tensor) -> Parts | None:
 
 def _is_allocated(tensor: torch.Tensor) -> bool:
     """Whether a strided tensor has memory: sharded training takes it from tensors that it fills again before use."""
-    return (
-        not is_hosted(tensor) or data_ptr(tensor) != storage_offset(tensor) * tensor.dtype.itemsize or not numel(tensor)
-    )
+    return not is_hosted(tensor) or _address_of(tensor) is not None or not numel(tensor)
+
+
+def _address_of(tensor: torch.Tensor) -> int | None:
+    """Where a tensor on the CPU lies in memory; None if it has none, or wraps another one, as in `torch.func`."""
+    try:
+        address = data_ptr(tensor)
+    except RuntimeError:  # "Cannot access data pointer of Tensor that doesn't have storage".
+        return None
+    return None if address == storage_offset(tensor) * tensor.dtype.itemsize else address
 
 
 def _readable(tensor: torch.Tensor) -> Readable | None:
@@ -374,9 +381,9 @@ def _item_of(tensor: torch.Tensor) -> Item | None:
         and is_contiguous(tensor)
         and dimensions(tensor) <= MOST_DIMENSIONS
         and not is_neg(tensor)
-        and (address := data_ptr(tensor)) != storage_offset(tensor) * tensor.dtype.itemsize
+        and (address := _address_of(tensor)) is not None
     ):
-        return address, numel(tensor), kind
+        return packed(address, numel(tensor), kind)
     return None
 
 

@@ -258,8 +258,8 @@ def test_memory_does_not_grow_with_the_run(
         pytest.param("fc.weight", UnknownNameError, "Did you mean model.fc.weight", id="the root's name is missing"),
         pytest.param("model.fc.wieght", UnknownNameError, "Did you mean model.fc.weight", id="a misspelled name"),
         pytest.param("zzz*", UnknownNameError, "no module, parameter or buffer", id="a glob that matches nothing"),
-        pytest.param("train.py:19", UnknownPlaceError, "Near to it are .*src/train.py:20", id="the line beside"),
-        pytest.param("tarin.py:20", UnknownPlaceError, "Files are src/train.py", id="a misspelled file"),
+        pytest.param("train.py:19", UnknownPlaceError, "Places near it: .*src/train.py:20", id="the line beside"),
+        pytest.param("tarin.py:20", UnknownPlaceError, "Files: src/train.py", id="a misspelled file"),
     ],
 )
 def test_what_is_not_there_is_told_with_what_is_near(
