@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     Program = Callable[[nn.Module, Batch], list[torch.Tensor]]
 
-STEPS: Final = 4
+STEPS: Final = 3
 
 
 class Mixed(nn.Module):
