@@ -30,6 +30,7 @@ class ScopeFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
         result: what it returns or yields.
         is_public: it stands at the top of a file, and its name is no private one.
         decorators: the last parts of the names of its decorators.
+        decorated_by: those that are called with it, as values.
     """
 
     kind: ScopeKind
@@ -43,6 +44,7 @@ class ScopeFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     result: int
     is_public: bool
     decorators: list[str]
+    decorated_by: list[int]
 
 
 class ClassFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -117,6 +119,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
         used: values that are used as only modules are.
         trained: values from which a backward pass starts.
         methods_run: the names of methods that operators, loops and `with` blocks run.
+        read: the names that are read for their value anywhere, and not to be called.
         added_folders: the folders that it adds to where imports are looked up.
     """
 
@@ -140,4 +143,5 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     used: list[int]
     trained: list[int]
     methods_run: list[str]
+    read: list[str]
     added_folders: list[str]

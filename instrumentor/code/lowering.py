@@ -94,6 +94,7 @@ class _Lowering:
         self._used: dict[int, None] = {}
         self._trained: dict[int, None] = {}
         self._run: set[str] = set()
+        self._values_read: set[str] = set()
         self._imported: set[str] = set()
         self._repeated = 0
         self._top: _Scope | None = None
@@ -174,6 +175,7 @@ class _Lowering:
             list(self._used),
             list(self._trained),
             sorted(self._run),
+            sorted(self._values_read),
             list(added),
         )
 
@@ -185,7 +187,7 @@ class _Lowering:
                 self._imported.update((each.asname or each.name).partition(".")[0] for each in statement.names)
         self._block(tree.body)
         self._finish(self._scope)
-        self._scopes[0] = ScopeFacts("file", "", 1, -1, -1, [], [], (0, 0), 0, is_public=False, decorators=[])
+        self._scopes[0] = ScopeFacts("file", "", 1, -1, -1, [], [], (0, 0), 0, False, [], [])
 
     # ---- values and names ----
 
@@ -275,6 +277,7 @@ class _Lowering:
     # ---- expressions ----
 
     def _name(self, node: ast.Name) -> int:
+        self._values_read.add(node.id)
         return self._read(node.id)
 
     def _attribute(self, node: ast.Attribute) -> int:
@@ -677,7 +680,7 @@ class _Lowering:
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         decorators = [self._value(each) for each in node.decorator_list]
-        number = self._enter_function(node, "function", node.name)
+        number = self._enter_function(node, "function", node.name, decorators)
         value = self._new()
         self._functions.append((value, number))
         for decorator, each in zip(reversed(decorators), reversed(node.decorator_list), strict=True):
@@ -707,7 +710,11 @@ class _Lowering:
         return value
 
     def _enter_function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, kind: ScopeKind, name: str
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        kind: ScopeKind,
+        name: str,
+        decorated_by: Sequence[int] = (),
     ) -> int:
         """Lower a function; gives the number of its scope."""
         declared = node.args
@@ -750,7 +757,7 @@ class _Lowering:
         is_public = around.kind == "file" and kind == "function" and not name.startswith("_")
         self._scopes[number] = ScopeFacts(
             kind, name, node.lineno, around.number, scope.class_number, parameters, named, (rest[0], rest[1]),
-            scope.result, is_public, decorators,
+            scope.result, is_public, decorators, list(decorated_by),
         )  # fmt: skip
         return number
 
@@ -814,7 +821,7 @@ class _Lowering:
         self._finish(scope)
         self._scope, self._repeated = around, repeated
         self._scopes[number] = ScopeFacts(
-            "class", node.name, node.lineno, around.number, class_number, [], [], (0, 0), 0, False, []
+            "class", node.name, node.lineno, around.number, class_number, [], [], (0, 0), 0, False, [], []
         )
         methods = {
             each.name: index
