@@ -120,6 +120,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
         trained: values from which a backward pass starts.
         methods_run: the names of methods that operators, loops and `with` blocks run.
         read: the names that are read for their value anywhere, and not to be called.
+        filled: the names of the file's top that containers have into which something is put.
         added_folders: the folders that it adds to where imports are looked up.
     """
 
@@ -144,4 +145,5 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     trained: list[int]
     methods_run: list[str]
     read: list[str]
+    filled: list[str]
     added_folders: list[str]

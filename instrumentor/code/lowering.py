@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.code.facts import Call, ClassFacts, FileFacts, ScopeFacts
-from instrumentor.code.method_names import CONTAINER_METHODS, PLAIN_METHODS, PUTTING_METHODS, USES_OF_MODULES
+from instrumentor.code.method_names import CONTAINER_METHODS, PLAIN_DECORATORS, PLAIN_METHODS, PUTTING_METHODS, USES_OF_MODULES
 from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.bindings import annotated_items, annotated_names
 from instrumentor.resolve.catalogue import BACKWARD
@@ -176,6 +176,7 @@ class _Lowering:
             list(self._trained),
             sorted(self._run),
             sorted(self._values_read),
+            sorted(top.filled),
             list(added),
         )
 
@@ -358,7 +359,8 @@ class _Lowering:
             return self._box(arguments)
         out = self._new()
         if holder and name in CONTAINER_METHODS:
-            given = [each for each in (*arguments, *starred, *(value for _, value in keywords)) if each]
+            positional = arguments[1:] if name in ("get", "pop", "setdefault", "insert") else arguments
+            given = [each for each in (*positional, *starred, *(value for _, value in keywords)) if each]
             if name in PUTTING_METHODS and given:
                 # What is put there, and what containers that are put there have in them.
                 self._put(function.value, holder, given, is_each=name not in ("extend", "update", "extendleft"))
@@ -430,7 +432,7 @@ class _Lowering:
         for key, value in zip(node.keys, node.values, strict=True):
             (whole if key is None else values).append(self._value(value))
             if key is not None and not isinstance(key, ast.Constant):
-                values.append(self._value(key))
+                self._value(key)
         return self._box(values, whole)
 
     def _binary(self, node: ast.BinOp) -> int:
@@ -477,7 +479,8 @@ class _Lowering:
             for test in each.ifs:
                 self._value(test)
         if isinstance(node, ast.DictComp):
-            values = [self._value(node.value), self._value(node.key)]
+            self._value(node.key)
+            values = [self._value(node.value)]
         else:
             values = [self._value(node.elt)]
         self._repeated -= 1
@@ -683,11 +686,14 @@ class _Lowering:
         number = self._enter_function(node, "function", node.name, decorators)
         value = self._new()
         self._functions.append((value, number))
+        is_changed = False
         for decorator, each in zip(reversed(decorators), reversed(node.decorator_list), strict=True):
-            value = self._decorate(decorator, value, each.lineno, decorates_class=False)
+            if _last_part(each) not in PLAIN_DECORATORS:
+                is_changed = True
+                value = self._decorate(decorator, value, each.lineno, decorates_class=False)
         self._scope.bound.add(node.name)
         self._copies.append((self._read(node.name), value))
-        if self._scope.kind == "class" and decorators:
+        if self._scope.kind == "class" and is_changed:
             self._stores.append((0, node.name, value))
 
     def _decorate(self, decorator: int, value: int, line: int, *, decorates_class: bool) -> int:

@@ -46,3 +46,26 @@ PLAIN_METHODS = (
     - CONTAINER_METHODS
     - {"__class__", "__init__", "__new__", catalogue.BACKWARD}
 )
+
+# Decorators that hand the function that they are passed to nobody, and put nothing that makes a module in its place.
+PLAIN_DECORATORS = frozenset(
+    [
+        "abstractmethod",
+        "cache",
+        "cached_property",
+        "classmethod",
+        "contextmanager",
+        "deleter",
+        "getter",
+        "inference_mode",
+        "lru_cache",
+        "no_grad",
+        "overload",
+        "override",
+        "property",
+        "setter",
+        "staticmethod",
+        "total_ordering",
+        "wraps",
+    ]
+)

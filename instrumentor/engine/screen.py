@@ -122,4 +122,4 @@ class Screen:
         things = list(self._solver.things_of(first + call.callee))
         if not things:
             return True
-        return any(each.kind is not Kind.LIBRARY for each in things)
+        return any(each.kind != Kind.LIBRARY for each in things)

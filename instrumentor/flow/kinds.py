@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
-class May(IntFlag):
-    """What a value may be.
+class May:
+    """What a value may be, as bits: plain numbers, of which there are millions to be joined.
 
     Attributes:
         MADE: a module that a call made here.
@@ -17,59 +16,60 @@ class May(IntFlag):
         ANY_CALLABLE: so many different classes and functions that they are not told apart.
     """
 
-    MADE = 1
-    HOLDING = 2
-    UNKNOWN = 4
-    PASSED = 8
-    ANY_CALLABLE = 16
+    MADE: Final = 1
+    HOLDING: Final = 2
+    UNKNOWN: Final = 4
+    PASSED: Final = 8
+    ANY_CALLABLE: Final = 16
 
 
-class Edge(IntEnum):
+class Edge:
     """How one value becomes another."""
 
-    COPY = 0  # it may be the same
-    BOX = 1  # it is put into a container
-    UNBOX = 2  # it is taken out of one
-    PASS = 3  # it is passed, or kept in another file: only what it may call goes along
-    RETURN = 4  # it is what a call gives
-    CALL = 5  # it is called
-    KEEP = 6  # it is kept as an attribute, or read as one
+    COPY: Final = 0  # it may be the same
+    BOX: Final = 1  # it is put into a container
+    UNBOX: Final = 2  # it is taken out of one
+    PASS: Final = 3  # it is passed to a function: only what it may call goes along, and not back with what that returns
+    RETURN: Final = 4  # it is what a call gives
+    CALL: Final = 5  # it is called
+    KEEP: Final = 6  # it is kept as an attribute, or read as one: only whether it is known goes along
+    STORE: Final = 7  # it is kept under a name that other files may read: only what it may call goes along
 
 
-_KINDS = len(Edge)
+_KINDS = 8
 _BITS = 32
 
 
-def _passed(kind: Edge, bits: int) -> int:
-    made, holding, unknown, passed, anything = (bits & each for each in May)
-    if kind is Edge.COPY:
+def _passed(kind: int, bits: int) -> int:
+    made, holding, unknown, passed, anything = (bits & 1 << place for place in range(5))
+    if kind == Edge.COPY:
         return bits
-    if kind is Edge.BOX:
+    if kind == Edge.BOX:
         return (May.HOLDING if made or holding else 0) | unknown | passed | anything
-    if kind is Edge.UNBOX:
+    if kind == Edge.UNBOX:
         return (May.HOLDING | May.MADE if holding else 0) | unknown | passed | anything
-    if kind is Edge.PASS:
+    if kind in (Edge.PASS, Edge.STORE):
         return anything
-    if kind is Edge.RETURN:
+    if kind == Edge.RETURN:
         return made | holding | anything | (May.UNKNOWN if unknown or passed else 0)
-    if kind is Edge.CALL:
+    if kind == Edge.CALL:
         return (May.UNKNOWN if unknown or passed or anything else 0) | (May.MADE if anything else 0)
     return unknown | passed
 
 
 # What passes by each kind of edge, by the bits of where it starts.
-PASSED_BITS = tuple(bytes(int(_passed(kind, bits)) for bits in range(_BITS)) for kind in Edge)
+PASSED_BITS = tuple(bytes(_passed(kind, bits) for bits in range(_BITS)) for kind in range(_KINDS))
 
 
-class Kind(IntEnum):
+class Kind:
     """What something that may be called, or looked into, is."""
 
-    CLASS = 0
-    FUNCTION = 1
-    METHOD = 2  # with its object
-    INSTANCE = 3  # of a class of the project
-    FILE = 4
-    LIBRARY = 5  # by its name
+    CLASS: Final = 0
+    FUNCTION: Final = 1
+    METHOD: Final = 2  # with its object
+    INSTANCE: Final = 3  # of a class of the project
+    FILE: Final = 4
+    LIBRARY: Final = 5  # by its name
 
 
 class Thing(NamedTuple):
@@ -78,11 +78,12 @@ class Thing(NamedTuple):
     Attributes:
         kind: what it is.
         file: of the project; -1 for a library's.
-        number: of the class, or of the function's scope, among all.
+        number: of the class, or of the function's scope, among all; of a library's thing, how often something was read
+            of what is imported to get to it.
         name: of a library's thing.
     """
 
-    kind: Kind
+    kind: int
     file: int
     number: int = 0
     name: str = ""

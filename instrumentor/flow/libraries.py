@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +41,11 @@ class Behaviour(NamedTuple):
     is_instance: bool = False
 
 
+# The packages of the standard library in which functions give back what they are passed, or call it.
+_HANDING_ON = frozenset(
+    {"asyncio", "collections", "concurrent", "contextlib", "contextvars", "functools", "heapq", "itertools",
+     "multiprocessing", "operator", "queue", "random", "threading", "types", "weakref"}
+)  # fmt: skip
 _READING_BUILTINS = frozenset({"builtins.getattr", "builtins.next"})
 _BY_EFFECT = {
     Effect.IDENTITY: Behaviour(Gives.NOTHING, hands_back=True),
@@ -100,6 +104,6 @@ class Libraries:
             return Behaviour(Gives.UNKNOWN if name == "builtins.eval" else Gives.NOTHING, makes_objects=makes_objects)
         nature = knowledge.nature_of_call(name)
         gives = {Nature.MODULE: Gives.MODULE, Nature.UNKNOWN: Gives.UNKNOWN}.get(nature, Gives.NOTHING)
-        is_standard = package in sys.stdlib_module_names
-        hands_back = is_standard or knowledge.passes_on(name) is not None
-        return Behaviour(gives, hands_back, is_standard, uses, makes_objects, is_instance)
+        is_handing = package in _HANDING_ON and not name.startswith("random.rand")
+        hands_back = is_handing or knowledge.passes_on(name) is not None
+        return Behaviour(gives, hands_back, is_handing, uses, makes_objects, is_instance)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _MAX_CALLABLES = 400
 # Different instances that a value may be; where there are more it is one of those of which nothing is known.
 _MAX_INSTANCES = 16
+# How often something may be read of a library's thing, which by `node = node.parent` would go on forever.
+_MAX_READ = 2
 _OWN_NAMESPACES = frozenset({"builtins.globals", "builtins.locals", "builtins.vars", "builtins.__import__"})
 _BY_CLASS = frozenset({"__init_subclass__", "__new__", "__class_getitem__", "__prepare__"})
 _PROPERTIES = frozenset({"property", "cached_property", "lazyproperty", "lazy_property"})
@@ -73,10 +75,15 @@ class Solver:
                 self.file_of_scope += [file] * len(facts.scopes)
                 self.classes += [ClassAt(file, each) for each in facts.classes]
         self.may = bytearray(count)
-        self.edges: list[list[tuple[int, Edge]] | None] = [None] * count
+        self.edges: list[list[tuple[int, int]] | None] = [None] * count
         self.callables: dict[int, set[int]] = {}
         self.things: list[Thing] = []
         self._number_of_thing: dict[Thing, int] = {}
+        self._major: set[tuple[int, int]] = set()
+        # Where things are that are not followed further.
+        self._held_back: dict[int, list[tuple[int, int]]] = {}
+        # What becomes of things that are not followed, where they are passed on.
+        self._minor: dict[int, int] = {}
         self._loads: dict[int, list[tuple[int, str, int]]] = {}
         self._calls: dict[int, list[tuple[int, Call]]] = {}
         # What a value that is called is read from, by what name.
@@ -90,7 +97,7 @@ class Solver:
         self._filled: set[int] = set()
         # The methods of each name, and the calls by that name of what is not known.
         self._methods: dict[str, list[int]] = {}
-        self._method_of_result: dict[int, int] = {}
+        self._scope_of_result: dict[int, int] = {}
         self._telling: dict[str, dict[int, None]] = {}
         self._calls_by_name: dict[str, dict[tuple[int, int], None]] = {}
         self._argument_hubs: dict[tuple[str, int | str], int] = {}
@@ -98,6 +105,9 @@ class Solver:
         self._method_cache: dict[tuple[int, str], list[tuple[int, int]]] = {}
         self.maker_objects: list[tuple[int, Call]] = []
         self.uses: list[int] = []
+        self._noted: set[int] = set()
+        # Calls of functions that may turn out to return what they are passed.
+        self._waiting: dict[int, list[tuple[list[int], int]]] = {}
         self._applies = False
         self.hierarchy = Hierarchy([], [], knowledge)
 
@@ -113,10 +123,16 @@ class Solver:
         self._run()
         self.hierarchy = Hierarchy(self.classes, [self._bases(number) for number in range(len(self.classes))], self._knowledge)
         self._applies = True
+        for number in range(len(self.classes)):
+            if self.hierarchy.is_module(number):
+                self._make_major(Kind.CLASS, number)
+        self._note_callers()
         self._pass_own_objects()
         self._take_declarations()
+        for value in (*self._loads, *self._scope_of_result):
+            self._note_bits(value, self.may[value])
         for value, held in list(self.callables.items()):
-            if value in self._calls or value in self._loads:
+            if value in self._calls or value in self._loads or value in self._scope_of_result:
                 self._new_callables += [(value, each) for each in held]
         self._run()
 
@@ -133,6 +149,13 @@ class Solver:
                 else:
                     known.append((first + target, kind))
         self._filled.update(first + container for container, _ in facts.boxed)
+        imported = {value for value, _ in facts.imports}
+        filled = {name for name in facts.filled if name in facts.top}
+        own = {facts.top[name] for name in filled}
+        for target, source in facts.copies:
+            if target in own and source in imported:
+                self._filled.add(first + source)
+                self.edge(first + target, first + source, Edge.COPY)
         for out, base, names in facts.loads:
             self._loads.setdefault(first + base, []).append((first + out, names, file))
             self._read_from[first + out] = (first + base, names)
@@ -146,8 +169,8 @@ class Solver:
                 continue
             if scope.owner >= 0 and scope.kind == "function":
                 self._methods.setdefault(scope.name, []).append(first_scope + number)
-                if scope.result:
-                    self._method_of_result[first + scope.result] = first_scope + number
+            if scope.result:
+                self._scope_of_result[first + scope.result] = first_scope + number
             for _, value in (*self._passed(scope), *scope.named):
                 self._add_bits(first + value, May.PASSED)
             for value in scope.rest:
@@ -166,7 +189,7 @@ class Solver:
         kept = [(name, value) for _, name, value in (*facts.stores, *facts.kept)]
         for name, value in kept:
             stored.add(name)
-            self.edge(first + value, self._field(name), Edge.PASS)
+            self.edge(first + value, self._field(name), Edge.STORE)
             self.edge(first + value, self._own_field(file, name), Edge.KEEP)
             self._field_stores.setdefault(self._field(name), []).append((file, first + value))
 
@@ -174,9 +197,8 @@ class Solver:
         first = self.first_value[file]
         for out, _, names in facts.loads:
             name = names.rpartition(".")[2]
-            for each in (name, "*"):
-                if each in self._fields:
-                    self._field_loads.setdefault(self._fields[each], []).append((first + out, file))
+            if name in self._fields:
+                self._field_loads.setdefault(self._fields[name], []).append((first + out, file))
             if (file, name) in self._own_fields:
                 self.edge(self._own_fields[file, name], first + out, Edge.KEEP)
         for value, number in facts.functions:
@@ -235,8 +257,9 @@ class Solver:
                 for each in self.callables.get(value, ()):
                     self._new_callables.append((value, each))
             else:
-                self.edge(value, out, Edge.PASS)
-                self.edge(out, value, Edge.PASS)
+                self.edge(value, out, Edge.STORE)
+                if out in self._filled:  # another file's container, into which this one puts something
+                    self.edge(out, value, Edge.STORE)
                 self._add_bits(out, May.PASSED)
             return
         for target, inner in self.program.targets(file, f".{name}") if self._is_package(file) else ():
@@ -260,9 +283,9 @@ class Solver:
         file, facts = self.classes[number]
         found: list[int | str | None] = []
         for base in facts.bases:
-            things = [self.things[each] for each in self.callables.get(self.first_value[file] + base, ())]
+            things = list(self.things_of(self.first_value[file] + base))
             known = [each for each in things if each.kind in (Kind.CLASS, Kind.LIBRARY)]
-            found += [each.number if each.kind is Kind.CLASS else each.name for each in known] or [None]
+            found += [each.number if each.kind == Kind.CLASS else each.name for each in known] or [None]
         return [each for each in found if each != number]
 
     def _pass_own_objects(self) -> None:
@@ -281,6 +304,17 @@ class Solver:
             else:
                 self.add(value, Thing(Kind.INSTANCE, file, owner))
 
+    def _note_callers(self) -> None:
+        """Follow functions everywhere that call what they are passed, or use it as modules are."""
+        for file, facts in enumerate(self.program.facts):
+            if facts is None:
+                continue
+            looked_at = {call.callee for call in facts.calls} | set(facts.used)
+            for number, scope in enumerate(facts.scopes):
+                values = {value for _, value in (*self._passed(scope), *scope.named)}
+                if not looked_at.isdisjoint(values):
+                    self._make_major_with_owner(self._first_scope[file] + number)
+
     def _take_declarations(self) -> None:
         """Believe annotations that name classes of modules."""
         for file, facts in enumerate(self.program.facts):
@@ -296,9 +330,9 @@ class Solver:
                         self.uses.append(first + value)
 
     def _is_declared_module(self, thing: Thing) -> bool:
-        if thing.kind is Kind.CLASS:
+        if thing.kind == Kind.CLASS:
             return self.hierarchy.is_module(thing.number)
-        is_library = thing.kind is Kind.LIBRARY
+        is_library = thing.kind == Kind.LIBRARY
         return is_library and (
             self._knowledge.is_module_class(thing.name) or self._knowledge.takes_module(f"{thing.name}.fit")
         )
@@ -320,7 +354,7 @@ class Solver:
 
     # ---- growth ----
 
-    def edge(self, source: int, target: int, kind: Edge) -> None:
+    def edge(self, source: int, target: int, kind: int) -> None:
         """Let a value go on to another one."""
         known = self.edges[source]
         if known is None:
@@ -331,7 +365,7 @@ class Solver:
             self._add_bits(target, PASSED_BITS[kind][self.may[source]])
         if kind not in (Edge.CALL, Edge.KEEP) and source in self.callables:
             for each in tuple(self.callables[source]):
-                self._add_callable(target, each)
+                self._hand_on(target, kind, each)
 
     def add(self, value: int, thing: Thing) -> None:
         """Say that a value may be something to be called or looked into."""
@@ -339,7 +373,66 @@ class Solver:
         if number is None:
             number = self._number_of_thing[thing] = len(self.things)
             self.things.append(thing)
-        self._add_callable(value, number)
+            self._note_thing(number, thing)
+        self._add_callable(value, number << 1)
+
+    def _note_thing(self, number: int, thing: Thing) -> None:
+        """Follow a thing everywhere if calling it may make a module, and else by its names alone."""
+        if thing.kind == Kind.LIBRARY:
+            bits = self._bits_of_minor(thing.name)
+            if bits >= 0:
+                self._minor[number] = bits
+        elif thing.kind == Kind.FILE or (thing.kind, thing.number) not in self._major:
+            self._minor[number] = May.PASSED
+
+    def _make_major(self, kind: int, number: int) -> None:
+        """From now on follow a class or function everywhere."""
+        if (kind, number) in self._major:
+            return
+        self._major.add((kind, number))
+        file = self.file_of_scope[number] if kind in (Kind.FUNCTION, Kind.METHOD) else self.classes[number].file
+        thing = self._number_of_thing.get(Thing(kind, file, number))
+        if thing is not None and self._minor.pop(thing, None) is not None:
+            self._new_callables += [(value, mark) for value, mark in self._held_back.pop(thing, ())]
+
+    def _make_major_with_owner(self, number: int) -> None:
+        """The same for a function, and for the classes that have it as a method."""
+        self._make_major(Kind.FUNCTION, number)
+        self._make_major(Kind.METHOD, number)
+        owner = self.scopes[number].owner
+        if owner >= 0 and self._applies:
+            cls = self._first_class[self.file_of_scope[number]] + owner
+            for each in (cls, *self.hierarchy.descendants(cls)):
+                self._make_major(Kind.CLASS, each)
+                self._make_major(Kind.INSTANCE, each)
+
+    def _hand_on(self, target: int, kind: int, mark: int) -> None:
+        """Let what a value may call, with a mark whether it was passed to the function at hand, go along an edge."""
+        if kind == Edge.PASS:
+            mark |= 1
+        elif kind == Edge.RETURN:
+            if mark & 1:
+                return
+        elif kind == Edge.STORE:
+            mark &= ~1
+        minor = self._minor.get(mark >> 1, -1)
+        if minor < 0 or kind == Edge.COPY:
+            thing = self.things[mark >> 1]
+            if minor < 0 or thing.kind != Kind.LIBRARY or thing.number == 0:
+                self._add_callable(target, mark)
+                return
+        if minor > 0:
+            self._add_bits(target, minor)
+
+    def _bits_of_minor(self, name: str) -> int:
+        """What becomes of a library's thing where it is passed on; -1 for what is followed.
+
+        Of the thousands of names in libraries only those that make modules, or take some, are worth it.
+        """
+        behaviour = self.libraries.behaviour(name)
+        if behaviour.gives is Gives.MODULE or behaviour.uses or behaviour.makes_objects:
+            return -1
+        return May.PASSED if behaviour.gives is Gives.UNKNOWN else 0
 
     def _add_bits(self, value: int, bits: int) -> None:
         known = self.may[value]
@@ -347,20 +440,22 @@ class Solver:
             self.may[value] = known | bits
             self._new_bits.append(value)
 
-    def _add_callable(self, value: int, number: int) -> None:
+    def _add_callable(self, value: int, mark: int) -> None:
         held = self.callables.get(value)
         if held is None:
             held = self.callables[value] = set()
-        elif number in held:
+        elif mark in held:
             return
-        if self.things[number].kind is Kind.INSTANCE and len(held) >= _MAX_INSTANCES:
+        if self.things[mark >> 1].kind == Kind.INSTANCE and len(held) >= _MAX_INSTANCES:
             self._add_bits(value, May.PASSED)
             return
         if len(held) >= _MAX_CALLABLES and value not in self._field_loads:
             self._add_bits(value, May.ANY_CALLABLE)
             return
-        held.add(number)
-        self._new_callables.append((value, number))
+        held.add(mark)
+        if mark >> 1 in self._minor:
+            self._held_back.setdefault(mark >> 1, []).append((value, mark))
+        self._new_callables.append((value, mark))
 
     def _run(self) -> None:
         edges, may = self.edges, self.may
@@ -377,34 +472,38 @@ class Solver:
                 if self._applies:
                     self._note_bits(value, bits)
             if pending:
-                value, number = pending.pop()
+                value, mark = pending.pop()
                 for target, kind in edges[value] or ():
-                    if kind is not Edge.CALL and kind is not Edge.KEEP:
-                        self._add_callable(target, number)
-                self._spread(value, number)
+                    if kind != Edge.CALL and kind != Edge.KEEP:
+                        self._hand_on(target, kind, mark)
+                self._spread(value, mark >> 1, is_passed=mark & 1 == 1)
 
     def _note_bits(self, value: int, bits: int) -> None:
-        if bits & _MODULES and value in self._method_of_result:
-            self._tell(self._method_of_result[value])
-        if bits & _PASSED_UNKNOWN:
+        if bits & May.PASSED and value in self._waiting:
+            for given, out in self._waiting.pop(value):
+                for each in given:
+                    self.edge(each, out, Edge.COPY)
+        if bits & _MODULES and value in self._scope_of_result:
+            self._tell(self._scope_of_result[value])
+        if bits & _PASSED_UNKNOWN and value not in self._noted:
+            self._noted.add(value)
             for out, name, _ in self._loads.get(value, ()):
                 for file, call in self._calls.get(out, ()):
                     self._call_by_name(file, call, name)
 
-    def _spread(self, value: int, number: int) -> None:
+    def _spread(self, value: int, number: int, *, is_passed: bool) -> None:
         thing = self.things[number]
-        for out, file in self._field_loads.get(value, ()):
+        is_major = number not in self._minor
+        for out, file in self._field_loads.get(value, ()) if is_major else ():
             if thing.file < 0 or self.leads(file, thing.file):
-                self._add_callable(out, number)
+                self._add_callable(out, number << 1)
         for out, names, file in tuple(self._loads.get(value, ())):
             self._load(thing, names, out, file)
         if self._applies:
             for file, call in self._calls.get(value, ()):
                 self._apply(file, call, thing, number)
-            if value in self._method_of_result:
-                self._tell(self._method_of_result[value])
-            if self.may[value] & _PASSED_UNKNOWN:
-                self._note_bits(value, self.may[value])
+            if value in self._scope_of_result and is_major and not is_passed:
+                self._tell(self._scope_of_result[value])
 
     def leads(self, file: int, to: int) -> bool:
         """Whether a file's imports lead to another file, or it is that file."""
@@ -414,16 +513,19 @@ class Solver:
 
     def _load(self, thing: Thing, names: str, out: int, file: int) -> None:
         """Lead what is read of something to a value."""
-        if thing.kind is Kind.FILE:
+        if thing.kind == Kind.FILE:
             self._look_up(thing.file, tuple(names.split(".")), out, file)
-        elif thing.kind is Kind.LIBRARY:
-            self.add(out, Thing(Kind.LIBRARY, -1, name=f"{thing.name}.{names}"))
+        elif thing.kind == Kind.LIBRARY:
+            if thing.number < _MAX_READ:
+                self.add(out, Thing(Kind.LIBRARY, -1, thing.number + 1, f"{thing.name}.{names}"))
+            else:  # as by `node = node.parent`
+                self._add_bits(out, May.UNKNOWN)
         elif self._applies and thing.kind in (Kind.CLASS, Kind.INSTANCE):
             self._load_member(thing, names.partition(".")[0], out)
 
     def _load_member(self, thing: Thing, name: str, out: int) -> None:
         number = thing.number
-        is_instance = thing.kind is Kind.INSTANCE
+        is_instance = thing.kind == Kind.INSTANCE
         if name == "__class__":
             for each in (number, *self.hierarchy.descendants(number)) if is_instance else ():
                 self.add(out, Thing(Kind.CLASS, self.classes[each].file, each))
@@ -468,16 +570,16 @@ class Solver:
         if thing.file >= 0 and not self.leads(file, thing.file):
             return
         out = first + call.out
-        if thing.kind is Kind.CLASS:
+        if thing.kind == Kind.CLASS:
             self._make(file, call, thing.number, out)
-        elif thing.kind is Kind.LIBRARY:
+        elif thing.kind == Kind.LIBRARY:
             self._call_library(file, call, thing.name, out)
-        elif thing.kind is Kind.INSTANCE:
+        elif thing.kind == Kind.INSTANCE:
             for name in ("__call__", "forward"):
                 for at, scope in self._methods_of(thing.number, name):
                     self._bind(file, call, self._first_scope[at] + scope, 1, out)
         elif thing.kind in (Kind.FUNCTION, Kind.METHOD):
-            self._bind(file, call, thing.number, int(thing.kind is Kind.METHOD), out)
+            self._bind(file, call, thing.number, int(thing.kind == Kind.METHOD), out)
 
     def _make(self, file: int, call: Call, number: int, out: int) -> None:
         """Make an object of a class."""
@@ -508,10 +610,10 @@ class Solver:
             first = self.first_value[file]
             for name, value in call.keywords:
                 if value and name in self._fields:
-                    self.edge(first + value, self._fields[name], Edge.PASS)
+                    self.edge(first + value, self._fields[name], Edge.STORE)
             for value in (*call.arguments, *call.starred):
                 if value and "*" in self._fields:
-                    self.edge(first + value, self._fields["*"], Edge.PASS)
+                    self.edge(first + value, self._fields["*"], Edge.STORE)
 
     def _bind(self, file: int, call: Call, number: int, offset: int, out: int) -> None:
         """Pass arguments to parameters, and lead what a function gives to the call."""
@@ -537,8 +639,20 @@ class Solver:
         if out:
             if scope.result:
                 self.edge(there + scope.result, out, Edge.RETURN)
+                given = (*call.arguments, *call.starred, *(value for _, value in call.keywords))
+                self._hand_back(there + scope.result, [first + each for each in given if each], out)
             else:  # an abstract method, of which nobody knows what the classes below make of it
                 self._add_bits(out, May.UNKNOWN)
+
+    def _hand_back(self, result: int, given: list[int], out: int) -> None:
+        """Let a call give what it passes, if its function returns what it is passed."""
+        if not given:
+            return
+        if self.may[result] & May.PASSED:
+            for each in given:
+                self.edge(each, out, Edge.COPY)
+        else:
+            self._waiting.setdefault(result, []).append((given, out))
 
     def _pass(self, value: int, there: int, target: int) -> None:
         if target:
@@ -560,8 +674,8 @@ class Solver:
         if name == "builtins.type":
             for each in given:
                 self._loads.setdefault(each, []).append((out, "__class__", file))
-                for number in tuple(self.callables.get(each, ())):
-                    self._load(self.things[number], "__class__", out, file)
+                for thing in tuple(self.things_of(each)):
+                    self._load(thing, "__class__", out, file)
             return
         behaviour = self.libraries.behaviour(name)
         if behaviour.gives is Gives.MODULE:
@@ -569,7 +683,7 @@ class Solver:
         elif behaviour.gives is Gives.UNKNOWN:
             self._add_bits(out, May.UNKNOWN)
         if behaviour.is_instance:
-            self.add(out, Thing(Kind.LIBRARY, -1, name=name))
+            self.add(out, Thing(Kind.LIBRARY, -1, _MAX_READ - 1, name))
         if behaviour.makes_objects:
             self.maker_objects.append((file, call))
         if behaviour.uses or self.libraries.behaviour(f"{name}.fit").uses:
@@ -589,8 +703,8 @@ class Solver:
         unseen = type(call)(out - first, callee - first, [], [], [], call.scope, call.line, False, False)
         self._calls.setdefault(callee, []).append((file, unseen))
         self.edge(callee, out, Edge.CALL)
-        for number in tuple(self.callables.get(callee, ())):
-            self._apply(file, unseen, self.things[number], number)
+        for mark in tuple(self.callables.get(callee, ())):
+            self._apply(file, unseen, self.things[mark >> 1], mark >> 1)
 
     def _use_arguments(self, file: int, call: Call) -> None:
         first = self.first_value[file]
@@ -647,6 +761,9 @@ class Solver:
 
     def _tell(self, number: int) -> None:
         """Let all calls by a method's name know that it gives something of interest."""
+        self._make_major_with_owner(number)
+        if self.scopes[number].owner < 0:
+            return
         name = self.scopes[number].name
         telling = self._telling.setdefault(name, {})
         if number not in telling:
@@ -693,16 +810,16 @@ class Solver:
 
     def things_of(self, value: int) -> Iterable[Thing]:
         """What a value may call or be looked into."""
-        return (self.things[each] for each in self.callables.get(value, ()))
+        return (self.things[each >> 1] for each in self.callables.get(value, ()))
 
     def may_be_class_of_modules(self, value: int) -> bool:
         """Whether a value may be a class of modules, or something of which nobody knows what it is."""
         if self.may[value] & (_PASSED_UNKNOWN | May.ANY_CALLABLE):
             return True
         for thing in self.things_of(value):
-            if thing.kind is Kind.CLASS and self.hierarchy.is_module(thing.number):
+            if thing.kind == Kind.CLASS and self.hierarchy.is_module(thing.number):
                 return True
-            if thing.kind is Kind.LIBRARY and self.libraries.behaviour(thing.name).gives is not Gives.NOTHING:
+            if thing.kind == Kind.LIBRARY and self.libraries.behaviour(thing.name).gives is not Gives.NOTHING:
                 return True
             if thing.kind in (Kind.FUNCTION, Kind.METHOD):
                 file, scope = self.file_of_scope[thing.number], self.scopes[thing.number]
@@ -714,5 +831,5 @@ class Solver:
         """Whether a value is nothing but a container of PyTorch's, which registers what is put into it."""
         things = list(self.things_of(value))
         return bool(things) and all(
-            each.kind is Kind.LIBRARY and catalogue.is_container(each.name) for each in things
+            each.kind == Kind.LIBRARY and catalogue.is_container(each.name) for each in things
         )

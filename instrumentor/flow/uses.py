@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from instrumentor.code.facts import Call
     from instrumentor.flow.solver import Solver
 
-_WAYS = (Edge.COPY, Edge.BOX, Edge.UNBOX, Edge.PASS)
+_WAYS = (Edge.COPY, Edge.BOX, Edge.UNBOX, Edge.PASS, Edge.STORE)
 _WITHIN = (Edge.COPY, Edge.BOX, Edge.UNBOX)
 _MODULES = May.MADE | May.HOLDING
 
@@ -29,7 +29,7 @@ class Uses:
     def __init__(self, solver: Solver) -> None:
         self._solver = solver
         self._count = len(solver.edges)
-        self._before: list[list[tuple[int, Edge]] | None] = [None] * self._count
+        self._before: list[list[tuple[int, int]] | None] = [None] * self._count
         for source, known in enumerate(solver.edges):
             for target, kind in known or ():
                 held = self._before[target]
@@ -74,7 +74,7 @@ class Uses:
             for source, kind in self._before[value] or ():
                 if kind in _WAYS:
                     reach(source)
-                elif kind is Edge.RETURN:
+                elif kind == Edge.RETURN:
                     if solver.leads(self._file_of(source), self._file_of(value)):
                         reach(source)
                 elif is_training:
