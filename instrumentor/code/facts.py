@@ -75,7 +75,8 @@ class Call(msgspec.Struct, frozen=True, array_like=True, gc=False):
         callee: what is called.
         arguments: what is passed by position, in order; those behind a starred one are in `starred`.
         keywords: what is passed by name.
-        starred: what is passed by `*` or `**`.
+        starred: what is passed by `*`.
+        packed: what is passed by `**`.
         scope: the number of the scope that it stands in.
         line: where it stands.
         is_only_returned: it stands in a function at the top of the file which does nothing with what it gives but
@@ -88,10 +89,17 @@ class Call(msgspec.Struct, frozen=True, array_like=True, gc=False):
     arguments: list[int]
     keywords: list[tuple[str, int]]
     starred: list[int]
+    packed: list[int]
     scope: int
     line: int
     is_only_returned: bool
     decorates_class: bool
+
+    @property
+    def given(self) -> list[int]:
+        """All that is passed."""
+        found = (*self.arguments, *self.starred, *self.packed, *(value for _, value in self.keywords))
+        return [each for each in found if each]
 
 
 class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -110,8 +118,10 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
         copies: pairs of values, the first of which may be the second.
         boxed: pairs of a container and what is put into it.
         unboxed: pairs of what is taken out and the container.
+        computed: pairs of what arithmetic gives and what it is computed of.
         loads: values that are attributes of others: the value, the other, the dotted names of the attributes.
         stores: values stored as attributes: the object, the name, the value.
+        keyed: values put under a name into what may be passed by `**`: the name and the value.
         kept: values put into what is an attribute of an object, by a store to an element or by a method: the attribute's
             value and name, and what is put there.
         calls: all calls.
@@ -136,8 +146,10 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     copies: list[tuple[int, int]]
     boxed: list[tuple[int, int]]
     unboxed: list[tuple[int, int]]
+    computed: list[tuple[int, int]]
     loads: list[tuple[int, int, str]]
     stores: list[tuple[int, str, int]]
+    keyed: list[tuple[str, int]]
     kept: list[tuple[int, str, int]]
     calls: list[Call]
     declared: list[tuple[int, list[int]]]

@@ -28,6 +28,8 @@ _OPERATORS = {
     ast.LShift: "lshift", ast.MatMult: "matmul", ast.Mod: "mod", ast.Mult: "mul", ast.Pow: "pow", ast.RShift: "rshift",
     ast.Sub: "sub",
 }  # fmt: skip
+# Containers are joined and repeated so; other operators compute.
+_JOINING = (ast.Add, ast.BitOr, ast.Mult)
 _UNARY = {ast.Invert: "__invert__", ast.USub: "__neg__", ast.UAdd: "__pos__"}
 _COMPARISONS = {
     ast.Eq: "__eq__", ast.NotEq: "__ne__", ast.Lt: "__lt__", ast.LtE: "__le__", ast.Gt: "__gt__", ast.GtE: "__ge__",
@@ -86,8 +88,10 @@ class _Lowering:
         self._copies: list[tuple[int, int]] = []
         self._boxed: list[tuple[int, int]] = []
         self._unboxed: list[tuple[int, int]] = []
+        self._computed: list[tuple[int, int]] = []
         self._loads: list[tuple[int, int, str]] = []
         self._stores: list[tuple[int, str, int]] = []
+        self._keyed: list[tuple[str, int]] = []
         self._kept: list[tuple[int, str, int]] = []
         self._calls: list[Call] = []
         self._declared: list[tuple[int, list[int]]] = []
@@ -167,8 +171,10 @@ class _Lowering:
             self._copies,
             self._boxed,
             self._unboxed,
+            self._computed,
             self._loads,
             self._stores,
+            self._keyed,
             self._kept,
             self._calls,
             self._declared,
@@ -345,10 +351,11 @@ class _Lowering:
                 value = self._held(argument) if reads else self._value(argument)
                 (starred if starred else arguments).append(value)
         keywords = []
+        packed: list[int] = []
         for keyword in node.keywords:
             value = self._value(keyword.value)
             if keyword.arg is None:
-                starred.append(value)
+                packed.append(value)
             else:
                 keywords.append((keyword.arg, value))
         if name == "getattr" and len(node.args) > 1 and isinstance(function, ast.Name):
@@ -360,7 +367,9 @@ class _Lowering:
         out = self._new()
         if holder and name in CONTAINER_METHODS:
             positional = arguments[1:] if name in ("get", "pop", "setdefault", "insert") else arguments
-            given = [each for each in (*positional, *starred, *(value for _, value in keywords)) if each]
+            given = [each for each in (*positional, *starred, *packed, *(value for _, value in keywords)) if each]
+            if name == "setdefault" and given and node.args and (key := _text(node.args[0])):
+                self._keyed.append((key, given[0]))
             if name in PUTTING_METHODS and given:
                 # What is put there, and what containers that are put there have in them.
                 self._put(function.value, holder, given, is_each=name not in ("extend", "update", "extendleft"))
@@ -369,7 +378,7 @@ class _Lowering:
             if name in ("get", "pop", "setdefault"):
                 self._copies.extend((out, each) for each in given)
         self._calls.append(
-            Call(out, callee, arguments, keywords, starred, self._scope.number, node.lineno, is_returned, False)
+            Call(out, callee, arguments, keywords, starred, packed, self._scope.number, node.lineno, is_returned, False)
         )
         return out
 
@@ -430,7 +439,10 @@ class _Lowering:
     def _dict(self, node: ast.Dict) -> int:
         values, whole = [], []
         for key, value in zip(node.keys, node.values, strict=True):
-            (whole if key is None else values).append(self._value(value))
+            held = self._value(value)
+            (whole if key is None else values).append(held)
+            if held and key is not None and (name := _text(key)):
+                self._keyed.append((name, held))
             if key is not None and not isinstance(key, ast.Constant):
                 self._value(key)
         return self._box(values, whole)
@@ -439,7 +451,13 @@ class _Lowering:
         left, right = self._value(node.left), self._value(node.right)
         name = _OPERATORS[node.op.__class__]
         self._run.update((f"__{name}__", f"__r{name}__"))
-        return self._one_of((left, right))
+        if isinstance(node.op, _JOINING):
+            return self._one_of((left, right))
+        if not left and not right:
+            return 0
+        out = self._new()
+        self._computed.extend((out, each) for each in (left, right) if each)
+        return out
 
     def _unary(self, node: ast.UnaryOp) -> int:
         value = self._value(node.operand)
@@ -520,6 +538,8 @@ class _Lowering:
             if value and base:
                 self._boxed.append((base, value))
                 self._note_put(node.value, base, [value])
+                if name := _text(node.slice):
+                    self._keyed.append((name, value))
         elif isinstance(node, (ast.Tuple, ast.List)):
             for each in node.elts:
                 if isinstance(each, ast.Starred):
@@ -705,7 +725,7 @@ class _Lowering:
         result = self._new()
         self._copies.append((out, result))
         self._calls.append(
-            Call(result, decorator, [value], [], [], self._scope.number, line, False, decorates_class)
+            Call(result, decorator, [value], [], [], [], self._scope.number, line, False, decorates_class)
         )
         return out
 
@@ -787,8 +807,8 @@ class _Lowering:
             call = self._calls[index]
             if call.out in sources and call.scope == scope.number:
                 self._calls[index] = Call(
-                    call.out, call.callee, call.arguments, call.keywords, call.starred, call.scope, call.line, True,
-                    call.decorates_class,
+                    call.out, call.callee, call.arguments, call.keywords, call.starred, call.packed, call.scope,
+                    call.line, True, call.decorates_class,
                 )  # fmt: skip
 
     def _parameter(self, declared: ast.arg) -> int:

@@ -78,9 +78,8 @@ class Screen:
                         yield f"line {call.line}: a module that its maker calls"
                 elif not self._is_handed_out(file, facts, call, rule, called):
                     yield f"line {call.line}: a module"
-            if self._may_keep(first, call) and any(
-                may[first + each] & May.HOLDING for each in (*call.arguments, *(each for _, each in call.keywords))
-            ):
+            whole = (*call.arguments, *(each for _, each in call.keywords))
+            if any(may[first + each] & May.HOLDING for each in whole) and self._may_keep(first, call):
                 yield f"line {call.line}: a container with modules is passed on"
         for value in range(1, len(facts.scope_of)):
             if may[first + value] & May.UNKNOWN and first + value in used and not inner[facts.scope_of[value]]:
@@ -94,8 +93,7 @@ class Screen:
             if may[first + value] & _MODULES and (name in plain or name not in stored):
                 yield f"a module is put into the plain container {name}"
         for call in self._maker_objects.get(file, ()):
-            given = (*call.arguments, *call.starred, *(each for _, each in call.keywords))
-            if any(each and solver.may_be_class_of_modules(first + each) for each in given):
+            if any(solver.may_be_class_of_modules(first + each) for each in call.given):
                 yield f"line {call.line}: a library may make objects of a class of modules"
         for name in facts.methods_run:
             if any(solver.leads(file, each) for each in solver.makers_named(name)):

@@ -70,6 +70,7 @@ class Kind:
     INSTANCE: Final = 3  # of a class of the project
     FILE: Final = 4
     LIBRARY: Final = 5  # by its name
+    LIBRARY_OBJECT: Final = 6  # made by calling that
 
 
 class Thing(NamedTuple):

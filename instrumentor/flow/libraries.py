@@ -31,6 +31,7 @@ class Behaviour(NamedTuple):
         uses: whether what it is passed is used as modules are.
         makes_objects: whether it makes objects of the classes that it is passed.
         is_instance: whether what it gives has methods of which the catalogue may know something.
+        builds: whether only its first argument is what is called later.
     """
 
     gives: Gives
@@ -39,6 +40,7 @@ class Behaviour(NamedTuple):
     uses: bool = False
     makes_objects: bool = False
     is_instance: bool = False
+    builds: bool = False
 
 
 # The packages of the standard library in which functions give back what they are passed, or call it.
@@ -46,6 +48,7 @@ _HANDING_ON = frozenset(
     {"asyncio", "collections", "concurrent", "contextlib", "contextvars", "functools", "heapq", "itertools",
      "multiprocessing", "operator", "queue", "random", "threading", "types", "weakref"}
 )  # fmt: skip
+_WITH_METHODS = frozenset({"accelerate", "lightning", "lightning_fabric", "pytorch_lightning"})
 _READING_BUILTINS = frozenset({"builtins.getattr", "builtins.next"})
 _BY_EFFECT = {
     Effect.IDENTITY: Behaviour(Gives.NOTHING, hands_back=True),
@@ -61,7 +64,7 @@ _BY_EFFECT = {
     Effect.DERIVES: Behaviour(Gives.UNKNOWN, hands_back=True),
     Effect.COLLECTS: Behaviour(Gives.NOTHING, hands_back=True),
     Effect.READS: Behaviour(Gives.NOTHING),
-    Effect.BUILDS: Behaviour(Gives.NOTHING, hands_back=True),
+    Effect.BUILDS: Behaviour(Gives.NOTHING, hands_back=True, builds=True),
 }
 
 
@@ -78,6 +81,10 @@ class Libraries:
         if found is None:
             found = self._known[name] = self._find(name)
         return found
+
+    def has_known_methods(self, name: str) -> bool:
+        """Whether it is known of methods of a class's objects what they do with modules."""
+        return self.behaviour(f"{name}.fit").uses or name.partition(".")[0] in _WITH_METHODS
 
     def makes_objects(self, name: str) -> bool:
         """Whether a class makes objects of the classes that it is passed."""

@@ -106,6 +106,7 @@ class Solver:
         self.maker_objects: list[tuple[int, Call]] = []
         self.uses: list[int] = []
         self._noted: set[int] = set()
+        self._fields_read_late: set[tuple[str, int]] = set()
         # Calls of functions that may turn out to return what they are passed.
         self._waiting: dict[int, list[tuple[list[int], int]]] = {}
         self._applies = False
@@ -127,6 +128,7 @@ class Solver:
             if self.hierarchy.is_module(number):
                 self._make_major(Kind.CLASS, number)
         self._note_callers()
+        self._take_loads()
         self._pass_own_objects()
         self._take_declarations()
         for value in (*self._loads, *self._scope_of_result):
@@ -141,7 +143,12 @@ class Solver:
     def _take(self, file: int, facts: FileFacts) -> None:
         first = self.first_value[file]
         edges = self.edges
-        for pairs, kind in ((facts.copies, Edge.COPY), (facts.boxed, Edge.BOX), (facts.unboxed, Edge.UNBOX)):
+        for pairs, kind in (
+            (facts.copies, Edge.COPY),
+            (facts.boxed, Edge.BOX),
+            (facts.unboxed, Edge.UNBOX),
+            (facts.computed, Edge.KEEP),
+        ):
             for target, source in pairs:
                 known = edges[first + source]
                 if known is None:
@@ -191,16 +198,14 @@ class Solver:
             stored.add(name)
             self.edge(first + value, self._field(name), Edge.STORE)
             self.edge(first + value, self._own_field(file, name), Edge.KEEP)
+            self.edge(first + value, self._own_field(file, name), Edge.STORE)
             self._field_stores.setdefault(self._field(name), []).append((file, first + value))
+        for name, value in facts.keyed:
+            self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
+            self._field_stores.setdefault(self._field(f"**{name}"), []).append((file, first + value))
 
     def _take_names(self, file: int, facts: FileFacts) -> None:
         first = self.first_value[file]
-        for out, _, names in facts.loads:
-            name = names.rpartition(".")[2]
-            if name in self._fields:
-                self._field_loads.setdefault(self._fields[name], []).append((first + out, file))
-            if (file, name) in self._own_fields:
-                self.edge(self._own_fields[file, name], first + out, Edge.KEEP)
         for value, number in facts.functions:
             self.add(first + value, Thing(Kind.FUNCTION, file, self._first_scope[file] + number))
         for number, cls in enumerate(facts.classes):
@@ -304,6 +309,40 @@ class Solver:
             else:
                 self.add(value, Thing(Kind.INSTANCE, file, owner))
 
+    def _take_loads(self) -> None:
+        """Lead what is stored in attributes to where these are read.
+
+        Code of module classes reads what its own file stores, or one with a class above or below its own. Code outside
+        of them reads what any file stores that it leads to.
+        """
+        related: dict[int, set[int]] = {}
+        for number, (file, _) in enumerate(self.classes):
+            for each in self.hierarchy.ancestors(number)[1:]:
+                other = self.classes[each].file
+                if other != file:
+                    related.setdefault(file, set()).add(other)
+                    related.setdefault(other, set()).add(file)
+        for file, facts in enumerate(self.program.facts):
+            if facts is None:
+                continue
+            first = self.first_value[file]
+            inner = [self.is_inner(file, each) for each in range(len(facts.scopes))]
+            for out, _, names in facts.loads:
+                name = names.rpartition(".")[2]
+                if name not in self._fields:
+                    continue
+                if not inner[facts.scope_of[out]]:
+                    field = self._fields[name]
+                    self._field_loads.setdefault(field, []).append((first + out, file))
+                for each in (file, *related.get(file, ())):
+                    own = self._own_fields.get((each, name))
+                    if own is not None:
+                        if each == file:
+                            self.edge(own, first + out, Edge.KEEP)
+                        self.edge(own, first + out, Edge.STORE)
+        for field in self._field_loads:
+            self._new_callables += [(field, mark) for mark in self.callables.get(field, ())]
+
     def _note_callers(self) -> None:
         """Follow functions everywhere that call what they are passed, or use it as modules are."""
         for file, facts in enumerate(self.program.facts):
@@ -382,6 +421,9 @@ class Solver:
             bits = self._bits_of_minor(thing.name)
             if bits >= 0:
                 self._minor[number] = bits
+        elif thing.kind == Kind.LIBRARY_OBJECT:
+            if not self.libraries.has_known_methods(thing.name):
+                self._minor[number] = 0 if catalogue.is_complete(thing.name) else May.PASSED
         elif thing.kind == Kind.FILE or (thing.kind, thing.number) not in self._major:
             self._minor[number] = May.PASSED
 
@@ -520,6 +562,8 @@ class Solver:
                 self.add(out, Thing(Kind.LIBRARY, -1, thing.number + 1, f"{thing.name}.{names}"))
             else:  # as by `node = node.parent`
                 self._add_bits(out, May.UNKNOWN)
+        elif thing.kind == Kind.LIBRARY_OBJECT:
+            self.add(out, Thing(Kind.LIBRARY, -1, _MAX_READ, f"{thing.name}.{names}"))
         elif self._applies and thing.kind in (Kind.CLASS, Kind.INSTANCE):
             self._load_member(thing, names.partition(".")[0], out)
 
@@ -575,9 +619,8 @@ class Solver:
         elif thing.kind == Kind.LIBRARY:
             self._call_library(file, call, thing.name, out)
         elif thing.kind == Kind.INSTANCE:
-            for name in ("__call__", "forward"):
-                for at, scope in self._methods_of(thing.number, name):
-                    self._bind(file, call, self._first_scope[at] + scope, 1, out)
+            for at, scope in self._methods_of(thing.number, "__call__"):
+                self._bind(file, call, self._first_scope[at] + scope, 1, out)
         elif thing.kind in (Kind.FUNCTION, Kind.METHOD):
             self._bind(file, call, thing.number, int(thing.kind == Kind.METHOD), out)
 
@@ -611,7 +654,7 @@ class Solver:
             for name, value in call.keywords:
                 if value and name in self._fields:
                     self.edge(first + value, self._fields[name], Edge.STORE)
-            for value in (*call.arguments, *call.starred):
+            for value in (*call.arguments, *call.starred, *call.packed):
                 if value and "*" in self._fields:
                     self.edge(first + value, self._fields["*"], Edge.STORE)
 
@@ -630,19 +673,33 @@ class Solver:
             for name, value in call.keywords:
                 if value:
                     self._pass(first + value, there, by_name.get(name, scope.rest[1]))
+                    if name not in by_name:
+                        self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
         for value in call.starred:
             if value:
-                for _, target in (*parameters, *scope.named):
+                for _, target in parameters:
                     self._pass(first + value, there, target)
-                for target in scope.rest:
-                    self._pass(first + value, there, target)
+                self._pass(first + value, there, scope.rest[0])
+        for value in call.packed:
+            if value:
+                self._pass(first + value, there, scope.rest[1])
+                for name, target in (*parameters, *scope.named):
+                    self._read_field(f"**{name}", there + target, at)
         if out:
             if scope.result:
                 self.edge(there + scope.result, out, Edge.RETURN)
-                given = (*call.arguments, *call.starred, *(value for _, value in call.keywords))
-                self._hand_back(there + scope.result, [first + each for each in given if each], out)
+                self._hand_back(there + scope.result, [first + each for each in call.given], out)
             else:  # an abstract method, of which nobody knows what the classes below make of it
                 self._add_bits(out, May.UNKNOWN)
+
+    def _read_field(self, name: str, out: int, file: int) -> None:
+        """Let a value be what is stored under a name."""
+        if (name, out) in self._fields_read_late:
+            return
+        self._fields_read_late.add((name, out))
+        field = self._field(name)
+        self._field_loads.setdefault(field, []).append((out, file))
+        self._new_callables += [(field, mark) for mark in self.callables.get(field, ())]
 
     def _hand_back(self, result: int, given: list[int], out: int) -> None:
         """Let a call give what it passes, if its function returns what it is passed."""
@@ -662,7 +719,7 @@ class Solver:
 
     def _call_library(self, file: int, call: Call, name: str, out: int) -> None:
         first = self.first_value[file]
-        given = [first + each for each in (*call.arguments, *call.starred, *(each for _, each in call.keywords)) if each]
+        given = [first + each for each in call.given]
         if name in _OWN_NAMESPACES:
             self.add(out, Thing(Kind.FILE, file))
             if given:
@@ -683,11 +740,16 @@ class Solver:
         elif behaviour.gives is Gives.UNKNOWN:
             self._add_bits(out, May.UNKNOWN)
         if behaviour.is_instance:
-            self.add(out, Thing(Kind.LIBRARY, -1, _MAX_READ - 1, name))
+            self.add(out, Thing(Kind.LIBRARY_OBJECT, -1, 0, name))
         if behaviour.makes_objects:
             self.maker_objects.append((file, call))
         if behaviour.uses or self.libraries.behaviour(f"{name}.fit").uses:
             self._use_arguments(file, call)
+        for name, value in call.keywords:
+            if value and behaviour.hands_back:
+                self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
+        if behaviour.builds:
+            given = [first + each for each in call.arguments[:1] if each]
         for each in given:
             if behaviour.hands_back:
                 self.edge(each, out, Edge.COPY)
@@ -700,7 +762,7 @@ class Solver:
     def _call_unseen(self, file: int, call: Call, callee: int, out: int) -> None:
         """Let a library call what it was passed, with what nobody sees."""
         first = self.first_value[file]
-        unseen = type(call)(out - first, callee - first, [], [], [], call.scope, call.line, False, False)
+        unseen = type(call)(out - first, callee - first, [], [], [], [], call.scope, call.line, False, False)
         self._calls.setdefault(callee, []).append((file, unseen))
         self.edge(callee, out, Edge.CALL)
         for mark in tuple(self.callables.get(callee, ())):
@@ -708,9 +770,7 @@ class Solver:
 
     def _use_arguments(self, file: int, call: Call) -> None:
         first = self.first_value[file]
-        for each in (*call.arguments, *call.starred, *(each for _, each in call.keywords)):
-            if each:
-                self.uses.append(first + each)
+        self.uses += [first + each for each in call.given]
 
     def _find_super(self, file: int, call: Call, out: int) -> None:
         """The object at hand, of the class that code stands in."""
@@ -781,9 +841,11 @@ class Solver:
     def fields_read(self) -> dict[int, list[int]]:
         """The attributes of whatever object, as values, that values may be read from."""
         found: dict[int, list[int]] = {}
-        for field, loads in self._field_loads.items():
-            for out, _ in loads:
-                found.setdefault(out, []).append(field)
+        for file, facts in enumerate(self.program.facts):
+            for out, _, names in facts.loads if facts is not None else ():
+                field = self._fields.get(names.rpartition(".")[2])
+                if field is not None:
+                    found.setdefault(self.first_value[file] + out, []).append(field)
         return found
 
     def stores_in(self, field: int) -> list[tuple[int, int]]:
@@ -831,5 +893,5 @@ class Solver:
         """Whether a value is nothing but a container of PyTorch's, which registers what is put into it."""
         things = list(self.things_of(value))
         return bool(things) and all(
-            each.kind == Kind.LIBRARY and catalogue.is_container(each.name) for each in things
+            each.kind == Kind.LIBRARY_OBJECT and catalogue.is_container(each.name) for each in things
         )

@@ -84,9 +84,8 @@ class Uses:
             if is_training and value in self._calls:
                 call = self._calls[value]
                 first = value - call.out
-                for each in (*call.arguments, *call.starred, *(each for _, each in call.keywords)):
-                    if each:
-                        reach(first + each)
+                for each in call.given:
+                    reach(first + each)
         self._fields_used.clear()
         return found
 
