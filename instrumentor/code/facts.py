@@ -116,6 +116,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
         unbound: the names that the file does not bind, with their values: built in, or imported by a star.
         functions: values that are functions, with the numbers of their scopes.
         copies: pairs of values, the first of which may be the second.
+        shared: the same for variables of scopes around each other.
         boxed: pairs of a container and what is put into it.
         unboxed: pairs of what is taken out and the container.
         computed: pairs of what arithmetic gives and what it is computed of.
@@ -144,6 +145,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     unbound: list[tuple[str, int]]
     functions: list[tuple[int, int]]
     copies: list[tuple[int, int]]
+    shared: list[tuple[int, int]]
     boxed: list[tuple[int, int]]
     unboxed: list[tuple[int, int]]
     computed: list[tuple[int, int]]

@@ -86,6 +86,7 @@ class _Lowering:
         self._unbound: list[tuple[str, int]] = []
         self._functions: list[tuple[int, int]] = []
         self._copies: list[tuple[int, int]] = []
+        self._shared: list[tuple[int, int]] = []
         self._boxed: list[tuple[int, int]] = []
         self._unboxed: list[tuple[int, int]] = []
         self._computed: list[tuple[int, int]] = []
@@ -169,6 +170,7 @@ class _Lowering:
             self._unbound,
             self._functions,
             self._copies,
+            self._shared,
             self._boxed,
             self._unboxed,
             self._computed,
@@ -235,12 +237,12 @@ class _Lowering:
             outer = self._read(name)
             if is_of_file is not None and name in scope.bound:
                 target.bound.add(name)
-                self._copies.append((outer, value))
+                self._shared.append((outer, value))
             elif name in scope.filled:
                 target.filled.add(name)
-                self._copies.append((outer, value))
+                self._shared.append((outer, value))
             self._scope = here
-            self._copies.append((value, outer))
+            self._shared.append((value, outer))
 
     def _value(self, node: ast.expr | None) -> int:
         """The value of an expression."""

@@ -103,7 +103,7 @@ class Outcome(msgspec.Struct, frozen=True):
         source: the script as it was read.
         result_digest: of the bytes to write; empty where there are none.
         lines: how many lines it has.
-        decisions: every site with its verdict and reason; none for a brief task whose script shows by its own text that
+        decisions: every site with its verdict and reason; none for a file that was not analysed, because
             nothing in it is to be wrapped.
         original: the script's bytes, where it changes.
         result: the bytes to write, where it changes.

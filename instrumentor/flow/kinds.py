@@ -33,22 +33,24 @@ class Edge:
     RETURN: Final = 4  # it is what a call gives
     CALL: Final = 5  # it is called
     KEEP: Final = 6  # it is kept as an attribute, or read as one: only whether it is known goes along
+    IMPORT: Final = 9  # another file has it under a name by which this one imports it
+    SHARE: Final = 8  # functions within each other have it under one name
     STORE: Final = 7  # it is kept under a name that other files may read: only what it may call goes along
 
 
-_KINDS = 8
+_KINDS = 10
 _BITS = 32
 
 
 def _passed(kind: int, bits: int) -> int:
     made, holding, unknown, passed, anything = (bits & 1 << place for place in range(5))
-    if kind == Edge.COPY:
+    if kind in (Edge.COPY, Edge.SHARE):
         return bits
     if kind == Edge.BOX:
         return (May.HOLDING if made or holding else 0) | unknown | passed | anything
     if kind == Edge.UNBOX:
         return (May.HOLDING | May.MADE if holding else 0) | unknown | passed | anything
-    if kind in (Edge.PASS, Edge.STORE):
+    if kind in (Edge.PASS, Edge.STORE, Edge.IMPORT):
         return anything
     if kind == Edge.RETURN:
         return made | holding | anything | (May.UNKNOWN if unknown or passed else 0)

@@ -77,6 +77,10 @@ class Solver:
         self.may = bytearray(count)
         self.edges: list[list[tuple[int, int]] | None] = [None] * count
         self.callables: dict[int, set[int]] = {}
+        # Whether anyone asks what a value may call, and where that comes from.
+        self._is_wanted = bytearray(count)
+        self._sources: list[list[tuple[int, int]] | None] = [None] * count
+        self._loaded: dict[int, list[int]] = {}
         self.things: list[Thing] = []
         self._number_of_thing: dict[Thing, int] = {}
         self._major: set[tuple[int, int]] = set()
@@ -88,6 +92,8 @@ class Solver:
         self._calls: dict[int, list[tuple[int, Call]]] = {}
         # What a value that is called is read from, by what name.
         self._read_from: dict[int, tuple[int, str]] = {}
+        self._newly_wanted: list[int] = []
+        self._wanted_first: list[int] = []
         self._new_bits: list[int] = []
         self._new_callables: list[tuple[int, int]] = []
         self._fields: dict[str, int] = {}
@@ -121,6 +127,12 @@ class Solver:
             if facts is not None:
                 self._take_fields(file, facts)
                 self._take_names(file, facts)
+                first = self.first_value[file]
+                self._wanted_first += [first + base for cls in facts.classes for base in cls.bases if base]
+                self._wanted_first += [first + each for _, classes in facts.declared for each in classes]
+                self._wanted_first += [first + each for scope in facts.scopes for each in scope.decorated_by if each]
+        for value in self._wanted_first:
+            self.want(value)
         self._run()
         self.hierarchy = Hierarchy(self.classes, [self._bases(number) for number in range(len(self.classes))], self._knowledge)
         self._applies = True
@@ -145,6 +157,7 @@ class Solver:
         edges = self.edges
         for pairs, kind in (
             (facts.copies, Edge.COPY),
+            (facts.shared, Edge.SHARE),
             (facts.boxed, Edge.BOX),
             (facts.unboxed, Edge.UNBOX),
             (facts.computed, Edge.KEEP),
@@ -155,6 +168,8 @@ class Solver:
                     edges[first + source] = [(first + target, kind)]
                 else:
                     known.append((first + target, kind))
+                if kind != Edge.KEEP:
+                    self._note_source(first + source, first + target, kind)
         self._filled.update(first + container for container, _ in facts.boxed)
         imported = {value for value, _ in facts.imports}
         filled = {name for name in facts.filled if name in facts.top}
@@ -165,11 +180,13 @@ class Solver:
                 self.edge(first + target, first + source, Edge.COPY)
         for out, base, names in facts.loads:
             self._loads.setdefault(first + base, []).append((first + out, names, file))
+            self._loaded.setdefault(first + out, []).append(first + base)
             self._read_from[first + out] = (first + base, names)
             self.edge(first + base, first + out, Edge.KEEP)
         for call in facts.calls:
             self._calls.setdefault(first + call.callee, []).append((file, call))
             self.edge(first + call.callee, first + call.out, Edge.CALL)
+            self._wanted_first.append(first + call.callee)
         first_scope = self._first_scope[file]
         for number, scope in enumerate(facts.scopes):
             if scope.kind in ("file", "class"):
@@ -259,10 +276,13 @@ class Solver:
             value = self.first_value[file] + facts.top[name]
             if rest:
                 self._loads.setdefault(value, []).append((out, ".".join(rest), asking))
+                self._loaded.setdefault(out, []).append(value)
+                if self._is_wanted[out]:
+                    self.want(value)
                 for each in self.callables.get(value, ()):
                     self._new_callables.append((value, each))
             else:
-                self.edge(value, out, Edge.STORE)
+                self.edge(value, out, Edge.IMPORT)
                 if out in self._filled:  # another file's container, into which this one puts something
                     self.edge(out, value, Edge.STORE)
                 self._add_bits(out, May.PASSED)
@@ -327,6 +347,9 @@ class Solver:
                 continue
             first = self.first_value[file]
             inner = [self.is_inner(file, each) for each in range(len(facts.scopes))]
+            for number, scope in enumerate(facts.scopes):
+                if scope.result and not inner[number]:
+                    self.want(first + scope.result)
             for out, _, names in facts.loads:
                 name = names.rpartition(".")[2]
                 if name not in self._fields:
@@ -334,6 +357,8 @@ class Solver:
                 if not inner[facts.scope_of[out]]:
                     field = self._fields[name]
                     self._field_loads.setdefault(field, []).append((first + out, file))
+                    if self._is_wanted[first + out]:
+                        self.want(field)
                 for each in (file, *related.get(file, ())):
                     own = self._own_fields.get((each, name))
                     if own is not None:
@@ -389,6 +414,8 @@ class Solver:
     def _more(self) -> int:
         self.may.append(0)
         self.edges.append(None)
+        self._is_wanted.append(0)
+        self._sources.append(None)
         return len(self.edges) - 1
 
     # ---- growth ----
@@ -402,9 +429,32 @@ class Solver:
             known.append((target, kind))
         if self.may[source]:
             self._add_bits(target, PASSED_BITS[kind][self.may[source]])
-        if kind not in (Edge.CALL, Edge.KEEP) and source in self.callables:
-            for each in tuple(self.callables[source]):
+        if kind in (Edge.CALL, Edge.KEEP):
+            return
+        self._note_source(source, target, kind)
+        if self._is_wanted[target]:
+            self.want(source)
+            for each in tuple(self.callables.get(source, ())):
                 self._hand_on(target, kind, each)
+
+    def _note_source(self, source: int, target: int, kind: int) -> None:
+        known = self._sources[target]
+        if known is None:
+            self._sources[target] = [(source, kind)]
+        else:
+            known.append((source, kind))
+
+    def want(self, value: int) -> None:
+        """Ask what a value may call: only for what is asked is that followed."""
+        pending = [value]
+        while pending:
+            value = pending.pop()
+            if self._is_wanted[value]:
+                continue
+            self._is_wanted[value] = 1
+            pending += [source for source, _ in self._sources[value] or ()]
+            pending += self._loaded.get(value, ())
+            self._newly_wanted.append(value)
 
     def add(self, value: int, thing: Thing) -> None:
         """Say that a value may be something to be called or looked into."""
@@ -450,15 +500,17 @@ class Solver:
 
     def _hand_on(self, target: int, kind: int, mark: int) -> None:
         """Let what a value may call, with a mark whether it was passed to the function at hand, go along an edge."""
+        if not self._is_wanted[target]:
+            return
         if kind == Edge.PASS:
             mark |= 1
         elif kind == Edge.RETURN:
             if mark & 1:
                 return
-        elif kind == Edge.STORE:
+        elif kind in (Edge.STORE, Edge.SHARE, Edge.IMPORT):
             mark &= ~1
         minor = self._minor.get(mark >> 1, -1)
-        if minor < 0 or kind == Edge.COPY:
+        if minor < 0 or kind in (Edge.COPY, Edge.SHARE, Edge.IMPORT):
             thing = self.things[mark >> 1]
             if minor < 0 or thing.kind != Kind.LIBRARY or thing.number == 0:
                 self._add_callable(target, mark)
@@ -502,7 +554,15 @@ class Solver:
     def _run(self) -> None:
         edges, may = self.edges, self.may
         bits_pending, pending = self._new_bits, self._new_callables
-        while bits_pending or pending:
+        while bits_pending or pending or self._newly_wanted:
+            while self._newly_wanted:
+                value = self._newly_wanted.pop()
+                for source, kind in self._sources[value] or ():
+                    for mark in tuple(self.callables.get(source, ())):
+                        self._hand_on(value, kind, mark)
+                pending += [(value, mark) for mark in self.callables.get(value, ())]
+                for base in self._loaded.get(value, ()):
+                    pending += [(base, mark) for mark in self.callables.get(base, ())]
             while bits_pending:
                 value = bits_pending.pop()
                 bits = may[value]
@@ -538,9 +598,11 @@ class Solver:
         is_major = number not in self._minor
         for out, file in self._field_loads.get(value, ()) if is_major else ():
             if thing.file < 0 or self.leads(file, thing.file):
-                self._add_callable(out, number << 1)
+                if self._is_wanted[out]:
+                    self._add_callable(out, number << 1)
         for out, names, file in tuple(self._loads.get(value, ())):
-            self._load(thing, names, out, file)
+            if self._is_wanted[out]:
+                self._load(thing, names, out, file)
         if self._applies:
             for file, call in self._calls.get(value, ()):
                 self._apply(file, call, thing, number)
@@ -635,6 +697,8 @@ class Solver:
             behaviour = self.libraries.behaviour(base)
             if behaviour.makes_objects:
                 self.maker_objects.append((file, call))
+                for each in call.given:
+                    self.want(self.first_value[file] + each)
             if behaviour.uses:
                 self._use_arguments(file, call)
             if self._knowledge.holding(base) is not None:
@@ -699,6 +763,9 @@ class Solver:
         self._fields_read_late.add((name, out))
         field = self._field(name)
         self._field_loads.setdefault(field, []).append((out, file))
+        self._loaded.setdefault(out, []).append(field)
+        if self._is_wanted[out]:
+            self.want(field)
         self._new_callables += [(field, mark) for mark in self.callables.get(field, ())]
 
     def _hand_back(self, result: int, given: list[int], out: int) -> None:
@@ -731,6 +798,7 @@ class Solver:
         if name == "builtins.type":
             for each in given:
                 self._loads.setdefault(each, []).append((out, "__class__", file))
+                self.want(each)
                 for thing in tuple(self.things_of(each)):
                     self._load(thing, "__class__", out, file)
             return
@@ -743,6 +811,8 @@ class Solver:
             self.add(out, Thing(Kind.LIBRARY_OBJECT, -1, 0, name))
         if behaviour.makes_objects:
             self.maker_objects.append((file, call))
+            for each in given:
+                self.want(each)
         if behaviour.uses or self.libraries.behaviour(f"{name}.fit").uses:
             self._use_arguments(file, call)
         for name, value in call.keywords:
@@ -754,6 +824,7 @@ class Solver:
             if behaviour.hands_back:
                 self.edge(each, out, Edge.COPY)
             if behaviour.calls:
+                self.want(each)
                 inner = self._more()
                 self.edge(inner, out, Edge.BOX)
                 self.edge(inner, out, Edge.COPY)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from instrumentor.code.facts import Call
     from instrumentor.flow.solver import Solver
 
-_WAYS = (Edge.COPY, Edge.BOX, Edge.UNBOX, Edge.PASS, Edge.STORE)
-_WITHIN = (Edge.COPY, Edge.BOX, Edge.UNBOX)
+_WAYS = (Edge.COPY, Edge.BOX, Edge.UNBOX, Edge.PASS, Edge.STORE, Edge.SHARE, Edge.IMPORT)
+_WITHIN = (Edge.COPY, Edge.BOX, Edge.UNBOX, Edge.SHARE)
 _MODULES = May.MADE | May.HOLDING
 
 

@@ -50,6 +50,11 @@ class ImportPlaces:
             self._added[folder] = None
             self._roots.clear()
 
+    @property
+    def folders_read(self) -> list[str]:
+        """The folders whose names were looked at."""
+        return list(self._listed)
+
     def find(self, path: str, dotted: str) -> list[Target]:
         """The files of the project that a name may lead to as a file imports it; none for a library's."""
         name = dotted.lstrip(".")
