@@ -96,7 +96,10 @@ class Screen:
             if any(solver.may_be_class_of_modules(first + each) for each in call.given):
                 yield f"line {call.line}: a library may make objects of a class of modules"
         for name in facts.methods_run:
-            if any(solver.leads(file, each) for each in solver.makers_named(name)):
+            makers = set(solver.makers_named(name))
+            # Anything may be read by an index; of what a file does not import itself it has few objects.
+            near = {file, *self._program.imports[file]}
+            if makers & near if name == "__getitem__" else any(solver.leads(file, each) for each in makers):
                 yield f"an operator may run a {name} that makes a module"
 
     def _is_handed_out(

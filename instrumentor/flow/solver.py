@@ -114,7 +114,8 @@ class Solver:
         self._noted: set[int] = set()
         self._fields_read_late: set[tuple[str, int]] = set()
         # Calls of functions that may turn out to return what they are passed.
-        self._waiting: dict[int, list[tuple[list[int], int]]] = {}
+        self._waiting: dict[int, list[tuple[int, Call, int]]] = {}
+        self._handed_on: set[tuple[int, int]] = set()
         self._applies = False
         self.hierarchy = Hierarchy([], [], knowledge)
 
@@ -388,10 +389,9 @@ class Solver:
             results = {scope.result for scope in facts.scopes}
             for value, classes in facts.declared:
                 if any(self._is_declared_module(thing) for each in classes for thing in self.things_of(first + each)):
+                    self.uses.append(first + value)
                     if value in results:
                         self._add_bits(first + value, May.MADE)
-                    else:
-                        self.uses.append(first + value)
 
     def _is_declared_module(self, thing: Thing) -> bool:
         if thing.kind == Kind.CLASS:
@@ -581,10 +581,9 @@ class Solver:
                 self._spread(value, mark >> 1, is_passed=mark & 1 == 1)
 
     def _note_bits(self, value: int, bits: int) -> None:
-        if bits & May.PASSED and value in self._waiting:
-            for given, out in self._waiting.pop(value):
-                for each in given:
-                    self.edge(each, out, Edge.COPY)
+        if bits & _PASSED_UNKNOWN and value in self._waiting:
+            for file, call, out in self._waiting.pop(value):
+                self._hand_back(file, value, call, out)
         if bits & _MODULES and value in self._scope_of_result:
             self._tell(self._scope_of_result[value])
         if bits & _PASSED_UNKNOWN and value not in self._noted:
@@ -674,7 +673,7 @@ class Solver:
             return
         self._seen_calls.add(key)
         if thing.file >= 0 and not self.leads(file, thing.file):
-            return
+            return  # it came by way of a file that leads to both, where `_hand_back` looks after it
         out = first + call.out
         if thing.kind == Kind.CLASS:
             self._make(file, call, thing.number, out)
@@ -752,7 +751,7 @@ class Solver:
         if out:
             if scope.result:
                 self.edge(there + scope.result, out, Edge.RETURN)
-                self._hand_back(there + scope.result, [first + each for each in call.given], out)
+                self._hand_back(file, there + scope.result, call, out)
             else:  # an abstract method, of which nobody knows what the classes below make of it
                 self._add_bits(out, May.UNKNOWN)
 
@@ -768,15 +767,27 @@ class Solver:
             self.want(field)
         self._new_callables += [(field, mark) for mark in self.callables.get(field, ())]
 
-    def _hand_back(self, result: int, given: list[int], out: int) -> None:
-        """Let a call give what it passes, if its function returns what it is passed."""
-        if not given:
+    def _hand_back(self, file: int, result: int, call: Call, out: int) -> None:
+        """Let a call give what it passes, or what calling that gives, if its function may return such a thing."""
+        if not call.given:
             return
-        if self.may[result] & May.PASSED:
-            for each in given:
-                self.edge(each, out, Edge.COPY)
-        else:
-            self._waiting.setdefault(result, []).append((given, out))
+        bits = self.may[result]
+        if bits & May.PASSED:
+            self._give_passed(file, call, out)
+        if bits & May.UNKNOWN:
+            self._give_called(file, call, out)
+        if bits & _PASSED_UNKNOWN != _PASSED_UNKNOWN:
+            self._waiting.setdefault(result, []).append((file, call, out))
+
+    def _give_passed(self, file: int, call: Call, out: int) -> None:
+        for each in call.given:
+            self.edge(self.first_value[file] + each, out, Edge.COPY)
+
+    def _give_called(self, file: int, call: Call, out: int) -> None:
+        if (file, call.out) not in self._handed_on:
+            self._handed_on.add((file, call.out))
+            for each in call.given:
+                self._call_unseen(file, call, self.first_value[file] + each, out)
 
     def _pass(self, value: int, there: int, target: int) -> None:
         if target:
@@ -824,7 +835,6 @@ class Solver:
             if behaviour.hands_back:
                 self.edge(each, out, Edge.COPY)
             if behaviour.calls:
-                self.want(each)
                 inner = self._more()
                 self.edge(inner, out, Edge.BOX)
                 self.edge(inner, out, Edge.COPY)
@@ -834,8 +844,8 @@ class Solver:
         """Let a library call what it was passed, with what nobody sees."""
         first = self.first_value[file]
         unseen = type(call)(out - first, callee - first, [], [], [], [], call.scope, call.line, False, False)
+        self.want(callee)
         self._calls.setdefault(callee, []).append((file, unseen))
-        self.edge(callee, out, Edge.CALL)
         for mark in tuple(self.callables.get(callee, ())):
             self._apply(file, unseen, self.things[mark >> 1], mark >> 1)
 
@@ -851,13 +861,18 @@ class Solver:
         while number >= 0 and facts.scopes[number].owner < 0:
             number = facts.scopes[number].parent
         if number >= 0:
-            self.add(out, Thing(Kind.INSTANCE, file, self._first_class[file] + facts.scopes[number].owner))
+            own = self._first_class[file] + facts.scopes[number].owner
+            above = self.hierarchy.ancestors(own)[1:]
+            for each in above:
+                self.add(out, Thing(Kind.INSTANCE, self.classes[each].file, each))
+            if not above:
+                self._add_bits(out, May.PASSED)
 
     # ---- calls of which only the name is known ----
 
     def _call_by_name(self, file: int, call: Call, name: str) -> None:
         """Let a call of a method, whoever's it is, call all of that name."""
-        if name in CONTAINER_METHODS or name not in self._methods:
+        if name in CONTAINER_METHODS or name not in self._methods or name.startswith("__"):
             return
         first = self.first_value[file]
         known = self._calls_by_name.setdefault(name, {})

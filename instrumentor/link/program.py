@@ -33,6 +33,7 @@ class Program:
         facts: what they do; None for what is no Python.
         number: of each file, by its path.
         places: finds what imports lead to.
+        imports: the files that each imports.
         leads_to: the files that each leads to, itself included, as a set of bits.
     """
 
@@ -40,6 +41,7 @@ class Program:
     facts: list[FileFacts | None]
     number: dict[str, int]
     places: ImportPlaces
+    imports: list[set[int]] = field(default_factory=list)
     leads_to: list[int] = field(default_factory=list)
     _targets: dict[tuple[int, str], list[tuple[int, tuple[str, ...]]]] = field(default_factory=dict)
 
@@ -117,6 +119,7 @@ def read_program(
             reached.update(take(each.path) for each in places.find(program.paths[index], dotted))
         edges.append(reached)
         index += 1
+    program.imports = edges
     program.leads_to = closures(edges)
     return program
 
