@@ -123,6 +123,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
         loads: values that are attributes of others: the value, the other, the dotted names of the attributes.
         stores: values stored as attributes: the object, the name, the value.
         keyed: values put under a name into what may be passed by `**`: the name and the value.
+        keyed_reads: values read under a name from what was passed by `**`: the name and the value.
         kept: values put into what is an attribute of an object, by a store to an element or by a method: the attribute's
             value and name, and what is put there.
         calls: all calls.
@@ -152,6 +153,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     loads: list[tuple[int, int, str]]
     stores: list[tuple[int, str, int]]
     keyed: list[tuple[str, int]]
+    keyed_reads: list[tuple[str, int]]
     kept: list[tuple[int, str, int]]
     calls: list[Call]
     declared: list[tuple[int, list[int]]]

@@ -6,7 +6,13 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.code.facts import Call, ClassFacts, FileFacts, ScopeFacts
-from instrumentor.code.method_names import CONTAINER_METHODS, PLAIN_DECORATORS, PLAIN_METHODS, PUTTING_METHODS, USES_OF_MODULES
+from instrumentor.code.method_names import (
+    CONTAINER_METHODS,
+    PLAIN_DECORATORS,
+    PLAIN_METHODS,
+    PUTTING_METHODS,
+    USES_OF_MODULES,
+)
 from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.bindings import annotated_items, annotated_names
 from instrumentor.resolve.catalogue import BACKWARD
@@ -55,7 +61,7 @@ class _Scope:
 
     __slots__ = (
         "around", "bound", "class_number", "filled", "is_top_function", "kind", "named", "names", "number", "outer",
-        "result",
+        "packed", "result",
     )  # fmt: skip
 
     def __init__(self, kind: ScopeKind, number: int, around: _Scope | None) -> None:
@@ -71,6 +77,8 @@ class _Scope:
         self.class_number = -1
         self.result = 0
         self.is_top_function = False
+        # The name of its `**kwargs`.
+        self.packed = ""
         # Names given to what a call gives, as far as nothing but a `return` may read them.
         self.named: list[str] = []
 
@@ -93,6 +101,7 @@ class _Lowering:
         self._loads: list[tuple[int, int, str]] = []
         self._stores: list[tuple[int, str, int]] = []
         self._keyed: list[tuple[str, int]] = []
+        self._keyed_reads: list[tuple[str, int]] = []
         self._kept: list[tuple[int, str, int]] = []
         self._calls: list[Call] = []
         self._declared: list[tuple[int, list[int]]] = []
@@ -177,6 +186,7 @@ class _Lowering:
             self._loads,
             self._stores,
             self._keyed,
+            self._keyed_reads,
             self._kept,
             self._calls,
             self._declared,
@@ -343,23 +353,7 @@ class _Lowering:
             callee = self._read(name)
         else:
             callee = self._held(function)
-        arguments: list[int] = []
-        starred: list[int] = []
-        for argument in node.args:
-            if isinstance(argument, ast.Starred):
-                starred.append(self._value(argument.value))
-            else:
-                reads = name in _READING and isinstance(argument, ast.Attribute)
-                value = self._held(argument) if reads else self._value(argument)
-                (starred if starred else arguments).append(value)
-        keywords = []
-        packed: list[int] = []
-        for keyword in node.keywords:
-            value = self._value(keyword.value)
-            if keyword.arg is None:
-                packed.append(value)
-            else:
-                keywords.append((keyword.arg, value))
+        arguments, starred, keywords, packed = self._arguments(node, reads=name in _READING)
         if name == "getattr" and len(node.args) > 1 and isinstance(function, ast.Name):
             return self._get_attribute(node, arguments)
         if name == "setattr" and len(arguments) > 2 and isinstance(function, ast.Name):
@@ -367,22 +361,54 @@ class _Lowering:
         if not callee:
             return self._box(arguments)
         out = self._new()
-        if holder and name in CONTAINER_METHODS:
+        if holder and name in CONTAINER_METHODS and isinstance(function, ast.Attribute):
             positional = arguments[1:] if name in ("get", "pop", "setdefault", "insert") else arguments
             given = [each for each in (*positional, *starred, *packed, *(value for _, value in keywords)) if each]
-            if name == "setdefault" and given and node.args and (key := _text(node.args[0])):
-                self._keyed.append((key, given[0]))
-            if name in PUTTING_METHODS and given:
-                # What is put there, and what containers that are put there have in them.
-                self._put(function.value, holder, given, is_each=name not in ("extend", "update", "extendleft"))
-            self._unboxed.append((out, holder))
-            self._copies.append((out, holder))
-            if name in ("get", "pop", "setdefault"):
-                self._copies.extend((out, each) for each in given)
+            self._call_container(node, function, holder, given, out)
         self._calls.append(
             Call(out, callee, arguments, keywords, starred, packed, self._scope.number, node.lineno, is_returned, False)
         )
         return out
+
+    def _arguments(
+        self, node: ast.Call, *, reads: bool
+    ) -> tuple[list[int], list[int], list[tuple[str, int]], list[int]]:
+        """What a call passes by position, by `*`, by name and by `**`; `reads` where it only looks into attributes."""
+        arguments: list[int] = []
+        starred: list[int] = []
+        keywords: list[tuple[str, int]] = []
+        packed: list[int] = []
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                starred.append(self._value(argument.value))
+            else:
+                value = self._held(argument) if reads else self._value(argument)
+                (starred if starred else arguments).append(value)
+        for keyword in node.keywords:
+            value = self._value(keyword.value)
+            if keyword.arg is None:
+                packed.append(value)
+            else:
+                keywords.append((keyword.arg, value))
+        return arguments, starred, keywords, packed
+
+    def _call_container(
+        self, node: ast.Call, function: ast.Attribute, holder: int, given: Sequence[int], out: int
+    ) -> None:
+        """Put something into a container, or take it out."""
+        name = function.attr
+        key = node.args[0] if node.args else None
+        if name == "setdefault" and given and key is not None and _text(key):
+            self._keyed.append((_text(key), given[0]))
+        if name in PUTTING_METHODS and given:
+            # What is put there, and what containers that are put there have in them.
+            self._put(function.value, holder, given, is_each=name not in ("extend", "update", "extendleft"))
+        self._unboxed.append((out, holder))
+        self._copies.append((out, holder))
+        if key is not None:
+            self._note_keyed_read(function.value, key, out)
+        if name in ("get", "pop", "setdefault"):
+            self._copies.extend((out, each) for each in given)
 
     def _put(self, node: ast.expr, holder: int, given: Sequence[int], *, is_each: bool) -> None:
         (self._boxed if is_each else self._copies).extend((holder, each) for each in given)
@@ -430,7 +456,14 @@ class _Lowering:
         if not isinstance(node.slice, ast.Constant):
             self._value(node.slice)
         self._run.add("__getitem__")
-        return self._unbox(held)
+        out = self._unbox(held)
+        self._note_keyed_read(node.value, node.slice, out)
+        return out
+
+    def _note_keyed_read(self, container: ast.expr, key: ast.expr, out: int) -> None:
+        """Note that something is read of what was passed by `**`."""
+        if out and isinstance(container, ast.Name) and container.id == self._scope.packed and (name := _text(key)):
+            self._keyed_reads.append((name, out))
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set) -> int:
         values, whole = [], []
@@ -757,6 +790,7 @@ class _Lowering:
             scope.is_top_function = False
         scope.class_number = around.class_number if around.kind == "class" else -1
         self._repeated = 0
+        scope.packed = declared.kwarg.arg if declared.kwarg is not None else ""
         positional = positional_parameters(declared)
         parameters = [(each.arg, self._parameter(each)) for each in positional]
         named = [(each.arg, self._parameter(each)) for each in declared.kwonlyargs]

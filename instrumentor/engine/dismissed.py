@@ -113,7 +113,9 @@ class _Group:
         for each in answer.files:
             state = stat_file(each.path)
             if state != (each.modified_ns, each.size) and (
-                each.digest is None or (content := _read(each.path)) is None or digest_of(original_of(content)) != each.digest
+                each.digest is None
+                or (content := _read(each.path)) is None
+                or digest_of(original_of(content)) != each.digest
             ):
                 return False
         places = ModulePlaces(self._packages.folders)
@@ -131,7 +133,9 @@ class _Group:
         from instrumentor.resolve.libraries import Libraries
         from instrumentor.settings import Settings
 
-        finder = _RecordingFinder(Libraries().at(self._packages.folders, None if self._cache is None else str(self._cache)))
+        finder = _RecordingFinder(
+            Libraries().at(self._packages.folders, None if self._cache is None else str(self._cache))
+        )
         try:
             with room_for_nesting(), FactsStore(self._cache) as store:
                 program = read_program(self._tasks, self._read, self._search, store)
@@ -154,7 +158,9 @@ class _Group:
     def _read(self, path: str) -> bytes | None:
         state = settled_state(path)
         content = _read(path)
-        self._states[path] = FileState(path, None) if content is None else FileState(path, digest_of(original_of(content)), *state)
+        self._states[path] = (
+            FileState(path, None) if content is None else FileState(path, digest_of(original_of(content)), *state)
+        )
         if content is not None and not may_be_instrumented(content):
             self._lines[path] = content.count(b"\n")
         return content

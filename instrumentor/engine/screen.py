@@ -63,13 +63,19 @@ class Screen:
             return "it cannot be read"
         return next(self._reasons(file, facts, rule, called), "")
 
-    def _reasons(
-        self, file: int, facts: FileFacts, rule: FactoryRule, called: Callable[[str], bool]
-    ) -> Iterator[str]:
+    def _reasons(self, file: int, facts: FileFacts, rule: FactoryRule, called: Callable[[str], bool]) -> Iterator[str]:
         solver = self._solver
-        first = solver.first_value[file]
-        may, used = solver.may, self._uses.used
         inner = [solver.is_inner(file, each) for each in range(len(facts.scopes))]
+        yield from self._made(file, facts, inner, rule, called)
+        yield from self._used(file, facts, inner)
+        yield from self._kept(file, facts)
+        yield from self._out_of_sight(file, facts)
+
+    def _made(
+        self, file: int, facts: FileFacts, inner: list[bool], rule: FactoryRule, called: Callable[[str], bool]
+    ) -> Iterator[str]:
+        """The calls that may make a module which is no part of another one."""
+        first, may = self._solver.first_value[file], self._solver.may
         for call in facts.calls:
             bits = may[first + call.out]
             if bits & _MODULES and not call.decorates_class:
@@ -81,9 +87,18 @@ class Screen:
             whole = (*call.arguments, *(each for _, each in call.keywords))
             if any(may[first + each] & May.HOLDING for each in whole) and self._may_keep(first, call):
                 yield f"line {call.line}: a container with modules is passed on"
+
+    def _used(self, file: int, facts: FileFacts, inner: list[bool]) -> Iterator[str]:
+        """What nobody says anything about but its use."""
+        first, may, used = self._solver.first_value[file], self._solver.may, self._uses.used
         for value in range(1, len(facts.scope_of)):
             if may[first + value] & May.UNKNOWN and first + value in used and not inner[facts.scope_of[value]]:
                 yield f"in {facts.scopes[facts.scope_of[value]].name}: something unknown is used as a module"
+
+    def _kept(self, file: int, facts: FileFacts) -> Iterator[str]:
+        """The modules in plain containers that objects keep."""
+        solver = self._solver
+        first, may = solver.first_value[file], solver.may
         for base, name, value in facts.stores:
             if may[first + value] & May.HOLDING and base:
                 yield f"a plain container with modules is kept as {name}"
@@ -92,6 +107,11 @@ class Screen:
         for _, name, value in facts.kept:
             if may[first + value] & _MODULES and (name in plain or name not in stored):
                 yield f"a module is put into the plain container {name}"
+
+    def _out_of_sight(self, file: int, facts: FileFacts) -> Iterator[str]:
+        """What libraries and operators may make."""
+        solver = self._solver
+        first = solver.first_value[file]
         for call in self._maker_objects.get(file, ()):
             if any(solver.may_be_class_of_modules(first + each) for each in call.given):
                 yield f"line {call.line}: a library may make objects of a class of modules"

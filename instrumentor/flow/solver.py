@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from instrumentor.code.facts import Call, FileFacts, ScopeFacts
+    from instrumentor.flow.libraries import Behaviour
     from instrumentor.link.program import Program
     from instrumentor.resolve.knowledge import Knowledge
 
 # Different things that a value may call; where there are more it may call anything.
-_MAX_CALLABLES = 400
+_MAX_CALLABLES = 24
 # Different instances that a value may be; where there are more it is one of those of which nothing is known.
-_MAX_INSTANCES = 16
+_MAX_INSTANCES = 4
 # How often something may be read of a library's thing, which by `node = node.parent` would go on forever.
 _MAX_READ = 2
 _OWN_NAMESPACES = frozenset({"builtins.globals", "builtins.locals", "builtins.vars", "builtins.__import__"})
@@ -115,6 +116,7 @@ class Solver:
         self._fields_read_late: set[tuple[str, int]] = set()
         # Calls of functions that may turn out to return what they are passed.
         self._waiting: dict[int, list[tuple[int, Call, int]]] = {}
+        self._keyed_reads: list[tuple[str, int, int]] = []
         self._handed_on: set[tuple[int, int]] = set()
         self._applies = False
         self.hierarchy = Hierarchy([], [], knowledge)
@@ -135,13 +137,17 @@ class Solver:
         for value in self._wanted_first:
             self.want(value)
         self._run()
-        self.hierarchy = Hierarchy(self.classes, [self._bases(number) for number in range(len(self.classes))], self._knowledge)
+        self.hierarchy = Hierarchy(
+            self.classes, [self._bases(number) for number in range(len(self.classes))], self._knowledge
+        )
         self._applies = True
         for number in range(len(self.classes)):
             if self.hierarchy.is_module(number):
                 self._make_major(Kind.CLASS, number)
         self._note_callers()
         self._take_loads()
+        for name, value, file in self._keyed_reads:
+            self._read_field(name, value, file)
         self._pass_own_objects()
         self._take_declarations()
         for value in (*self._loads, *self._scope_of_result):
@@ -188,7 +194,10 @@ class Solver:
             self._calls.setdefault(first + call.callee, []).append((file, call))
             self.edge(first + call.callee, first + call.out, Edge.CALL)
             self._wanted_first.append(first + call.callee)
-        first_scope = self._first_scope[file]
+        self._take_scopes(file, facts)
+
+    def _take_scopes(self, file: int, facts: FileFacts) -> None:
+        first, first_scope = self.first_value[file], self._first_scope[file]
         for number, scope in enumerate(facts.scopes):
             if scope.kind in ("file", "class"):
                 continue
@@ -218,6 +227,8 @@ class Solver:
             self.edge(first + value, self._own_field(file, name), Edge.KEEP)
             self.edge(first + value, self._own_field(file, name), Edge.STORE)
             self._field_stores.setdefault(self._field(name), []).append((file, first + value))
+        for name, value in facts.keyed_reads:
+            self._keyed_reads.append((f"**{name}", first + value, file))
         for name, value in facts.keyed:
             self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
             self._field_stores.setdefault(self._field(f"**{name}"), []).append((file, first + value))
@@ -292,6 +303,15 @@ class Solver:
             if not inner:
                 self._look_up(target, tuple(rest), out, asking)
                 return
+        self._look_up_by_star(file, names, out, asking, depth)
+        if not is_guess:
+            self._add_bits(out, May.PASSED)
+
+    def _look_up_by_star(self, file: int, names: tuple[str, ...], out: int, asking: int, depth: int) -> None:
+        """The same for a name that a file may import by a star."""
+        facts = self.program.facts[file]
+        assert facts is not None
+        name, *rest = names
         for star in facts.stars if depth else ():
             for target, inner in self.program.targets(file, star):
                 self._look_up(target, (*inner, *names), out, asking, is_guess=True, depth=depth - 1)
@@ -299,8 +319,6 @@ class Solver:
                 dotted = self._knowledge.star_member(star, name)
                 if dotted is not None:
                     self.add(out, Thing(Kind.LIBRARY, -1, name=".".join((dotted, *rest))))
-        if not is_guess:
-            self._add_bits(out, May.PASSED)
 
     def _is_package(self, file: int) -> bool:
         return self.program.paths[file].endswith("__init__.py")
@@ -330,12 +348,8 @@ class Solver:
             else:
                 self.add(value, Thing(Kind.INSTANCE, file, owner))
 
-    def _take_loads(self) -> None:
-        """Lead what is stored in attributes to where these are read.
-
-        Code of module classes reads what its own file stores, or one with a class above or below its own. Code outside
-        of them reads what any file stores that it leads to.
-        """
+    def _related_files(self) -> dict[int, set[int]]:
+        """For each file the others with classes above or below its own."""
         related: dict[int, set[int]] = {}
         for number, (file, _) in enumerate(self.classes):
             for each in self.hierarchy.ancestors(number)[1:]:
@@ -343,6 +357,15 @@ class Solver:
                 if other != file:
                     related.setdefault(file, set()).add(other)
                     related.setdefault(other, set()).add(file)
+        return related
+
+    def _take_loads(self) -> None:
+        """Lead what is stored in attributes to where these are read.
+
+        Code of module classes reads what its own file stores, or one with a class above or below its own. Code outside
+        of them reads what any file stores that it leads to.
+        """
+        related = self._related_files()
         for file, facts in enumerate(self.program.facts):
             if facts is None:
                 continue
@@ -360,14 +383,18 @@ class Solver:
                     self._field_loads.setdefault(field, []).append((first + out, file))
                     if self._is_wanted[first + out]:
                         self.want(field)
-                for each in (file, *related.get(file, ())):
-                    own = self._own_fields.get((each, name))
-                    if own is not None:
-                        if each == file:
-                            self.edge(own, first + out, Edge.KEEP)
-                        self.edge(own, first + out, Edge.STORE)
+                self._read_own_fields(file, name, first + out, (file, *related.get(file, ())))
         for field in self._field_loads:
             self._new_callables += [(field, mark) for mark in self.callables.get(field, ())]
+
+    def _read_own_fields(self, file: int, name: str, out: int, files: Iterable[int]) -> None:
+        """Let a value be what some files store in an attribute."""
+        for each in files:
+            own = self._own_fields.get((each, name))
+            if own is not None:
+                if each == file:
+                    self.edge(own, out, Edge.KEEP)
+                self.edge(own, out, Edge.STORE)
 
     def _note_callers(self) -> None:
         """Follow functions everywhere that call what they are passed, or use it as modules are."""
@@ -543,7 +570,7 @@ class Solver:
         if self.things[mark >> 1].kind == Kind.INSTANCE and len(held) >= _MAX_INSTANCES:
             self._add_bits(value, May.PASSED)
             return
-        if len(held) >= _MAX_CALLABLES and value not in self._field_loads:
+        if len(held) >= _MAX_CALLABLES and self._applies and value not in self._field_loads:
             self._add_bits(value, May.ANY_CALLABLE)
             return
         held.add(mark)
@@ -555,14 +582,7 @@ class Solver:
         edges, may = self.edges, self.may
         bits_pending, pending = self._new_bits, self._new_callables
         while bits_pending or pending or self._newly_wanted:
-            while self._newly_wanted:
-                value = self._newly_wanted.pop()
-                for source, kind in self._sources[value] or ():
-                    for mark in tuple(self.callables.get(source, ())):
-                        self._hand_on(value, kind, mark)
-                pending += [(value, mark) for mark in self.callables.get(value, ())]
-                for base in self._loaded.get(value, ()):
-                    pending += [(base, mark) for mark in self.callables.get(base, ())]
+            self._pull()
             while bits_pending:
                 value = bits_pending.pop()
                 bits = may[value]
@@ -580,6 +600,17 @@ class Solver:
                         self._hand_on(target, kind, mark)
                 self._spread(value, mark >> 1, is_passed=mark & 1 == 1)
 
+    def _pull(self) -> None:
+        """Get what is asked for by now from where it comes from."""
+        while self._newly_wanted:
+            value = self._newly_wanted.pop()
+            for source, kind in self._sources[value] or ():
+                for mark in tuple(self.callables.get(source, ())):
+                    self._hand_on(value, kind, mark)
+            self._new_callables += [(value, mark) for mark in self.callables.get(value, ())]
+            for base in self._loaded.get(value, ()):
+                self._new_callables += [(base, mark) for mark in self.callables.get(base, ())]
+
     def _note_bits(self, value: int, bits: int) -> None:
         if bits & _PASSED_UNKNOWN and value in self._waiting:
             for file, call, out in self._waiting.pop(value):
@@ -596,9 +627,8 @@ class Solver:
         thing = self.things[number]
         is_major = number not in self._minor
         for out, file in self._field_loads.get(value, ()) if is_major else ():
-            if thing.file < 0 or self.leads(file, thing.file):
-                if self._is_wanted[out]:
-                    self._add_callable(out, number << 1)
+            if (thing.file < 0 or self.leads(file, thing.file)) and self._is_wanted[out]:
+                self._add_callable(out, number << 1)
         for out, names, file in tuple(self._loads.get(value, ())):
             if self._is_wanted[out]:
                 self._load(thing, names, out, file)
@@ -703,6 +733,11 @@ class Solver:
             if self._knowledge.holding(base) is not None:
                 self._add_bits(out, May.MADE)
         self.add(out, Thing(Kind.INSTANCE, self.classes[number].file, number))
+        self._initialise(file, call, number, out)
+
+    def _initialise(self, file: int, call: Call, number: int, out: int) -> None:
+        """Pass what a class is called with to its initialiser."""
+        hierarchy = self.hierarchy
         is_initialised = False
         for name in ("__init__", "__new__"):
             method = hierarchy.own_method(number, name)
@@ -725,6 +760,18 @@ class Solver:
         """Pass arguments to parameters, and lead what a function gives to the call."""
         scope = self.scopes[number]
         at = self.file_of_scope[number]
+        there = self.first_value[at]
+        self._pass_arguments(file, call, number, offset)
+        if out:
+            if scope.result:
+                self.edge(there + scope.result, out, Edge.RETURN)
+                self._hand_back(file, there + scope.result, call, out)
+            else:  # an abstract method, of which nobody knows what the classes below make of it
+                self._add_bits(out, May.UNKNOWN)
+
+    def _pass_arguments(self, file: int, call: Call, number: int, offset: int) -> None:
+        scope = self.scopes[number]
+        at = self.file_of_scope[number]
         first, there = self.first_value[file], self.first_value[at]
         parameters = scope.parameters[offset:]
         for index, value in enumerate(call.arguments):
@@ -735,7 +782,7 @@ class Solver:
             by_name = dict((*scope.parameters, *scope.named))
             for name, value in call.keywords:
                 if value:
-                    self._pass(first + value, there, by_name.get(name, scope.rest[1]))
+                    self._pass(first + value, there, by_name.get(name, 0))
                     if name not in by_name:
                         self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
         for value in call.starred:
@@ -745,15 +792,8 @@ class Solver:
                 self._pass(first + value, there, scope.rest[0])
         for value in call.packed:
             if value:
-                self._pass(first + value, there, scope.rest[1])
                 for name, target in (*parameters, *scope.named):
                     self._read_field(f"**{name}", there + target, at)
-        if out:
-            if scope.result:
-                self.edge(there + scope.result, out, Edge.RETURN)
-                self._hand_back(file, there + scope.result, call, out)
-            else:  # an abstract method, of which nobody knows what the classes below make of it
-                self._add_bits(out, May.UNKNOWN)
 
     def _read_field(self, name: str, out: int, file: int) -> None:
         """Let a value be what is stored under a name."""
@@ -813,6 +853,12 @@ class Solver:
                 for thing in tuple(self.things_of(each)):
                     self._load(thing, "__class__", out, file)
             return
+        self._call_other(file, call, name, out)
+
+    def _call_other(self, file: int, call: Call, name: str, out: int) -> None:
+        """Let a call call a library's function of which the catalogue or its source tells what it does."""
+        first = self.first_value[file]
+        given = [first + each for each in call.given]
         behaviour = self.libraries.behaviour(name)
         if behaviour.gives is Gives.MODULE:
             self._add_bits(out, May.MADE)
@@ -826,14 +872,20 @@ class Solver:
                 self.want(each)
         if behaviour.uses or self.libraries.behaviour(f"{name}.fit").uses:
             self._use_arguments(file, call)
+        if behaviour.hands_back:
+            self._give_handed(file, call, behaviour, out)
+
+    def _give_handed(self, file: int, call: Call, behaviour: Behaviour, out: int) -> None:
+        """Let a call give what it is passed, or what calling that gives."""
+        first = self.first_value[file]
+        given = [first + each for each in call.given]
         for name, value in call.keywords:
-            if value and behaviour.hands_back:
+            if value:
                 self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
         if behaviour.builds:
             given = [first + each for each in call.arguments[:1] if each]
         for each in given:
-            if behaviour.hands_back:
-                self.edge(each, out, Edge.COPY)
+            self.edge(each, out, Edge.COPY)
             if behaviour.calls:
                 inner = self._more()
                 self.edge(inner, out, Edge.BOX)
@@ -872,7 +924,7 @@ class Solver:
 
     def _call_by_name(self, file: int, call: Call, name: str) -> None:
         """Let a call of a method, whoever's it is, call all of that name."""
-        if name in CONTAINER_METHODS or name not in self._methods or name.startswith("__"):
+        if name in CONTAINER_METHODS or name not in self._methods or name == "forward" or name.startswith("__"):
             return
         first = self.first_value[file]
         known = self._calls_by_name.setdefault(name, {})

@@ -93,7 +93,6 @@ def read_program(
     given = list(dict.fromkeys(paths))
     places = ImportPlaces(search, (os.path.dirname(each) for each in given))  # noqa: PTH120
     program = Program([], [], {}, places)
-    led: list[list[Target]] = []
 
     def take(path: str) -> int:
         if path not in program.number:
@@ -172,18 +171,19 @@ def closures(edges: list[set[int]]) -> list[int]:
                 above = work[-1][0]
                 low[above] = min(low[above], low[node])
             if low[node] == index[node]:
-                members = []
-                while True:
-                    member = stack.pop()
-                    is_open[member] = False
-                    members.append(member)
-                    if member == node:
-                        break
-                bits = 0
-                for member in members:
-                    bits |= 1 << member
-                    for target in edges[member]:
-                        bits |= found[target]
-                for member in members:
-                    found[member] = bits
+                members = stack[stack.index(node) :]
+                del stack[-len(members) :]
+                _close(members, edges, found, is_open)
     return found
+
+
+def _close(members: list[int], edges: list[set[int]], found: list[int], is_open: list[bool]) -> None:
+    """Note what a strongly connected component leads to, where that is known of all that it leads to."""
+    bits = 0
+    for member in members:
+        is_open[member] = False
+        bits |= 1 << member
+        for target in edges[member]:
+            bits |= found[target]
+    for member in members:
+        found[member] = bits

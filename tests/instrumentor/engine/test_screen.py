@@ -950,4 +950,3 @@ def test_what_is_dismissed_stays_as_it_is(path: Path, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(content)
     if not reasons(tmp_path)[str(tmp_path / "a.py")]:
         assert not instrument_source(content, Settings(), source_name="a.py").changed
-
