@@ -361,12 +361,19 @@ class GraphPattern(Happening, frozen=True, gc=False):
     nothing has masked. Or it is a view that changes what the elements of a tensor with `shape` belong to, as it does
     not move them: a "view" whose first dimension is the second of that tensor, and whose second is the first and the
     third; or a "classes-view", of which a log-softmax is taken, whose rows are as long as the second dimension.
+
+    Or it is what a loss or an attention was given. "token-targets" are classes that are the tokens with `shape` which
+    an embedding was given, `dim` places ahead; `values` says whether some attention sees no later token (1, or else 0).
+    "padding-targets" have the padding of that embedding at their ends, so many of so many. "padding-attended" is an
+    attention that leaves out all tokens but one, the padding. "binary-targets" are farther than 0.5 from 0 and 1: the
+    smallest and the largest of them. "sign-targets" are neither 1 nor -1, so many of so many.
     """
 
     what: str = ""
     weights: Sequence[Count] = ()
     dim: Count = 0
     shape: Sequence[Count] = ()
+    values: Sequence[Number] = ()
 
 
 class ActiveDropout(Happening, frozen=True, gc=False):

@@ -265,7 +265,8 @@ def _graph_pattern(event: events.GraphPattern, names: Names) -> str:
     if event.what == "softmax":
         return f"softmax over dimension {event.dim} of {list(event.shape)}"
     if event.shape:
-        return f"{event.what}: of {list(event.shape)}"
+        numbers = f", {', '.join(map(format_number, event.values))}" if event.values else ""
+        return f"{event.what}: of {list(event.shape)}{numbers}"
     return f"{event.what}: {', '.join(map(names.tensor_name, event.weights))}"
 
 

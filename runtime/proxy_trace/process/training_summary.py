@@ -373,6 +373,11 @@ class TrainingSummary(NamedTuple):
     penalties: Mapping[int, PenaltySummary]
     plateaus: Mapping[int, PlateauSummary]
 
+    def computed_at(self, backward_place: str) -> str:
+        """Where the loss is computed that backward passes at a place begin with; that place, if it is not known."""
+        losses = self.losses.values()
+        return next((loss.computed for loss in losses if loss.place == backward_place), backward_place)
+
     def schedulers_of(self, optimizer: int) -> list[SchedulerSummary]:
         """The schedulers of an optimizer that were advanced."""
         return [each for each in self.schedulers.values() if each.optimizer == optimizer and each.advances]

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import GraphPattern
+from proxy_wrapper.intercept.target_patterns import find_target_patterns
 from proxy_wrapper.levels import INFO
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from proxy_wrapper.intercept.saved_tensors import SavedTensors
     from proxy_wrapper.tracer import Tracer
 
 _LOOKS: Final = 2
@@ -43,8 +45,9 @@ _SIGN: Final = 1 << 63
 class GraphPatterns:
     """Makes `GraphPattern` events."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, saved: SavedTensors) -> None:
         self._tracer = tracer
+        self._saved = saved
         self._looks: dict[int, int] = {}
 
     def look(self, roots: Sequence[torch.Tensor], location: int) -> None:
@@ -68,6 +71,8 @@ class GraphPatterns:
                 self._class_loss(node, location)
             elif name in _VIEWS:
                 self._view(node, location)
+        for what, dim, shape, values in find_target_patterns(takers, self._saved):
+            self._emit(what, (), dim, shape, location, values)
 
     def _linear(self, node: Any, name: str, takers: dict[Any, int], location: int) -> None:
         """Tell of a linear layer that takes what another one gave, as it is."""
@@ -138,11 +143,21 @@ class GraphPatterns:
         if gave[0] == given[1] and given[0] % given[1] and gave[1] == given[0] * given[2]:
             self._emit("view", (), 0, given, location)
 
-    def _emit(self, what: str, weights: tuple[int, ...], dim: int, shape: tuple[int, ...], location: int) -> None:
+    def _emit(
+        self,
+        what: str,
+        weights: tuple[int, ...],
+        dim: int,
+        shape: tuple[int, ...],
+        location: int,
+        values: tuple[float, ...] = (),
+    ) -> None:
         tracer = self._tracer
         thread = tracer.thread
         now = tracer.now_us()
-        event = GraphPattern(now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape)
+        event = GraphPattern(
+            now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape, values
+        )
         tracer.broadcast(event, location, level=INFO)
 
 
