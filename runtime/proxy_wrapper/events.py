@@ -366,7 +366,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     an embedding was given, `dim` places ahead; `values` says whether some attention sees no later token (1, or else 0).
     "padding-targets" have the padding of that embedding at their ends, so many of so many. "padding-attended" is an
     attention that leaves out all tokens but one, the padding. "binary-targets" are farther than 0.5 from 0 and 1: the
-    smallest and the largest of them. "sign-targets" are neither 1 nor -1, so many of so many.
+    smallest and the largest of them. "sign-targets" are neither 1 nor -1, so many of so many. `made` is the location of
+    the line that gives an attention its mask, if there is only one.
     """
 
     what: str = ""
@@ -374,6 +375,7 @@ class GraphPattern(Happening, frozen=True, gc=False):
     dim: Count = 0
     shape: Sequence[Count] = ()
     values: Sequence[Number] = ()
+    made: Count = 0
 
 
 class ActiveDropout(Happening, frozen=True, gc=False):
@@ -383,6 +385,16 @@ class ActiveDropout(Happening, frozen=True, gc=False):
     """
 
     function: str = ""
+
+
+class DiscardedResult(Happening, frozen=True, gc=False):
+    """A statement of the code that trains computes a tensor, and nothing uses that.
+
+    `function` is what is called, as the code has it ("scores.masked_fill"), `made` the location of the statement.
+    """
+
+    function: str = ""
+    made: Count = 0
 
 
 class FreezeWithoutEffect(Happening, frozen=True, gc=False):
@@ -770,7 +782,8 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
-    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect, RateWithoutEffect,
+    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, FreezeWithoutEffect,
+    RateWithoutEffect,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

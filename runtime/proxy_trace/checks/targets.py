@@ -65,6 +65,7 @@ MASK: Final = Rule(
         "https://github.com/InseeFrLab/torchTextClassifiers/pull/92",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
     ),
+    explains=("dead-units", "never-updated"),
 )
 LABELS: Final = Rule(
     "labels-of-other-set",
@@ -90,7 +91,7 @@ def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
         told: set[tuple[str, str]] = set()
-        for event, backward_place in of_process.acts.patterns:
+        for event, backward_place, made in of_process.acts.patterns:
             place = of_process.training.computed_at(backward_place)
             found = _judge(event, of_process)
             if found is None or (found[0].code, place) in told:
@@ -98,7 +99,7 @@ def _look(evidence: Evidence) -> Sight:
             rule, name, reason = found
             told.add((rule.code, place))
             rank = [of_process.process.rank]
-            place = _attention_place(of_process) or place if rule is MASK else place
+            place = made or _attention_place(of_process) or place if rule is MASK else place
             findings.append(rule.finding(name, reason, rank, step=event.step, place=place))
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)

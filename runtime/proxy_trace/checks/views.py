@@ -67,7 +67,7 @@ def _look(evidence: Evidence) -> Sight:
     for of_process in evidence.of_processes:
         findings += _of_samples(of_process)
         told: set[tuple[str, str]] = set()
-        for event, backward_place in of_process.acts.patterns:
+        for event, backward_place, _ in of_process.acts.patterns:
             place = of_process.training.computed_at(backward_place)
             if event.what not in ("classes-view", "self-similarity") or (event.what, place) in told:
                 continue

@@ -257,6 +257,10 @@ def _rate_without_effect(event: events.RateWithoutEffect, names: Names) -> str:
     return f"`{what}` is set{at}, and optimizer {event.optimizer_id} does not read it"
 
 
+def _discarded_result(event: events.DiscardedResult, names: Names) -> str:
+    return f"`{event.function}` at {names.place(event.made)}: nothing uses what it gives"
+
+
 def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:
     return f"{event.attribute} = False, {names.tensor_name(event.tensor)}, {format_count(event.count, 'parameter')}"
 
@@ -389,6 +393,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.Loading: _loading,
     events.Load: _load,
     events.ActiveDropout: _active_dropout,
+    events.DiscardedResult: _discarded_result,
     events.FreezeWithoutEffect: _freeze_without_effect,
     events.RateReduced: _rate_reduced,
     events.RateWithoutEffect: _rate_without_effect,

@@ -19,6 +19,7 @@ import torch
 
 from proxy_wrapper.events import Backward, BackwardEnd
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.graph_patterns import GraphPatterns
 from proxy_wrapper.intercept.losses import Losses, value_of
 from proxy_wrapper.intercept.outputs import Outputs
@@ -54,6 +55,7 @@ class BackwardPasses:
         self._outputs = Outputs(tracer)
         self._losses = Losses(tracer)
         self._patterns = GraphPatterns(tracer, saved)
+        self._discarded = DiscardedResults(tracer)
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
     def install(self) -> None:
@@ -134,6 +136,7 @@ class BackwardPasses:
                 marks = None
                 if is_training:
                     self._patterns.look(tensors, location)
+                    self._discarded.look(location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
                         marks = self._updates.before_backward(location)

@@ -10,8 +10,11 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import GraphPattern
-from proxy_wrapper.intercept.target_patterns import find_target_patterns
+from proxy_wrapper.intercept.losses import forward_of
+from proxy_wrapper.intercept.target_patterns import ATTENDED, find_target_patterns
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.called_functions import reachable
+from proxy_wrapper.places.mask_lines import mask_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from proxy_wrapper.intercept.saved_tensors import SavedTensors
+    from proxy_wrapper.places.assigned_lines import AssignedLine
     from proxy_wrapper.tracer import Tracer
 
 _LOOKS: Final = 2
@@ -72,7 +76,7 @@ class GraphPatterns:
             elif name in _VIEWS:
                 self._view(node, location)
         for what, dim, shape, values in find_target_patterns(takers, self._saved):
-            self._emit(what, (), dim, shape, location, values)
+            self._emit(what, (), dim, shape, location, values, self._mask_line() if what == ATTENDED else 0)
 
     def _linear(self, node: Any, name: str, takers: dict[Any, int], location: int) -> None:
         """Tell of a linear layer that takes what another one gave, as it is."""
@@ -143,6 +147,19 @@ class GraphPatterns:
         if gave[0] == given[1] and given[0] % given[1] and gave[1] == given[0] * given[2]:
             self._emit("view", (), 0, given, location)
 
+    def _mask_line(self) -> int:
+        """The location of the only line in the code of modules that gives an attention a mask; 0 if there are more."""
+        tracer = self._tracer
+        is_user_code = tracer.locator.is_user_code
+        found: dict[tuple[int, int], AssignedLine] = {}
+        for entry in list(tracer.registry):
+            forward = forward_of(entry)
+            if forward is None or not is_user_code(forward.code):
+                continue
+            for called in reachable(forward, is_user_code):
+                found.update(((id(each.code), each.line), each) for each in mask_lines(called.body.code))
+        return tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
+
     def _emit(
         self,
         what: str,
@@ -151,14 +168,15 @@ class GraphPatterns:
         shape: tuple[int, ...],
         location: int,
         values: tuple[float, ...] = (),
+        made: int = 0,
     ) -> None:
         tracer = self._tracer
         thread = tracer.thread
         now = tracer.now_us()
         event = GraphPattern(
-            now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape, values
+            now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape, values, made
         )
-        tracer.broadcast(event, location, level=INFO)
+        tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
 
 
 def _given_by(node: Any, place: int) -> Any:

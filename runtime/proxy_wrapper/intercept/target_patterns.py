@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.intercept.saved_tensors import SavedTensors
     from proxy_wrapper.values.token_rows import Rows
 
+ATTENDED: Final = "padding-attended"
 _EMBEDDING: Final = "EmbeddingBackward0"
 _OF_CLASSES: Final = frozenset({"NllLossBackward0", "NllLoss2DBackward0"})
 _WITH_LOGITS: Final = frozenset({"BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0"})
@@ -172,7 +173,7 @@ def _of_attentions(
                 continue
             padding = only_padding_attended(tolist(each.indices), attended)
             if padding is not None:
-                yield TargetPattern("padding-attended", 0, tuple(each.indices.shape), (float(padding),))
+                yield TargetPattern(ATTENDED, 0, tuple(each.indices.shape), (float(padding),))
                 return
 
 

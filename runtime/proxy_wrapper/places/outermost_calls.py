@@ -10,11 +10,12 @@ from __future__ import annotations
 import builtins
 import dis
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torch import nn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType
 
     from proxy_wrapper.places.called_functions import Body
@@ -74,6 +75,40 @@ def callee_of_receiver(code: CodeType, offset: int) -> tuple[str, ...]:
     return _callee_before(instructions, at) if is_method else ()
 
 
+class DiscardedCallee(NamedTuple):
+    """A call whose result is dropped: its line, the names of what is called, and the constants and keywords given."""
+
+    line: int
+    names: tuple[str, ...]
+    constants: frozenset[Any]
+
+
+def discarded_callees(code: CodeType) -> Iterator[DiscardedCallee]:
+    """The calls of a function that are statements of their own."""
+    if len(code.co_code) > _MOST_BYTES:
+        return
+    instructions = list(dis.get_instructions(code))
+    lines = _lines_of(code, instructions)
+    for index, each in enumerate(instructions):
+        if each.opname != "POP_TOP" or index < 1 or instructions[index - 1].opname not in _CALLS:
+            continue
+        names = _callee_of(instructions, index - 1)
+        if names:
+            start, _ = _start_of(instructions, index - 1)
+            yield DiscardedCallee(lines[start], names, _constants_in(instructions[start:index], code))
+
+
+def _constants_in(instructions: list[dis.Instruction], code: CodeType) -> frozenset[Any]:
+    """The texts and truth values that instructions load, and the names of keywords that they give."""
+    found: set[Any] = set()
+    for each in instructions:
+        value = code.co_consts[each.arg or 0] if each.opname == "KW_NAMES" else each.argval
+        if each.opname in ("KW_NAMES", "LOAD_CONST"):
+            values = value if isinstance(value, tuple) else (value,)
+            found.update(one for one in values if isinstance(one, (str, bool)))
+    return frozenset(found)
+
+
 def value_of(path: tuple[str, ...], body: Body) -> Any:
     """What names stand for in a function, as `outermost_callee` gives them; `UNKNOWN` where that cannot be told."""
     first, *attributes = path
@@ -98,22 +133,36 @@ def _attribute(value: Any, name: str) -> Any:
 def _callee_before(instructions: list[dis.Instruction], end: int) -> tuple[str, ...]:
     """The names of what is called last before an instruction that takes its result."""
     last = _before_parts(instructions, end - 1)
+    return _callee_of(instructions, last)
+
+
+def _callee_of(instructions: list[dis.Instruction], last: int) -> tuple[str, ...]:
+    """The names of what the instruction at `last` calls; () if it is no call, or of something that has no name."""
     if last < 0 or instructions[last].opname not in _CALLS:
         return ()
+    start, depths = _start_of(instructions, last)
+    return _names_at(instructions, depths, start, last) if start >= 0 else ()
+
+
+def _start_of(instructions: list[dis.Instruction], last: int) -> tuple[int, dict[int, int]]:
+    """The first instruction of the expression that ends at `last`, and how much lies on the stack behind each.
+
+    -1 as the first one where the expression has branches.
+    """
     depths: dict[int, int] = {}
     depth, start = 1, last
     for index in range(last, -1, -1):
         each = instructions[index]
         if each.opcode in dis.hasjrel or each.opcode in dis.hasjabs:
-            return ()
+            return -1, depths
         depths[index] = depth
         depth -= _effect(each)
         if depth <= 0:
             start = index
             break
     else:
-        return ()
-    return _names_at(instructions, depths, start, last)
+        return -1, depths
+    return start, depths
 
 
 def _before_parts(instructions: list[dis.Instruction], last: int) -> int:
