@@ -516,6 +516,11 @@ class Clip(Happening, frozen=True, gc=False):
     `parameters` counts what was given, `gradients` those of them that had a gradient, `limit` is the largest norm that
     is left. `is_late` if an optimizer has stepped with some of them since the last backward pass. `tensor` is, where
     there was no gradient at all, the first of the parameters that a proxied module has.
+
+    Also the first, second, fourth, ... time that something is amiss: `again` counts the times that gradients were
+    clipped in which a backward pass had added to what was clipped at this place already, for the same step; `others`
+    those that were followed by steps of optimizers, none of which had any of the parameters, if that was always so.
+    `count` is how often gradients had been clipped at this place.
     """
 
     parameters: Count = 0
@@ -523,6 +528,9 @@ class Clip(Happening, frozen=True, gc=False):
     limit: Number | None = None
     is_late: bool = False
     tensor: Count = 0
+    again: Count = 0
+    others: Count = 0
+    count: Count = 0
 
 
 class ScalerStep(Happening, frozen=True, gc=False):

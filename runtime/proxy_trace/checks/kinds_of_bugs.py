@@ -143,9 +143,18 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "The parameters that are clipped are not those that the step updates.",
+        "clip-of-other-parameters",
+        ("https://discuss.pytorch.org/t/proper-way-to-do-gradient-clipping/191",),
+    ),
+    KindOfBug(
+        "Gradients",
         "Gradients are clipped in each of the backward passes that are accumulated, and not once before the step.",
-        "",
-        ("https://github.com/Deci-AI/super-gradients/pull/653",),
+        "clip-per-microbatch",
+        (
+            "https://github.com/Deci-AI/super-gradients/pull/653",
+            "https://github.com/huggingface/transformers/issues/1563",
+        ),
     ),
     KindOfBug(
         "Gradients",

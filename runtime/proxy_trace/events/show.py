@@ -221,7 +221,9 @@ def _scheduler_step(event: events.SchedulerStep, _: Names) -> str:
 def _clip(event: events.Clip, _: Names) -> str:
     late = "; after the step" if event.is_late else ""
     limit = "" if event.limit is None else f" to {format_number(event.limit)}"
-    return f"{event.gradients:,} gradients of {format_count(event.parameters, 'parameter')}{limit}{late}"
+    again = f"; clipped again in {event.again:,} of {event.count:,} times" if event.again else ""
+    others = f"; the step was of others in {event.others:,} of {event.count:,} times" if event.others else ""
+    return f"{event.gradients:,} gradients of {format_count(event.parameters, 'parameter')}{limit}{late}{again}{others}"
 
 
 def _scaler_step(event: events.ScalerStep, _: Names) -> str:

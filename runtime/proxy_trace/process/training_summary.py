@@ -264,6 +264,9 @@ class ClipSummary(msgspec.Struct):
         empty: how many were given no parameter.
         without: the id of a parameter, if none of those that were given had a gradient; 0 if any ever had.
         step: the steps that had ended at the first.
+        again: how often what was clipped here had been clipped here before the same step, and added to since.
+        others: how often only optimizers with other parameters stepped after it.
+        count: of how many times at least.
     """
 
     place: str = ""
@@ -272,6 +275,9 @@ class ClipSummary(msgspec.Struct):
     empty: int = 0
     without: int = 0
     step: int = 0
+    again: int = 0
+    others: int = 0
+    count: int = 0
 
 
 class InputSummary(msgspec.Struct):
@@ -655,6 +661,7 @@ class TrainingCollector:
         known.empty += not event.parameters
         known.without = 0 if event.gradients else known.without
         known.in_time += bool(event.gradients) and not event.is_late
+        known.again, known.others, known.count = event.again, event.others, max(known.count, event.count)
 
     def _roots_of(self, optimizer: OptimizerSummary) -> set[int]:
         """The root modules that have parameters in an optimizer."""
