@@ -115,7 +115,7 @@ matches dots too.
   calls       call_module, return_module, loss, graph_pattern
               backward, backward_end, active_dropout
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
-              scheduler_step, scaler_step, clip, freeze_without_effect,
+              scheduler_step, scaler_step, clip, freeze_without_effect, discarded_result,
               rate_without_effect, rate_reduced
   values      parameter, buffer, input, load, loading, non_finite
               optimizer_state (at DEBUG)
