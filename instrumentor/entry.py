@@ -57,7 +57,7 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
             libraries.search.roots(str(files.project_directory(script))),
             recorder,
             is_script=lambda path: (Path(task.path).parent / path).samefile(task.path),
-            modules_in=files.list_siblings(script),
+            modules_in=recorder.modules_in,
         )
         found = instrument_program(
             script.content, task.settings, source_name=task.name, sources=sources, is_moved=is_moved

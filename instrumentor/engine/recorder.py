@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from instrumentor.paths import files
-from instrumentor.paths.file_state import FileState, digest_of, settled_state
+from instrumentor.paths.file_state import FileState, digest_of, digest_of_names, settled_state
 from instrumentor.source.undo import original_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Recorder:
         """
         self._reads_originals = reads_originals
         self._read = files.read_siblings(script)
+        self._list = files.list_siblings(script)
         self._directory = str(files.project_directory(script))
         self._seen: dict[str, FileState] = {}
         self._modules: set[str] = set()
@@ -51,6 +52,15 @@ class Recorder:
             content = original_of(content)
         self._seen[path] = FileState(path, digest_of(content), *state)
         return content
+
+    def modules_in(self, relative: str) -> list[str]:
+        """The names of the modules and packages in a folder, by its path relative to the script."""
+        path = os.path.normpath(os.path.join(self._directory, relative))  # noqa: PTH118
+        state = settled_state(path)
+        names = self._list(relative)
+        is_there = os.path.isdir(path)  # noqa: PTH112
+        self._seen[path] = FileState(path, digest_of_names(names), *state) if is_there else FileState(path, None)
+        return names
 
     def exists(self, name: str) -> bool:
         """Whether there is an installed module of this name."""

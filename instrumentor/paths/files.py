@@ -193,15 +193,16 @@ def list_siblings(script: Script) -> Callable[[str], list[str]]:
         A function from a folder to the names in it that an import can find; none where there is no such folder.
     """
     directory = project_directory(script)
+    return lambda relative: list_modules(directory / relative)
 
-    def list_folder(relative: str) -> list[str]:
-        try:
-            entries = sorted((directory / relative).iterdir())
-            return [each.stem for each in entries if each.suffix == ".py" or (each / "__init__.py").is_file()]
-        except (OSError, ValueError):
-            return []
 
-    return list_folder
+def list_modules(folder: Path) -> list[str]:
+    """The names in a folder that an import can find, sorted; none where there is no such folder."""
+    try:
+        entries = sorted(folder.iterdir())
+        return [each.stem for each in entries if each.suffix == ".py" or (each / "__init__.py").is_file()]
+    except (OSError, ValueError):
+        return []
 
 
 def is_directory_output(output: str) -> bool:

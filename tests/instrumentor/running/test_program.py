@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,23 @@ def test_a_program_of_which_a_file_has_changed_is_analysed_again(
         prepared_without_analysis(script, choices)
     changed = {path: original for path, original, _ in prepare(find_script(script), choices).files}
     assert changed == {path: (project / path).read_bytes() for path in changed}
+
+
+def test_a_file_that_a_computed_name_may_import_is_waited_for(project: Path, choices: Choices) -> None:
+    (project / "models").mkdir()
+    (project / "models" / "first.py").write_text(MODELS + "\nmodel = make()\nmodel(1)\n")
+    (project / "choose.py").write_text(
+        'import sys\nfrom importlib import import_module\n\nprint(import_module("models." + sys.argv[1]).model)\n'
+    )
+    choices = dataclasses.replace(choices, entry=True)
+    first = prepare(find_script("choose.py"), choices)
+    assert [path for path, _, _ in first.files] == [str(project / "models" / "first.py")]
+    assert prepared_without_analysis("choose.py", choices) == first
+    (project / "models" / "__pycache__").mkdir()
+    assert prepared_without_analysis("choose.py", choices) == first
+    (project / "models" / "second.py").write_text(MODELS + "\nmodel = make()\nmodel(2)\n")
+    names = [path for path, _, _ in prepare(find_script("choose.py"), choices).files]
+    assert names == [str(project / "models" / name) for name in ("first.py", "second.py")]
 
 
 def test_other_settings_give_another_program(project: Path, choices: Choices) -> None:
