@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 
@@ -36,7 +37,7 @@ from proxy_trace.commands.watch import WATCH_HELP, watch
 from proxy_wrapper import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from proxy_trace.reading.trace import Trace
 
@@ -114,7 +115,7 @@ matches dots too.
   calls       call_module, return_module, loss, graph_pattern
               backward, backward_end, active_dropout
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
-              scheduler_step, scaler_step, clip, freeze_without_effect,
+              scheduler_step, scaler_step, clip, freeze_without_effect, discarded_result,
               rate_without_effect, rate_reduced
   values      parameter, buffer, input, load, loading, non_finite
               optimizer_state (at DEBUG)
@@ -268,6 +269,12 @@ def _noting_none(chosen: Iterator[T], trace: Trace, globs: Sequence[str]) -> Ite
         print_note(f"no event in this trace matches all these options{near}")
 
 
+@functools.cache
+def _command() -> Callable[..., object]:
+    """The command that typer builds from `app`, which takes longer than most commands do with a small trace."""
+    return typer.main.get_command(app)
+
+
 def run_command(arguments: list[str]) -> int:
     """Run the command with `arguments` and give back its exit code; a mistake of the user is told in one line."""
     from proxy_trace.errors import TraceError
@@ -275,7 +282,7 @@ def run_command(arguments: list[str]) -> int:
     # UsageError is not among typer's own names, and whose it is (click's or typer's copy) depends on its version.
     usage_error = cast("type[Exception]", typer.BadParameter.__base__)
     try:
-        code = app(args=arguments, prog_name="proxy-trace", standalone_mode=False)
+        code = _command()(args=arguments, prog_name="proxy-trace", standalone_mode=False)
     except TraceError as error:
         message = str(error)
     except usage_error as error:

@@ -361,12 +361,21 @@ class GraphPattern(Happening, frozen=True, gc=False):
     nothing has masked. Or it is a view that changes what the elements of a tensor with `shape` belong to, as it does
     not move them: a "view" whose first dimension is the second of that tensor, and whose second is the first and the
     third; or a "classes-view", of which a log-softmax is taken, whose rows are as long as the second dimension.
+
+    Or it is what a loss or an attention was given. "token-targets" are classes that are the tokens with `shape` which
+    an embedding was given, `dim` places ahead; `values` says whether some attention sees no later token (1, or else 0).
+    "padding-targets" have the padding of that embedding at their ends, so many of so many. "padding-attended" is an
+    attention that leaves out all tokens but one, the padding. "binary-targets" are farther than 0.5 from 0 and 1: the
+    smallest and the largest of them. "sign-targets" are neither 1 nor -1, so many of so many. `made` is the location of
+    the line that gives an attention its mask, if there is only one.
     """
 
     what: str = ""
     weights: Sequence[Count] = ()
     dim: Count = 0
     shape: Sequence[Count] = ()
+    values: Sequence[Number] = ()
+    made: Count = 0
 
 
 class ActiveDropout(Happening, frozen=True, gc=False):
@@ -376,6 +385,16 @@ class ActiveDropout(Happening, frozen=True, gc=False):
     """
 
     function: str = ""
+
+
+class DiscardedResult(Happening, frozen=True, gc=False):
+    """A statement of the code that trains computes a tensor, and nothing uses that.
+
+    `function` is what is called, as the code has it ("scores.masked_fill"), `made` the location of the statement.
+    """
+
+    function: str = ""
+    made: Count = 0
 
 
 class FreezeWithoutEffect(Happening, frozen=True, gc=False):
@@ -497,6 +516,11 @@ class Clip(Happening, frozen=True, gc=False):
     `parameters` counts what was given, `gradients` those of them that had a gradient, `limit` is the largest norm that
     is left. `is_late` if an optimizer has stepped with some of them since the last backward pass. `tensor` is, where
     there was no gradient at all, the first of the parameters that a proxied module has.
+
+    Also the first, second, fourth, ... time that something is amiss: `again` counts the times that gradients were
+    clipped in which a backward pass had added to what was clipped at this place already, for the same step; `others`
+    those that were followed by steps of optimizers, none of which had any of the parameters, if that was always so.
+    `count` is how often gradients had been clipped at this place.
     """
 
     parameters: Count = 0
@@ -504,6 +528,9 @@ class Clip(Happening, frozen=True, gc=False):
     limit: Number | None = None
     is_late: bool = False
     tensor: Count = 0
+    again: Count = 0
+    others: Count = 0
+    count: Count = 0
 
 
 class ScalerStep(Happening, frozen=True, gc=False):
@@ -763,7 +790,8 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  A bar between so many reads worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
-    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, FreezeWithoutEffect, RateWithoutEffect,
+    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, FreezeWithoutEffect,
+    RateWithoutEffect,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

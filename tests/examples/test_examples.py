@@ -36,8 +36,9 @@ ARGUMENTS = {
     "mnist": ["--epochs", "1", "--train-samples", "192", "--test-samples", "64", "--log-interval", "1", "--save-model"],
     "dcgan": ["--steps", "6", "--batch-size", "16", "--log-interval", "1"],
     "char_transformer": ["--max-steps", "6", "--log-interval", "1"],
+    "finetune": ["--epochs", "2"],
 }
-"""Options that make each example short, and make it print the loss of every step."""
+"""Options that make each example short, and make it print the loss of every step, or of every epoch."""
 
 MNIST_ADDED = [
     "import proxy_wrapper.proxy as Proxy",
@@ -154,7 +155,7 @@ def tensors_of(path: Path) -> dict[str, torch.Tensor]:
 def test_trains_bit_for_bit_as_before(name: str, level: LogLevel, run_plain: RunPlain, run_traced: RunTraced) -> None:
     plain, traced = run_plain(name), run_traced(name, level)
     assert traced.stdout == plain.stdout
-    assert len(plain.stdout.splitlines()) > 3  # A loss for every step, that is.
+    assert len(plain.stdout.splitlines()) > 3  # A loss for every step or epoch, that is.
 
     expected, found = tensors_of(plain.weights), tensors_of(traced.weights)
     assert list(found) == list(expected)
@@ -173,11 +174,21 @@ def test_trains_bit_for_bit_as_before(name: str, level: LogLevel, run_plain: Run
         pytest.param("mnist", {"model": "Net"}, id="one model"),
         pytest.param("dcgan", {"netG": "Generator", "netD": "Discriminator"}, id="two models, and no loss function"),
         pytest.param("char_transformer", {"model": "GPT"}, id="a model moved by a statement of its own"),
+        pytest.param("finetune", {"model": "Net"}, id="a model that gets another head"),
     ],
 )
 def test_proxies_every_model_once(name: str, roots: dict[str, str], run_traced: RunTraced) -> None:
     modules = {event.id: event for event in run_traced(name, "INFO").events() if isinstance(event, events.Module)}
     assert {event.name: event.type for event in modules.values() if not event.parent} == roots
+
+
+def test_the_bug_of_the_fine_tuning_example_is_named_with_its_line(run_traced: RunTraced) -> None:
+    folder = run_traced("finetune", "INFO").folder
+    lines = source_of("finetune").decode().splitlines()
+    (line,) = (number for number, text in enumerate(lines, 1) if "torch.optim.SGD(" in text)
+    told = run_python(["-m", "proxy_trace", "summary", "proxy_trace", "--format", "github"], folder).stdout
+    (finding,) = told.splitlines()
+    assert finding.startswith(f"::error file=finetune.py,line={line},title=optimizer-of-other-model%3A SGD::")
 
 
 def test_tied_weights_are_one_parameter_with_two_names(run_traced: RunTraced) -> None:

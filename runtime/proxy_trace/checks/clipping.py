@@ -44,6 +44,31 @@ WITHOUT_PARAMETERS: Final = Rule(
     "Pass `model.parameters()` itself in each call, or a list of it.",
     "show {run} --kind clip",
 )
+AGAIN: Final = Rule(
+    "clip-per-microbatch",
+    WARNING,
+    "Gradients clipped before they are complete",
+    "At one place, gradients were clipped, the next backward pass added to them, and they were clipped once more, "
+    "before an optimizer stepped: in at least a third of all times, and at least twice. Each time what came first is "
+    "scaled down again, so the last of the accumulated batches counts most.",
+    "Clip once, right before `optimizer.step()`.",
+    "show {run} --kind clip,backward,optimizer_step",
+    sources=(
+        "https://github.com/huggingface/transformers/issues/1563",
+        "https://github.com/facebookresearch/lingua/pull/59",
+    ),
+)
+OTHERS: Final = Rule(
+    "clip-of-other-parameters",
+    WARNING,
+    "Clipping of parameters that the step does not update",
+    "After gradients were clipped at one place, at least twice and every time, the optimizers that stepped before the "
+    "next backward pass had none of these parameters: what they stepped with was not clipped. Limits of a million and "
+    "more, which only measure the norm, are not reported.",
+    "Clip the parameters of the network whose optimizer steps.",
+    "show {run} --kind clip,optimizer_step",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
+)
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -53,9 +78,17 @@ def _look(evidence: Evidence) -> Sight | None:
         tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
         for clip in of_process.training.clips.values():
             is_any = True
+            rank = [of_process.process.rank]
+            if clip.again >= 2 and clip.again * 3 >= clip.count:
+                reason = "gradients were clipped several times before one step, and added to in between"
+                numbers = [f"in {clip.again:,} of {clip.count:,} times"]
+                findings.append(AGAIN.finding("clipping", reason, rank, place=clip.place, evidence=numbers))
+            if clip.others >= 2 and clip.others + 1 >= clip.count:
+                reason = "the steps that followed updated other parameters"
+                numbers = [f"{clip.others:,} times"]
+                findings.append(OTHERS.finding("clipping", reason, rank, place=clip.place, evidence=numbers))
             if clip.in_time:
                 continue
-            rank = [of_process.process.rank]
             if clip.late:
                 reason = "the step had used the gradients before they were clipped"
                 findings.append(AFTER_STEP.finding("clipping", reason, rank, step=clip.step, place=clip.place))
@@ -74,5 +107,8 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 CHECK: Final = Check(
-    "clipping", "gradients were clipped before the step", _look, (AFTER_STEP, BEFORE_BACKWARD, WITHOUT_PARAMETERS)
+    "clipping",
+    "gradients were clipped before the step",
+    _look,
+    (AFTER_STEP, BEFORE_BACKWARD, WITHOUT_PARAMETERS, AGAIN, OTHERS),
 )

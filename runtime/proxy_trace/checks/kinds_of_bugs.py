@@ -143,9 +143,18 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "The parameters that are clipped are not those that the step updates.",
+        "clip-of-other-parameters",
+        ("https://discuss.pytorch.org/t/proper-way-to-do-gradient-clipping/191",),
+    ),
+    KindOfBug(
+        "Gradients",
         "Gradients are clipped in each of the backward passes that are accumulated, and not once before the step.",
-        "",
-        ("https://github.com/Deci-AI/super-gradients/pull/653",),
+        "clip-per-microbatch",
+        (
+            "https://github.com/Deci-AI/super-gradients/pull/653",
+            "https://github.com/huggingface/transformers/issues/1563",
+        ),
     ),
     KindOfBug(
         "Gradients",
@@ -449,11 +458,22 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "The mask of an attention is inverted, or has no effect.",
-        "",
+        "The mask of an attention is inverted, so that nothing but padding is attended to.",
+        "attention-mask-inverted",
         (
             "https://github.com/InseeFrLab/torchTextClassifiers/pull/92",
             "https://github.com/huggingface/pytorch-image-models/pull/2236",
+            "https://github.com/lucidrains/halonet-pytorch/issues/4",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "A tensor is computed and not used: what was meant to change another one in place does not.",
+        "result-discarded",
+        (
+            "https://github.com/lucidrains/flamingo-pytorch/issues/10",
+            "https://github.com/facebookresearch/ParlAI/pull/3068",
+            "https://github.com/espnet/espnet/pull/1273",
         ),
     ),
     KindOfBug(
@@ -632,11 +652,27 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Loss and data",
         "Padding counts in the loss as if it were data.",
-        "",
+        "padding-in-loss",
         (
             "https://github.com/DaoyuanLi2816/Molecule-Generator/pull/20",
             "https://github.com/voidism/DiffCSE/issues/25",
         ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The targets of a language model are the tokens that it reads, or those after the next ones.",
+        "target-shift-wrong",
+        (
+            "https://github.com/huggingface/transformers/pull/37830",
+            "https://github.com/huggingface/transformers/issues/27517",
+            "https://github.com/huggingface/transformers/issues/47394",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A loss is given labels of another set than it takes, as 0 and 1 for -1 and 1.",
+        "labels-of-other-set",
+        ("https://github.com/pytorch/pytorch/issues/23782",),
     ),
     KindOfBug(
         "Loss and data",

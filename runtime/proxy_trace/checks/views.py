@@ -67,8 +67,8 @@ def _look(evidence: Evidence) -> Sight:
     for of_process in evidence.of_processes:
         findings += _of_samples(of_process)
         told: set[tuple[str, str]] = set()
-        for event, backward_place in of_process.acts.patterns:
-            place = _computed(of_process, backward_place)
+        for event, backward_place, _ in of_process.acts.patterns:
+            place = of_process.training.computed_at(backward_place)
             if event.what not in ("classes-view", "self-similarity") or (event.what, place) in told:
                 continue
             told.add((event.what, place))
@@ -99,12 +99,6 @@ def _of_samples(of_process: ProcessEvidence) -> list[Finding]:
                 name, place = recurrent[0].name, recurrent[0].called_place
             findings.append(SAMPLES.finding(name, reason, [of_process.process.rank], place=place))
     return findings
-
-
-def _computed(of_process: ProcessEvidence, backward_place: str) -> str:
-    """Where the loss is computed that a backward pass at a place begins with."""
-    losses = of_process.training.losses.values()
-    return next((loss.computed for loss in losses if loss.place == backward_place), backward_place)
 
 
 CHECK: Final = Check("views", "views keep together what belongs together", _look, (SAMPLES, CLASSES, SELF))

@@ -221,7 +221,9 @@ def _scheduler_step(event: events.SchedulerStep, _: Names) -> str:
 def _clip(event: events.Clip, _: Names) -> str:
     late = "; after the step" if event.is_late else ""
     limit = "" if event.limit is None else f" to {format_number(event.limit)}"
-    return f"{event.gradients:,} gradients of {format_count(event.parameters, 'parameter')}{limit}{late}"
+    again = f"; clipped again in {event.again:,} of {event.count:,} times" if event.again else ""
+    others = f"; the step was of others in {event.others:,} of {event.count:,} times" if event.others else ""
+    return f"{event.gradients:,} gradients of {format_count(event.parameters, 'parameter')}{limit}{late}{again}{others}"
 
 
 def _scaler_step(event: events.ScalerStep, _: Names) -> str:
@@ -257,6 +259,10 @@ def _rate_without_effect(event: events.RateWithoutEffect, names: Names) -> str:
     return f"`{what}` is set{at}, and optimizer {event.optimizer_id} does not read it"
 
 
+def _discarded_result(event: events.DiscardedResult, names: Names) -> str:
+    return f"`{event.function}` at {names.place(event.made)}: nothing uses what it gives"
+
+
 def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:
     return f"{event.attribute} = False, {names.tensor_name(event.tensor)}, {format_count(event.count, 'parameter')}"
 
@@ -265,7 +271,8 @@ def _graph_pattern(event: events.GraphPattern, names: Names) -> str:
     if event.what == "softmax":
         return f"softmax over dimension {event.dim} of {list(event.shape)}"
     if event.shape:
-        return f"{event.what}: of {list(event.shape)}"
+        numbers = f", {', '.join(map(format_number, event.values))}" if event.values else ""
+        return f"{event.what}: of {list(event.shape)}{numbers}"
     return f"{event.what}: {', '.join(map(names.tensor_name, event.weights))}"
 
 
@@ -388,6 +395,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.Loading: _loading,
     events.Load: _load,
     events.ActiveDropout: _active_dropout,
+    events.DiscardedResult: _discarded_result,
     events.FreezeWithoutEffect: _freeze_without_effect,
     events.RateReduced: _rate_reduced,
     events.RateWithoutEffect: _rate_without_effect,

@@ -26,10 +26,11 @@ _SHAPE: Final = re.compile(r"\[([\d, ]*)\]")
 
 
 class PlacedPattern(NamedTuple):
-    """A pattern of a graph, and where the backward pass began, as "file:line"."""
+    """A pattern of a graph, where the backward pass began, as "file:line", and the line that made it, if known."""
 
     event: events.GraphPattern
     place: str
+    made: str = ""
 
 
 class PlacedDropout(NamedTuple):
@@ -43,6 +44,13 @@ class PlacedFreezing(NamedTuple):
     """A freezing without effect, and where it was assigned, or else where the optimizer stepped."""
 
     event: events.FreezeWithoutEffect
+    place: str
+
+
+class PlacedDiscard(NamedTuple):
+    """A result that nothing uses, and the statement that computes it."""
+
+    event: events.DiscardedResult
     place: str
 
 
@@ -107,6 +115,7 @@ class ActsSummary(NamedTuple):
         patterns: of graphs, in order.
         dropouts: that were active in evaluation mode.
         freezings: that had no effect.
+        discards: results that nothing uses.
         scalers: by their number and the id of the optimizer.
         loaders: by their number.
         sequences: modules that take the first dimension for that of the sequence, by id.
@@ -119,6 +128,7 @@ class ActsSummary(NamedTuple):
     patterns: Sequence[PlacedPattern]
     dropouts: Sequence[PlacedDropout]
     freezings: Sequence[PlacedFreezing]
+    discards: Sequence[PlacedDiscard]
     scalers: Mapping[tuple[int, int], ScalerSummary]
     loaders: Mapping[int, LoaderSummary]
     sequences: Mapping[int, MixSummary]
@@ -137,6 +147,7 @@ class ActsCollector:
         self._patterns: list[PlacedPattern] = []
         self._dropouts: list[PlacedDropout] = []
         self._freezings: list[PlacedFreezing] = []
+        self._discards: list[PlacedDiscard] = []
         self._scalers: dict[tuple[int, int], ScalerSummary] = {}
         self._loaders: dict[int, LoaderSummary] = {}
         self._sequences: dict[int, MixSummary] = {}
@@ -161,6 +172,7 @@ class ActsCollector:
             self._patterns,
             self._dropouts,
             self._freezings,
+            self._discards,
             self._scalers,
             self._loaders,
             self._sequences,
@@ -210,7 +222,7 @@ class ActsCollector:
         """A graph has a pattern."""
         place = self._place(event)
         if len(self._patterns) < _MOST:
-            self._patterns.append(PlacedPattern(event, place))
+            self._patterns.append(PlacedPattern(event, place, self._names.place(event.made) if event.made else ""))
         is_over_first = event.what == "softmax" and event.dim == 0 and len(event.shape) >= _FEWEST_DIMENSIONS
         if is_over_first and self._root is not None and (place in self._softmaxes or len(self._softmaxes) < _MOST):
             self._count(self._softmaxes.setdefault(place, MixSummary()), tuple(event.shape), event)
@@ -248,6 +260,11 @@ class ActsCollector:
         if len(self._freezings) < _MOST:
             place = self._names.place(event.made) if event.made else self._place(event)
             self._freezings.append(PlacedFreezing(event, place))
+
+    def discarded(self, event: events.DiscardedResult) -> None:
+        """A statement computes something that nothing uses."""
+        if len(self._discards) < _MOST:
+            self._discards.append(PlacedDiscard(event, self._names.place(event.made)))
 
     def scaler_step(self, event: events.ScalerStep) -> None:
         """A gradient scaler tells of a step that it skipped, or of gradients that were clipped too early."""

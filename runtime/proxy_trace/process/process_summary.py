@@ -356,6 +356,7 @@ class ProcessCollector:
             events.ScalerStep: self._acts.scaler_step,
             events.Loading: self._acts.loading,
             events.ActiveDropout: self._acts.dropout,
+            events.DiscardedResult: self._acts.discarded,
             events.FreezeWithoutEffect: self._acts.freezing,
             events.RateWithoutEffect: self._training.misplaced_rate,
             events.Load: self._training.load,

@@ -264,6 +264,9 @@ class ClipSummary(msgspec.Struct):
         empty: how many were given no parameter.
         without: the id of a parameter, if none of those that were given had a gradient; 0 if any ever had.
         step: the steps that had ended at the first.
+        again: how often what was clipped here had been clipped here before the same step, and added to since.
+        others: how often only optimizers with other parameters stepped after it.
+        count: of how many times at least.
     """
 
     place: str = ""
@@ -272,6 +275,9 @@ class ClipSummary(msgspec.Struct):
     empty: int = 0
     without: int = 0
     step: int = 0
+    again: int = 0
+    others: int = 0
+    count: int = 0
 
 
 class InputSummary(msgspec.Struct):
@@ -372,6 +378,11 @@ class TrainingSummary(NamedTuple):
     values: Mapping[str, LossValues]
     penalties: Mapping[int, PenaltySummary]
     plateaus: Mapping[int, PlateauSummary]
+
+    def computed_at(self, backward_place: str) -> str:
+        """Where the loss is computed that backward passes at a place begin with; that place, if it is not known."""
+        losses = self.losses.values()
+        return next((loss.computed for loss in losses if loss.place == backward_place), backward_place)
 
     def schedulers_of(self, optimizer: int) -> list[SchedulerSummary]:
         """The schedulers of an optimizer that were advanced."""
@@ -650,6 +661,7 @@ class TrainingCollector:
         known.empty += not event.parameters
         known.without = 0 if event.gradients else known.without
         known.in_time += bool(event.gradients) and not event.is_late
+        known.again, known.others, known.count = event.again, event.others, max(known.count, event.count)
 
     def _roots_of(self, optimizer: OptimizerSummary) -> set[int]:
         """The root modules that have parameters in an optimizer."""

@@ -19,6 +19,7 @@ import torch
 
 from proxy_wrapper.events import Backward, BackwardEnd
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.graph_patterns import GraphPatterns
 from proxy_wrapper.intercept.losses import Losses, value_of
 from proxy_wrapper.intercept.outputs import Outputs
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
+    from proxy_wrapper.intercept.saved_tensors import SavedTensors
     from proxy_wrapper.intercept.torch_calls import TorchCalls
     from proxy_wrapper.intercept.updates import Updates
     from proxy_wrapper.tracer import Tracer
@@ -46,13 +48,14 @@ class BackwardPasses:
     are not seen.
     """
 
-    def __init__(self, tracer: Tracer, torch_calls: TorchCalls, updates: Updates) -> None:
+    def __init__(self, tracer: Tracer, torch_calls: TorchCalls, updates: Updates, saved: SavedTensors) -> None:
         self._tracer = tracer
         self._torch_calls = torch_calls
         self._updates = updates
         self._outputs = Outputs(tracer)
         self._losses = Losses(tracer)
-        self._patterns = GraphPatterns(tracer)
+        self._patterns = GraphPatterns(tracer, saved)
+        self._discarded = DiscardedResults(tracer)
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
     def install(self) -> None:
@@ -133,6 +136,7 @@ class BackwardPasses:
                 marks = None
                 if is_training:
                     self._patterns.look(tensors, location)
+                    self._discarded.look(location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
                         marks = self._updates.before_backward(location)

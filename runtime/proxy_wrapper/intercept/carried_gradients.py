@@ -99,6 +99,19 @@ class CarriedGradients:
         watched = self._watched.get(optimizer)
         return 0 if watched is None or watched.place < 0 else watched.dropped
 
+    def accumulated_passes(self, gradients: frozenset[int]) -> int:
+        """How many backward passes, all at one place, have added to some gradients since the last step with them.
+
+        Args:
+            gradients: by their `id`; those of one optimizer, of which the one that is looked at is told.
+        """
+        for watched in self._watched.values():
+            tensor = watched.state.tensor()
+            gradient = None if tensor is None else gradient_of(tensor)
+            if gradient is not None and id(gradient) in gradients:
+                return 0 if watched.place <= 0 or watched.dropped else watched.passes
+        return 0
+
     def are_carried(self, optimizer: torch.optim.Optimizer) -> bool | PendingConjunction:
         """Whether the step that `optimizer` begins finds gradients that were added to those of its last step."""
         watched = self._watched.get(optimizer)

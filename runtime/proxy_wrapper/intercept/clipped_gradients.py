@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MOST_PLACES: Final = 1000
 """How many places that clip are told apart."""
 
+_OUT_OF_REACH: Final = 1e6
 _BY_VALUE: Final = "clip_grad_value_"
 
 
@@ -32,6 +33,27 @@ class _Clipped(NamedTuple):
     passes: int
     gradients: frozenset[int]
     location: int
+
+
+class _Place:
+    """A place at which gradients are clipped.
+
+    Attributes:
+        count: how often.
+        again: how often what was clipped here before the same step had been added to.
+        others: after how many times the steps that followed were all of optimizers with other parameters.
+        passes: how many backward passes had begun when it was last.
+        gradients: what was clipped then, by their `id`; empty once an optimizer has stepped with them.
+        is_of_others: whether another optimizer has stepped since, in the same pass.
+        has_served: whether an optimizer has ever stepped with what was clipped here.
+    """
+
+    __slots__ = ("again", "count", "gradients", "has_served", "is_of_others", "others", "passes")
+
+    def __init__(self) -> None:
+        self.count = self.again = self.others = self.passes = 0
+        self.gradients: frozenset[int] = frozenset()
+        self.is_of_others = self.has_served = False
 
 
 class _Scaled:
@@ -67,8 +89,10 @@ class ClippedGradients(ReplacingInterceptor):
     def __init__(self, tracer: Tracer, updates: Updates) -> None:
         super().__init__(tracer)
         self._updates = updates
-        self._told: dict[int, tuple[int, int, bool, tuple[str, ...]]] = {}
+        self._told: dict[int, tuple[int, int, bool, bool, tuple[str, ...]]] = {}
         self._clipped: list[_Clipped] = []
+        self._places: dict[int, _Place] = {}
+        updates.on_step = self._steps
         self._scalers: weakref.WeakKeyDictionary[Any, _Scaler] = weakref.WeakKeyDictionary()
         self._made = 0
 
@@ -130,8 +154,12 @@ class ClippedGradients(ReplacingInterceptor):
         self._clipped = [each for each in self._clipped if each.passes == passes]
         if len(self._clipped) < _MOST_PLACES:
             self._clipped.append(_Clipped(passes, identities, location))
-        told = (count, len(gradients), is_late, tuple(tracer.channels))
-        if self._told.get(location) == told or len(self._told) >= _MOST_PLACES:
+        place = self._place(location)
+        is_amiss = place is not None and self._is_amiss(place, identities, passes, limit)
+        # That it serves after all is to be told, if anything else has been.
+        has_served = place is not None and place.has_served and place.others > 0
+        told = (count, len(gradients), is_late, has_served, tuple(tracer.channels))
+        if (self._told.get(location) == told and not is_amiss) or len(self._told) >= _MOST_PLACES:
             return
         self._told[location] = told
         largest = as_number(float(limit)) if type(limit) in (int, float) else None
@@ -148,8 +176,48 @@ class ClippedGradients(ReplacingInterceptor):
             largest,
             is_late,
             first,
+            0 if place is None else place.again,
+            0 if place is None or place.has_served else place.others,
+            0 if place is None else place.count,
         )
         tracer.broadcast(event, location, level=INFO)
+
+    def _place(self, location: int) -> _Place | None:
+        """What is known of a place; None if there are too many."""
+        if location not in self._places and len(self._places) >= _MOST_PLACES:
+            return None
+        return self._places.setdefault(location, _Place())
+
+    def _is_amiss(self, place: _Place, gradients: frozenset[int], passes: int, limit: Any) -> bool:
+        """Count that gradients are clipped at a place; whether something about that is to be told.
+
+        A limit that is out of reach only measures the norm.
+        """
+        is_amiss = False
+        accumulated = self._updates.accumulated_passes(gradients)
+        if passes - accumulated < place.passes < passes and accumulated > 1:
+            place.again += 1
+            is_amiss = _is_power_of_two(place.again)
+        if place.is_of_others and place.gradients and place.passes < passes:
+            place.others += 1
+            is_amiss |= not place.has_served and _is_power_of_two(place.others)
+        is_limit = type(limit) in (int, float) and limit < _OUT_OF_REACH
+        place.count += 1
+        place.passes, place.gradients, place.is_of_others = passes, gradients if is_limit else frozenset(), False
+        return is_amiss and is_limit
+
+    def _steps(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note for what was clipped in the present backward pass whether this optimizer has it."""
+        passes = self._updates.count_passes()
+        pending = [each for each in self._places.values() if each.passes == passes and each.gradients]
+        if not pending:
+            return
+        own = {id(each.grad) for group in optimizer.param_groups for each in group["params"] if each.grad is not None}
+        for place in pending:
+            if place.gradients.isdisjoint(own):
+                place.is_of_others = True
+            else:
+                place.gradients, place.has_served = frozenset(), True
 
     # Scalers.
 

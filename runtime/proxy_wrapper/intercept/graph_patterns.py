@@ -10,13 +10,19 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import GraphPattern
+from proxy_wrapper.intercept.losses import forward_of
+from proxy_wrapper.intercept.target_patterns import ATTENDED, find_target_patterns
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.called_functions import reachable
+from proxy_wrapper.places.mask_lines import mask_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
 
+    from proxy_wrapper.intercept.saved_tensors import SavedTensors
+    from proxy_wrapper.places.assigned_lines import AssignedLine
     from proxy_wrapper.tracer import Tracer
 
 _LOOKS: Final = 2
@@ -43,8 +49,9 @@ _SIGN: Final = 1 << 63
 class GraphPatterns:
     """Makes `GraphPattern` events."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, saved: SavedTensors) -> None:
         self._tracer = tracer
+        self._saved = saved
         self._looks: dict[int, int] = {}
 
     def look(self, roots: Sequence[torch.Tensor], location: int) -> None:
@@ -68,6 +75,8 @@ class GraphPatterns:
                 self._class_loss(node, location)
             elif name in _VIEWS:
                 self._view(node, location)
+        for what, dim, shape, values in find_target_patterns(takers, self._saved):
+            self._emit(what, (), dim, shape, location, values, self._mask_line() if what == ATTENDED else 0)
 
     def _linear(self, node: Any, name: str, takers: dict[Any, int], location: int) -> None:
         """Tell of a linear layer that takes what another one gave, as it is."""
@@ -138,12 +147,36 @@ class GraphPatterns:
         if gave[0] == given[1] and given[0] % given[1] and gave[1] == given[0] * given[2]:
             self._emit("view", (), 0, given, location)
 
-    def _emit(self, what: str, weights: tuple[int, ...], dim: int, shape: tuple[int, ...], location: int) -> None:
+    def _mask_line(self) -> int:
+        """The location of the only line in the code of modules that gives an attention a mask; 0 if there are more."""
+        tracer = self._tracer
+        is_user_code = tracer.locator.is_user_code
+        found: dict[tuple[int, int], AssignedLine] = {}
+        for entry in list(tracer.registry):
+            forward = forward_of(entry)
+            if forward is None or not is_user_code(forward.code):
+                continue
+            for called in reachable(forward, is_user_code):
+                found.update(((id(each.code), each.line), each) for each in mask_lines(called.body.code))
+        return tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
+
+    def _emit(
+        self,
+        what: str,
+        weights: tuple[int, ...],
+        dim: int,
+        shape: tuple[int, ...],
+        location: int,
+        values: tuple[float, ...] = (),
+        made: int = 0,
+    ) -> None:
         tracer = self._tracer
         thread = tracer.thread
         now = tracer.now_us()
-        event = GraphPattern(now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape)
-        tracer.broadcast(event, location, level=INFO)
+        event = GraphPattern(
+            now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape, values, made
+        )
+        tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
 
 
 def _given_by(node: Any, place: int) -> Any:

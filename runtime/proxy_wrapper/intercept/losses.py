@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import Loss
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import variable_used
 from proxy_wrapper.places.called_functions import Body
+from proxy_wrapper.places.computed_lines import loss_variable
 from proxy_wrapper.values.loss_graph import loss_nodes
 from proxy_wrapper.values.statistics import has_values, read_value, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, numel
@@ -59,7 +59,7 @@ class Losses:
             number = self._ids[nodes] = self._made
             thread = tracer.thread
             frame = tracer.locator.user_frame(2)
-            made = 0 if frame is None else tracer.locator.line(variable_used(frame))
+            made = 0 if frame is None else tracer.locator.line(loss_variable(frame))
             model = forward_of(thread.last_model) if nodes[0].inside else None
             computed = 0 if frame is None else tracer.locator.computed(frame, model=model)
             within = thread.stack[-1].entry.id if thread.stack else 0

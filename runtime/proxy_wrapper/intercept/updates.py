@@ -27,7 +27,7 @@ from proxy_wrapper.known.thread_state import SteppingWithClosure
 from proxy_wrapper.levels import INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from proxy_wrapper.intercept.hand_training import GradientMarks
@@ -56,6 +56,9 @@ class Updates:
         self.note_made, self.acts_of = self._settings.note_made, self._settings.acts_of
         self.have_been_stepped, self.count_passes = self._settings.have_been_stepped, self._settings.count_passes
         self._carried = CarriedGradients(tracer)
+        self.accumulated_passes = self._carried.accumulated_passes
+        self.on_step: Callable[[torch.optim.Optimizer], None] = _take_no_note
+        """Called with each optimizer that is about to step."""
         self._freezing = Freezing(tracer)
         self._iterations = IterationCount()
         # How many of its parameters belong to no proxied module, as of the last look for new modules.
@@ -179,6 +182,7 @@ class Updates:
         elif optimizer not in self._known:
             self._settings.look(optimizer, states, self._tracer.locator.locate(3), self._tracer.now_us())
             return
+        self.on_step(optimizer)
         self._by_hand.note_optimizer(states)
         self._by_hand.note_changed(changed)
         recorded = self._recorded(states)
@@ -310,6 +314,10 @@ class IterationCount:
             self._leader = weakref.ref(optimizer)
         self._followers.clear()
         return True
+
+
+def _take_no_note(_: torch.optim.Optimizer) -> None:
+    """What is called with each step where nobody asks to be."""
 
 
 def _frame_of_step(frame: FrameType) -> int:

@@ -7,23 +7,24 @@ method is looked for by its name among the classes of the module: it is known if
 from __future__ import annotations
 
 import dis
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_wrapper.places.assigned_lines import named_instructions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _MOST: Final = 32
 """How many functions are followed from one."""
 
 
 class Body(NamedTuple):
-    """The code of a function, and the globals in which it looks up names."""
+    """The code of a function, the globals in which it looks up names, and those of its variables that are known."""
 
     code: CodeType
     names: dict[str, Any]
+    values: Mapping[str, Any] = MappingProxyType({})
 
 
 class CalledBody(NamedTuple):
@@ -83,7 +84,7 @@ def _resolve(name: str, body: Body) -> Body | None:
     if len(nested) == 1:
         return Body(nested[0], body.names)
     is_local = name in body.code.co_varnames or name in body.code.co_freevars
-    return None if is_local else _body_of(body.names.get(name))
+    return None if is_local else body_of(body.names.get(name))
 
 
 def _method(name: str, names: dict[str, Any]) -> Body | None:
@@ -91,13 +92,14 @@ def _method(name: str, names: dict[str, Any]) -> Body | None:
     found: dict[int, Body] = {}
     for value in list(names.values()):
         if isinstance(value, type):
-            body = _body_of(vars(value).get(name))
+            body = body_of(vars(value).get(name))
             if body is not None:
                 found[id(body.code)] = body
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _body_of(value: Any) -> Body | None:
+def body_of(value: Any) -> Body | None:
+    """The code of a function, or of a static or a class method, written in Python; None for anything else."""
     if type(value) in (staticmethod, classmethod):
         value = value.__func__
     return Body(value.__code__, value.__globals__) if type(value) is FunctionType else None

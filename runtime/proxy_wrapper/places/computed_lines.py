@@ -1,18 +1,26 @@
 """Finds the line that computes a value which a running function has got from functions of the program.
 
-`loss = self.step(batch)` computes nothing: what `step` returns does. So a line is followed into the only function of
-the program that it calls, to the value which that returns, and on from there. Where there are several functions, or
+`loss = self.step(batch)` computes nothing: what `step` returns does. So a line is followed into the function of the
+program that it calls last, with the others in its arguments, or into the only one that it calls; to the value which
+that returns, and on from there. A module that is called stands for its `forward`. Where there are several functions, or
 several values, the line stays the last one that is certain.
 """
 
 from __future__ import annotations
 
 import dis
+import inspect
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
+from torch import nn
+
 from proxy_wrapper.places.assigned_lines import AssignedLine, assigned_before, named_instructions, variable_used
-from proxy_wrapper.places.called_functions import Body, called_by, return_lines
+from proxy_wrapper.places.called_functions import Body, body_of, called_by, return_lines
+from proxy_wrapper.places.frame_variables import values_of
+from proxy_wrapper.places.outermost_calls import UNKNOWN, callee_of_receiver, outermost_callee, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +29,9 @@ if TYPE_CHECKING:
 _DEEPEST: Final = 8
 _LATER: Final = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 """Of code that runs later than it is called."""
+_OF_SCALER: Final = ".scale"
+_REDUCTIONS: Final = (sum, torch.sum, torch.mean, torch.stack, torch.cat)
+"""What losses are put together with: it is the only function in their arguments that computes them."""
 
 
 def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool], model: Body | None = None) -> AssignedLine:
@@ -31,35 +42,78 @@ def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool], model
         is_followed: whether the code of a function is the program's.
         model: the `forward` that computed it, if that is known.
     """
-    assigned = variable_used(frame)
+    assigned = loss_variable(frame)
     at = AssignedLine(frame.f_code, frame.f_lineno) if assigned is None else assigned
-    return computed_from(at, frame.f_globals, is_followed, model)
+    return computed_from(at, Body(frame.f_code, frame.f_globals, values_of(frame)), is_followed, model)
+
+
+def loss_variable(frame: FrameType) -> AssignedLine | None:
+    """Where the variable was assigned that the line which `frame` is at uses; None if it uses what it computes itself.
+
+    That is so where a method is called of what another call gives, as in `criterion(model(x), y).backward()`. A
+    gradient scaler only scales what it is given.
+    """
+    callee = callee_of_receiver(frame.f_code, frame.f_lasti)
+    return variable_used(frame) if not callee or callee[-1] == _OF_SCALER else None
 
 
 def computed_from(
-    at: AssignedLine, names: dict[str, Any], is_followed: Callable[[CodeType], bool], model: Body | None = None
+    at: AssignedLine, body: Body, is_followed: Callable[[CodeType], bool], model: Body | None = None
 ) -> AssignedLine:
     """Where the value was computed that a line assigns.
 
     Args:
         at: the line.
-        names: the globals of its function.
+        body: its function.
         is_followed: whether the code of a function is the program's.
         model: the `forward` that computed the value, if that is known: it is followed where the line calls no function.
     """
-    body = Body(at.code, names)
     for _ in range(_DEEPEST):
-        callees = {id(each.body.code): each.body for each in called_by(body, at.line) if is_followed(each.body.code)}
+        callees = _callees(body, at, is_followed)
+        if callees is None:
+            break
         if not callees and model is not None and is_followed(model.code):
-            callees, model = {id(model.code): model}, None
+            callees, model = [model], None
         if len(callees) != 1:
             break
-        (body,) = callees.values()
+        (body,) = callees
         returned = None if body.code.co_flags & _LATER else _returned_by(body.code, at.name)
         if returned is None:
             break
         at = returned
     return at
+
+
+def _callees(body: Body, at: AssignedLine, is_followed: Callable[[CodeType], bool]) -> list[Body] | None:
+    """The functions of the program that may give what a line assigns; None if it is known that none of them does."""
+    found = {id(each.body.code): each.body for each in called_by(body, at.line) if is_followed(each.body.code)}
+    path = outermost_callee(body.code, at.line, at.name)
+    if not path:
+        return list(found.values())
+    value = value_of(path, body)
+    if value is UNKNOWN:
+        named = [each for each in found.values() if each.code.co_name == path[-1].lstrip(".")]
+        # What a model computes has no function of that name, and what lies in the arguments is none that gives it.
+        return named if named or len(found) > 1 else list(found.values())
+    called = _called(value, path, body)
+    if called is not None and is_followed(called.code):
+        return [called]
+    if any(value is each for each in _REDUCTIONS):
+        return list(found.values())
+    return [] if issubclass(type(value), nn.Module) else None
+
+
+def _called(value: Any, path: tuple[str, ...], body: Body) -> Body | None:
+    """What runs where a value is called: a function, or the `forward` of a module; None if that is not Python's."""
+    owner: Any = value_of(path[:-1], body) if len(path) > 1 else UNKNOWN
+    if issubclass(type(value), nn.Module):
+        owner, value = value, inspect.getattr_static(type(value), "forward", None)
+    elif type(value) is MethodType:
+        owner, value = value.__self__, value.__func__
+    found = body_of(value)
+    if found is None or owner is UNKNOWN or not found.code.co_argcount or isinstance(owner, ModuleType):
+        return found
+    return found._replace(values={found.code.co_varnames[0]: owner})
 
 
 def _returned_by(code: CodeType, name: str) -> AssignedLine | None:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Location
+from proxy_wrapper.places.called_functions import Body
 from proxy_wrapper.places.computed_lines import computed_at, computed_from
+from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.places.source_map import read_source_map
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.known.thread_state import ActiveCall
     from proxy_wrapper.places.assigned_lines import AssignedLine
-    from proxy_wrapper.places.called_functions import Body
     from proxy_wrapper.places.source_map import SourceMap
 
 _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
@@ -234,7 +235,8 @@ class Locator:
             model: the `forward` that computed it, if that is known.
         """
         if assigned is not None:
-            return self.line(computed_from(assigned, frame.f_globals, self.is_user_code, model))
+            body = Body(assigned.code, frame.f_globals, values_of(frame) if assigned.code is frame.f_code else {})
+            return self.line(computed_from(assigned, body, self.is_user_code, model))
         return self.line(computed_at(frame, self.is_user_code, model))
 
     def is_user_code(self, code: CodeType) -> bool:

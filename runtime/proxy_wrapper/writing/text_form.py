@@ -69,6 +69,7 @@ class TextForm:
             events.Loading: _nothing,
             events.Load: _nothing,
             events.ActiveDropout: _nothing,
+            events.DiscardedResult: _nothing,
             events.FreezeWithoutEffect: _nothing,
             events.RateWithoutEffect: _nothing,
             events.GraphPattern: _nothing,

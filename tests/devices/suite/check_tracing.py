@@ -40,7 +40,7 @@ def nothing_is_read_early(late: LateDevice, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(pending._Packing, "unpack", unpack_arrived)
 
 
-@pytest.mark.parametrize(("level", "statistics"), [("INFO", "state"), ("DEBUG", "state"), ("DEBUG", "all")])
+@pytest.mark.parametrize(("level", "statistics"), [("INFO", "state"), ("DEBUG", "all")])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_traced_program_computes_the_same_and_waits_as_often(
     name: str, level: str, statistics: str, late: LateDevice, tmp_path: Path

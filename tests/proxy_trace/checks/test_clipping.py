@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
+from torch import nn
 
+import proxy_wrapper.proxy as Proxy
+from proxy_trace.checks import clipping
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import NET, OTHER_VALUES, VALUES, find, weight
 
@@ -50,3 +54,62 @@ def test_clipping_is_judged_by_its_place(
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), *clips)
     found = [each for each in find(path) if each.code.startswith("clip-")]
     assert [(each.code, each.place) for each in found] == [(code, "train.py:20") for code in told]
+
+
+def codes(tmp_path: Path) -> list[str]:
+    return [each.code for each in find(tmp_path, clipping.CHECK)]
+
+
+@pytest.mark.parametrize("by_value", [False, True])
+@pytest.mark.parametrize(
+    ("when", "told"), [("each pass", ["clip-per-microbatch"]), ("before the step", []), ("cleared", [])]
+)
+def test_gradients_are_clipped_once_they_are_complete(
+    when: str, told: list[str], by_value: bool, tmp_path: Path
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for batch in range(12):
+        (model(torch.randn(3, 4)).pow(2).mean() / 3).backward()
+        is_last = batch % 3 == 2
+        if when != "before the step" or is_last:
+            if by_value:
+                nn.utils.clip_grad_value_(model.parameters(), 0.5)
+            else:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        if is_last:
+            optimizer.step()
+        if is_last or when == "cleared":
+            optimizer.zero_grad(set_to_none=batch % 2 == 0)
+    Proxy.unproxy(model)
+    assert codes(tmp_path) == told
+
+
+@pytest.mark.parametrize(
+    ("clipped", "limit", "told"),
+    [
+        ("critic", 0.5, ["clip-of-other-parameters"]),
+        ("critic", 1e9, []),
+        ("actor", 0.5, []),
+        ("both", 0.5, []),
+        ("critic now and then", 0.5, []),
+    ],
+)
+def test_what_is_clipped_is_what_the_step_updates(clipped: str, limit: float, told: list[str], tmp_path: Path) -> None:
+    actor = Proxy.Proxy(nn.Linear(4, 2), recurse=True, name="actor", logdir=tmp_path, log_level=Proxy.INFO)
+    critic = Proxy.Proxy(nn.Linear(2, 1), recurse=True, name="critic", logdir=tmp_path, log_level=Proxy.INFO)
+    of_actor, of_critic = (torch.optim.SGD(model.parameters(), 0.01) for model in (actor, critic))
+    for step in range(8):
+        of_critic.zero_grad()
+        critic(torch.randn(3, 2)).pow(2).mean().backward()
+        of_critic.step()
+        of_actor.zero_grad()
+        (-critic(actor(torch.randn(3, 4))).mean()).backward()
+        given = {"actor": [actor], "both": [actor, critic]}.get(clipped, [critic])
+        nn.utils.clip_grad_norm_([each for model in given for each in model.parameters()], limit)
+        of_actor.step()
+        if clipped == "critic now and then" and step % 3 == 2:
+            of_critic.step()
+    Proxy.unproxy(actor)
+    Proxy.unproxy(critic)
+    assert codes(tmp_path) == told

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import nn
+
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import Body
 from proxy_wrapper.places.computed_lines import computed_at, computed_from
@@ -114,7 +117,7 @@ def test_a_model_is_followed_where_it_is_known_to_have_computed_the_value() -> N
     frame = sys._getframe()
     line = AssignedLine(frame.f_code, frame.f_lineno, "loss")
     forward = Body(several.__code__, several.__globals__)
-    found = computed_from(line, globals(), is_followed, forward)
+    found = computed_from(line, Body(frame.f_code, globals()), is_followed, forward)
     assert (found.code, found.line - found.code.co_firstlineno) == (several.__code__, 1)
 
 
@@ -122,6 +125,82 @@ def test_a_method_is_followed() -> None:
     trainer = Trainer()
     loss = trainer.step(2.0)
     assert use(loss) == ("step", 1)
+
+
+class ScaledLoss(nn.Module):
+    def forward(self, x: float, y: float) -> float:
+        scaled = x * y
+        scaled += y
+        return scaled + 1
+
+
+class WithCriterion:
+    def __init__(self) -> None:
+        self.criterion = ScaledLoss()
+
+    def compute(self, x: float) -> Any:
+        return self.criterion(square(x), at_once(x))
+
+
+def test_of_calls_in_one_another_the_outermost_is_followed() -> None:
+    loss = at_once(square(2.0))
+    assert use(loss) == ("at_once", 1)
+    loss = abs(square(2.0))  # Which is Python's own.
+    assert use(loss)[0] == "test_of_calls_in_one_another_the_outermost_is_followed"
+    loss = at_once(square(2.0)) / 4
+    assert use(loss) == ("at_once", 1)
+    loss = sum([square(2.0)])
+    assert use(loss) == ("square", 1)
+
+
+# Functions with an `assert` mention `locals` once pytest has rewritten them: their variables are not read.
+
+
+def of_module() -> tuple[str, int]:
+    criterion = ScaledLoss()
+    loss = criterion(square(2.0), 1.0)
+    return use(loss)
+
+
+def of_module_of_an_object() -> tuple[str, int]:
+    holder = WithCriterion()
+    loss = holder.compute(2.0)
+    return use(loss)
+
+
+def of_torch() -> tuple[str, int]:
+    criterion = nn.MSELoss()
+    made = torch.zeros(2)
+    loss = criterion(made, torch.full((2,), square(2.0)))
+    return use(loss)
+
+
+def test_a_module_is_followed_into_its_forward() -> None:
+    assert of_module() == ("forward", 2)
+    assert of_module_of_an_object() == ("forward", 2)
+
+
+def test_a_loss_of_torch_is_computed_where_it_is_called() -> None:
+    assert of_torch() == ("of_torch", 3)
+
+
+class Loss:
+    def backward(self) -> tuple[str, int]:
+        found = computed_at(sys._getframe(1), is_followed)
+        return found.code.co_name, found.line - found.code.co_firstlineno
+
+
+def loss_of(*_: object) -> Loss:
+    return Loss()
+
+
+def of_line_itself() -> tuple[str, int]:
+    x = square(1.0)
+    return loss_of(x, at_once(x)).backward()
+
+
+def test_what_a_line_computes_itself_is_told_there() -> None:
+    assert of_line_itself() == ("loss_of", 1)
 
 
 def test_where_it_is_not_certain_the_last_certain_line_is_told() -> None:

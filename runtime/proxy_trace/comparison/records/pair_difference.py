@@ -38,6 +38,7 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.ScalerStep: ("skipped", "stuck", "clipped"),
     events.Loading: ("sampler", "batches", "same_order", "first_only"),
     events.ActiveDropout: ("function",),
+    events.DiscardedResult: ("function",),
     events.FreezeWithoutEffect: ("attribute", "count"),
     events.RateWithoutEffect: ("name", "is_key"),
     events.GraphPattern: ("what", "dim", "shape"),

@@ -1,0 +1,253 @@
+"""Finds what losses were given as targets, and attention as tokens to leave out, that cannot be meant.
+
+The nodes of the graph have saved these for the backward pass. Only those of the first passes at a place are read, and
+only on the CPU: on an accelerator that would mean to wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+from proxy_wrapper.values.statistics import unobserved
+from proxy_wrapper.values.token_rows import only_padding_attended, padding_in, wrong_shift
+from proxy_wrapper.values.torch_functions import (
+    aminmax,
+    bitwise_xor,
+    convert,
+    has_any,
+    is_greater,
+    item,
+    narrow,
+    numel,
+    reshape,
+    select,
+    tolist,
+    total,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from proxy_wrapper.intercept.saved_tensors import SavedTensors
+    from proxy_wrapper.values.token_rows import Rows
+
+ATTENDED: Final = "padding-attended"
+_EMBEDDING: Final = "EmbeddingBackward0"
+_OF_CLASSES: Final = frozenset({"NllLossBackward0", "NllLoss2DBackward0"})
+_WITH_LOGITS: Final = frozenset({"BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0"})
+_SOFT_MARGIN: Final = "SoftMarginLossBackward0"
+_SUM: Final = "AddBackward0"
+_WHERE: Final = "WhereBackward0"
+_CLAMP: Final = "ClampMinBackward0"
+_SOFTMAXES: Final = frozenset({"SoftmaxBackward0", "SafeSoftmaxBackward0"})
+_FUSED: Final = "ScaledDotProductFlashAttentionForCpuBackward0"
+
+_MOST_TOKENS: Final = 1 << 14
+_MOST_QUERIES: Final = 128
+_MOST_ATTENTIONS: Final = 4
+_LEFT_OUT: Final = -1e4
+"""What is added to the scores of tokens that are left out is less than this."""
+_MEAN: Final = 1
+_SUM_OF_ALL: Final = 2
+_FARTHEST: Final = 0.5
+"""How far binary targets may be from 0 and 1: targets that are made soft on purpose go up to 1.2."""
+
+
+class TargetPattern(NamedTuple):
+    """What was found: the fields are those of `GraphPattern`."""
+
+    what: str
+    dim: int
+    shape: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+class _Tokens(NamedTuple):
+    """What an embedding was given: the indices, how many rows it has, and which of them stands for padding, or -1."""
+
+    indices: torch.Tensor
+    vocabulary: int
+    padding: int
+
+
+def find_target_patterns(nodes: Iterable[Any], saved: SavedTensors) -> Iterator[TargetPattern]:
+    """What the nodes of a graph have saved that cannot be meant; to be called where no mode sees it."""
+    nodes = list(nodes)
+    names = [node.name() for node in nodes]
+    with unobserved() as readable:
+        if not readable:
+            return
+        tokens = [
+            each for node, name in zip(nodes, names, strict=True) if name == _EMBEDDING and (each := _read(node, saved))
+        ]
+        attentions = [node for node, name in zip(nodes, names, strict=True) if name in _SOFTMAXES or name == _FUSED]
+        for node, name in zip(nodes, names, strict=True):
+            if name in _OF_CLASSES and tokens:
+                yield from _of_tokens(node, tokens, attentions, saved)
+            elif name in _WITH_LOGITS:
+                yield from _of_binary(node, saved)
+            elif name == _SOFT_MARGIN:
+                yield from _of_signs(saved.read(node, "target"))
+            elif name == _SUM:
+                yield from _of_pairs(node, saved)
+        if tokens:
+            yield from _of_attentions(attentions[:_MOST_ATTENTIONS], tokens, saved)
+
+
+def _read(node: Any, saved: SavedTensors) -> _Tokens | None:
+    """The tokens of several sequences that an embedding was given; None if they are none, or too many."""
+    indices, rows = saved.read(node, "indices"), saved.number(node, "weight_sym_argsize_0")
+    if indices is None or rows is None or len(indices.shape) != 2 or min(indices.shape) < 2:
+        return None
+    padding = saved.number(node, "padding_idx")
+    return _Tokens(indices, rows, -1 if padding is None else padding)
+
+
+def _of_tokens(
+    node: Any, tokens: Sequence[_Tokens], attentions: Sequence[Any], saved: SavedTensors
+) -> Iterator[TargetPattern]:
+    """What is wrong with targets that are tokens of the vocabulary which the model reads."""
+    targets, ignored = saved.read(node, "target"), saved.number(node, "ignore_index")
+    before = node.next_functions[0][0] if node.next_functions else None
+    metadata = getattr(before, "_input_metadata", None)
+    shape = tuple(metadata[0].shape) if metadata else ()
+    if targets is None or ignored is None or len(shape) < 2:
+        return
+    known = [each for each in tokens if each.vocabulary == shape[1]]
+    if len({id(each.indices) for each in known}) != 1 or numel(targets) < 2:
+        return
+    indices = known[0].indices
+    for given, wanted in _aligned(indices, targets):
+        shift = wrong_shift(given, wanted, ignored)
+        if shift is not None:
+            is_causal = any(_is_causal(each, saved) for each in attentions[:_MOST_ATTENTIONS])
+            yield TargetPattern("token-targets", shift, tuple(indices.shape), (float(is_causal),))
+            break
+    padding = known[0].padding
+    is_reduced = saved.number(node, "reduction") in (_MEAN, _SUM_OF_ALL)
+    if padding < 0 or padding == ignored or not is_reduced or saved.read(node, "weight") is not None:
+        return
+    for _, wanted in _aligned(indices, targets):
+        found = padding_in(wanted, padding)
+        if found is not None:
+            yield TargetPattern("padding-targets", 0, tuple(indices.shape), (float(found.padded), float(found.whole)))
+            break
+
+
+def _aligned(indices: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[Rows, Rows]]:
+    """Tokens and targets as rows of the same sequences, the first few: with the batch first, and with it last."""
+    first, second = indices.shape
+    count = numel(targets)
+    if count % first == 0 and count // first > 1:
+        few = max(1, min(first, _MOST_TOKENS // max(second, count // first)))
+        yield tolist(narrow(indices, 0, 0, few)), tolist(narrow(reshape(targets, (first, -1)), 0, 0, few))
+    if count % second == 0 and count // second > 1 and max(numel(indices), count) <= _MOST_TOKENS:
+        given, wanted = tolist(indices), tolist(reshape(targets, (-1, second)))
+        yield [list(row) for row in zip(*given, strict=True)], [list(row) for row in zip(*wanted, strict=True)]
+
+
+def _is_causal(node: Any, saved: SavedTensors) -> bool:
+    """Whether an attention lets no token see a later one."""
+    if node.name() == _FUSED and saved.number(node, "is_causal"):
+        return True
+    weights = saved.read(node, "result")
+    if weights is None or len(weights.shape) < 3 or weights.shape[-1] != weights.shape[-2] or weights.shape[-1] < 2:
+        return False
+    while len(weights.shape) > 2:
+        weights = select(weights, 0, 0)
+    rows = tolist(narrow(weights, 0, 0, min(weights.shape[0], _MOST_QUERIES)))
+    is_later_seen = any(any(row[place + 1 :]) for place, row in enumerate(rows))
+    return not is_later_seen and any(any(row[:place]) for place, row in enumerate(rows))
+
+
+def _of_attentions(
+    attentions: Sequence[Any], tokens: Sequence[_Tokens], saved: SavedTensors
+) -> Iterator[TargetPattern]:
+    """The attentions that leave out all tokens but padding."""
+    for node in attentions:
+        for each in tokens:
+            attended = _attended(node, tuple(each.indices.shape), saved)
+            if attended is None or numel(each.indices) > _MOST_TOKENS:
+                continue
+            padding = only_padding_attended(tolist(each.indices), attended)
+            if padding is not None:
+                yield TargetPattern(ATTENDED, 0, tuple(each.indices.shape), (float(padding),))
+                return
+
+
+def _attended(node: Any, shape: tuple[int, ...], saved: SavedTensors) -> list[list[bool]] | None:
+    """Which tokens of each sequence some other one attends to; None if the attention is over something else."""
+    if node.name() == _FUSED:
+        weights = saved.read(node, "attn_mask")
+        seen = weights if weights is None or weights.dtype == torch.bool else is_greater(weights, _LEFT_OUT)
+    else:
+        weights = saved.read(node, "result")
+        seen = None if weights is None else convert(weights, torch.bool)
+    if seen is None or len(seen.shape) < 3 or seen.shape[-1] != shape[1] or seen.shape[0] % shape[0]:
+        return None
+    flags: list[list[bool]] = tolist(has_any(reshape(seen, (shape[0], -1, shape[1])), 1))
+    return flags
+
+
+def _of_binary(node: Any, saved: SavedTensors) -> Iterator[TargetPattern]:
+    """Targets of a binary cross entropy that are no probabilities."""
+    targets = saved.read(node, "target")
+    if targets is None or not numel(targets) or not targets.is_floating_point():
+        return
+    lowest, highest = map(float, map(item, aminmax(targets)))
+    if lowest < -_FARTHEST or highest > 1 + _FARTHEST:
+        yield TargetPattern("binary-targets", 0, tuple(targets.shape), (lowest, highest))
+
+
+def _of_signs(targets: torch.Tensor | None) -> Iterator[TargetPattern]:
+    """Targets of which the sign counts, and that have none."""
+    if targets is not None and numel(targets):
+        zeros = numel(targets) - int(item(total(convert(targets, torch.bool))))
+        if zeros:
+            yield TargetPattern("sign-targets", 0, tuple(targets.shape), (float(zeros), float(numel(targets))))
+
+
+def _of_pairs(node: Any, saved: SavedTensors) -> Iterator[TargetPattern]:
+    """Targets of `cosine_embedding_loss` and `hinge_embedding_loss` that are neither 1 nor -1.
+
+    Both add what is for pairs that belong together to what is for the others. Each target is one of the two: a pair
+    that has neither, or both, has another target.
+    """
+    branches = [each for each, _ in node.next_functions if each is not None and each.name() == _WHERE]
+    if len(branches) != 2:
+        return
+    below = [branch.next_functions[0][0] or _given(branch) for branch in branches]
+    if not _is_of_pairs(*below):
+        return
+    conditions = [saved.read(branch, "condition") for branch in branches]
+    first, second = conditions
+    if first is None or second is None or first.shape != second.shape:
+        return
+    wrong = numel(first) - int(item(total(bitwise_xor(first, second))))
+    if wrong:
+        yield TargetPattern("sign-targets", 0, tuple(first.shape), (float(wrong), float(numel(first))))
+
+
+def _given(branch: Any) -> Any:
+    """What a branch was given in the other place."""
+    return next((each for each, _ in branch.next_functions if each is not None), None)
+
+
+def _is_of_pairs(first: Any, second: Any) -> bool:
+    """Whether one branch is clamped from below, and both come from one similarity or distance, as torch computes it."""
+    for clamped, other in ((first, second), (second, first)):
+        if clamped is None or other is None or clamped.name() != _CLAMP:
+            continue
+        reduced = _given(clamped)
+        source = None if reduced is None else _given(reduced)
+        if source is None:
+            continue
+        if source is other:  # `hinge_embedding_loss` takes the distance as it is.
+            return True
+        is_cosine = other.name() == "SubBackward0" and _given(other) is source and source.name() == "DivBackward0"
+        divisor = source.next_functions[1][0] if is_cosine and len(source.next_functions) > 1 else None
+        if divisor is not None and divisor.name() == "SqrtBackward0" and _given(divisor).name() == "MulBackward0":
+            return True
+    return False

@@ -1,0 +1,36 @@
+"""Finds the line of a module's code that gives a mask to an attention."""
+
+from __future__ import annotations
+
+import dis
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.places.assigned_lines import AssignedLine, named_instructions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType
+
+_FUNCTIONS: Final = frozenset({"scaled_dot_product_attention", "masked_fill", "masked_fill_"})
+_KEYWORDS: Final = frozenset({"attn_mask", "key_padding_mask", "src_key_padding_mask", "memory_key_padding_mask"})
+
+
+def mask_lines(code: CodeType) -> Iterator[AssignedLine]:
+    """The lines of a function that mask scores, or give a mask to what does."""
+    found = {
+        each.line for each in named_instructions(code) if each.name.lstrip(".") in _FUNCTIONS and not each.is_store
+    }
+    for start, end, line in code.co_lines():
+        if line is not None and any(start <= at < end for at in _offsets_of_keywords(code)):
+            found.add(line)
+    yield from (AssignedLine(code, line) for line in sorted(found))
+
+
+def _offsets_of_keywords(code: CodeType) -> list[int]:
+    """Where a call is given a keyword that is called as a mask is; its names are a constant."""
+    places = []
+    for each in dis.get_instructions(code):
+        value = code.co_consts[each.arg or 0] if each.opname == "KW_NAMES" else each.argval
+        if each.opname in ("KW_NAMES", "LOAD_CONST") and isinstance(value, tuple) and not _KEYWORDS.isdisjoint(value):
+            places.append(each.offset)
+    return places

@@ -1,0 +1,224 @@
+"""Finds which function a statement calls last, in whose arguments its other calls lie, and what that function is.
+
+Of `loss = self.criterion(self.model(x), y)` it is `self.criterion`: that computes the value, the others what it takes.
+It is read off the bytecode, by what each instruction leaves on the stack. Nothing is run: an attribute is looked for
+where an object keeps it, never asked for.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import inspect
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType
+
+    from proxy_wrapper.places.called_functions import Body
+
+UNKNOWN: Final = object()
+"""What stands for a value that is not known."""
+
+_MOST_BYTES: Final = 1 << 16
+_VARIABLES: Final = frozenset(
+    {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"}
+)
+_ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_CALLS: Final = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_FUNCTION_EX", "CALL_METHOD"})
+_SILENT: Final = frozenset({"PUSH_NULL", "PRECALL", "KW_NAMES", "EXTENDED_ARG", "CACHE", "NOP", "RESUME"})
+_ENDS: Final = frozenset({"RETURN_VALUE", "STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"})
+_SUBSCRIPTS: Final = frozenset({"BINARY_SUBSCR", "BINARY_OP_SUBSCR"})
+_PARTS: Final = _SILENT | _ATTRIBUTES | _SUBSCRIPTS
+
+
+def outermost_callee(code: CodeType, line: int, name: str = "") -> tuple[str, ...]:
+    """The names that lead to the function which gives what a line assigns to `name`.
+
+    If `name` is "", what it assigns to anything, returns, or calls `backward` of. The names of attributes have a dot
+    before them: ("self", ".criterion"). () where the value comes from anything else than a call, at most with an item
+    or an attribute taken of what it gave, or scaled.
+    """
+    if len(code.co_code) > _MOST_BYTES:
+        return ()
+    instructions = list(dis.get_instructions(code))
+    lines = _lines_of(code, instructions)
+    ends = [
+        index
+        for index, each in enumerate(instructions)
+        if lines[index] == line
+        and (
+            (each.opname.startswith("STORE") and each.argval == name)
+            if name
+            else each.opname in _ENDS or (each.opname in _ATTRIBUTES and each.argval == "backward")
+        )
+    ]
+    return _callee_before(instructions, ends[-1]) if ends else ()
+
+
+def callee_of_receiver(code: CodeType, offset: int) -> tuple[str, ...]:
+    """The names that lead to the function of whose result the method is called that runs at an offset.
+
+    For `criterion(model(x), y).backward()` that is `criterion`; () where the method is of no result of a call.
+    """
+    if len(code.co_code) > _MOST_BYTES:
+        return ()
+    instructions = list(dis.get_instructions(code))
+    # An offset may be that of the room which an instruction has behind it, as since Python 3.11.
+    at = sum(each.offset <= offset for each in instructions) - 1
+    while at > 0 and instructions[at].opname in _CALLS | _SILENT:
+        at -= 1
+    is_method = at > 0 and instructions[at].opname in _ATTRIBUTES
+    return _callee_before(instructions, at) if is_method else ()
+
+
+class DiscardedCallee(NamedTuple):
+    """A call whose result is dropped: its line, the names of what is called, and the constants and keywords given."""
+
+    line: int
+    names: tuple[str, ...]
+    constants: frozenset[Any]
+
+
+def discarded_callees(code: CodeType) -> Iterator[DiscardedCallee]:
+    """The calls of a function that are statements of their own."""
+    if len(code.co_code) > _MOST_BYTES:
+        return
+    instructions = list(dis.get_instructions(code))
+    lines = _lines_of(code, instructions)
+    for index, each in enumerate(instructions):
+        if each.opname != "POP_TOP" or index < 1 or instructions[index - 1].opname not in _CALLS:
+            continue
+        names = _callee_of(instructions, index - 1)
+        if names:
+            start, _ = _start_of(instructions, index - 1)
+            yield DiscardedCallee(lines[start], names, _constants_in(instructions[start:index], code))
+
+
+def _constants_in(instructions: list[dis.Instruction], code: CodeType) -> frozenset[Any]:
+    """The texts and truth values that instructions load, and the names of keywords that they give."""
+    found: set[Any] = set()
+    for each in instructions:
+        value = code.co_consts[each.arg or 0] if each.opname == "KW_NAMES" else each.argval
+        if each.opname in ("KW_NAMES", "LOAD_CONST"):
+            values = value if isinstance(value, tuple) else (value,)
+            found.update(one for one in values if isinstance(one, (str, bool)))
+    return frozenset(found)
+
+
+def value_of(path: tuple[str, ...], body: Body) -> Any:
+    """What names stand for in a function, as `outermost_callee` gives them; `UNKNOWN` where that cannot be told."""
+    first, *attributes = path
+    is_local = first in body.code.co_varnames or first in body.code.co_freevars
+    value: Any = body.values.get(first, UNKNOWN)
+    if value is UNKNOWN and not is_local:
+        value = body.names.get(first, vars(builtins).get(first, UNKNOWN))
+    for attribute in attributes:
+        if value is UNKNOWN:
+            break
+        value = _attribute(value, attribute[1:])
+    return value
+
+
+def _attribute(value: Any, name: str) -> Any:
+    found = inspect.getattr_static(value, name, UNKNOWN)
+    if found is UNKNOWN and issubclass(type(value), nn.Module):
+        found = (vars(value).get("_modules") or {}).get(name, UNKNOWN)
+    return found.__func__ if type(found) in (staticmethod, classmethod) else found
+
+
+def _callee_before(instructions: list[dis.Instruction], end: int) -> tuple[str, ...]:
+    """The names of what is called last before an instruction that takes its result."""
+    last = _before_parts(instructions, end - 1)
+    return _callee_of(instructions, last)
+
+
+def _callee_of(instructions: list[dis.Instruction], last: int) -> tuple[str, ...]:
+    """The names of what the instruction at `last` calls; () if it is no call, or of something that has no name."""
+    if last < 0 or instructions[last].opname not in _CALLS:
+        return ()
+    start, depths = _start_of(instructions, last)
+    return _names_at(instructions, depths, start, last) if start >= 0 else ()
+
+
+def _start_of(instructions: list[dis.Instruction], last: int) -> tuple[int, dict[int, int]]:
+    """The first instruction of the expression that ends at `last`, and how much lies on the stack behind each.
+
+    -1 as the first one where the expression has branches.
+    """
+    depths: dict[int, int] = {}
+    depth, start = 1, last
+    for index in range(last, -1, -1):
+        each = instructions[index]
+        if each.opcode in dis.hasjrel or each.opcode in dis.hasjabs:
+            return -1, depths
+        depths[index] = depth
+        depth -= _effect(each)
+        if depth <= 0:
+            start = index
+            break
+    else:
+        return -1, depths
+    return start, depths
+
+
+def _before_parts(instructions: list[dis.Instruction], last: int) -> int:
+    """The instruction that gives what later ones, up to `last`, take an item of, scale or reduce."""
+    while last > 0:
+        each, before = instructions[last], instructions[last - 1]
+        is_item = each.opname == "LOAD_CONST" and instructions[last + 1].opname in _SUBSCRIPTS
+        if each.opname in _PARTS or each.opname.startswith(("STORE", "UNPACK")) or is_item:
+            last -= 1
+        elif each.opname.startswith("BINARY") and before.opname in _VARIABLES | {"LOAD_CONST"}:
+            last -= 2  # Divided by a number of batches.
+        elif each.opname in _CALLS and not each.arg and _callee_of_nothing(instructions, last):
+            last = _callee_of_nothing(instructions, last) - 1
+        else:
+            break
+    return last
+
+
+def _callee_of_nothing(instructions: list[dis.Instruction], call: int) -> int:
+    """The instruction that loads the method of what another call gave, which is called without arguments; else 0."""
+    index = call - 1
+    while index > 0 and instructions[index].opname in _SILENT:
+        index -= 1
+    is_method = index > 0 and instructions[index].opname in _ATTRIBUTES
+    return index if is_method and instructions[index - 1].opname in _CALLS else 0
+
+
+def _names_at(instructions: list[dis.Instruction], depths: dict[int, int], start: int, last: int) -> tuple[str, ...]:
+    """The names that begin at an instruction, if the call at `last` is that of what they lead to."""
+    index = start
+    while index < last and instructions[index].opname in _SILENT:
+        index += 1
+    if instructions[index].opname not in _VARIABLES or not isinstance(instructions[index].argval, str):
+        return ()
+    names = [instructions[index].argval]
+    while instructions[index + 1].opname in _ATTRIBUTES and index + 1 < last:
+        index += 1
+        names.append(f".{instructions[index].argval}")
+    if instructions[index + 1].opname == "PUSH_NULL" and depths[index] == 1:  # As since Python 3.13.
+        index += 1
+    callee = depths[index]
+    between = (each for each in range(index + 1, last) if instructions[each].opname not in _SILENT)
+    return tuple(names) if all(depths[each] > callee for each in between) else ()
+
+
+def _effect(instruction: dis.Instruction) -> int:
+    has_argument = instruction.opcode >= dis.HAVE_ARGUMENT
+    return dis.stack_effect(instruction.opcode, instruction.arg if has_argument else None, jump=False)
+
+
+def _lines_of(code: CodeType, instructions: list[dis.Instruction]) -> list[int]:
+    """The line of each instruction."""
+    ranges = list(code.co_lines())
+    found, place = [], 0
+    for each in instructions:
+        while place + 1 < len(ranges) and each.offset >= ranges[place][1]:
+            place += 1
+        found.append(ranges[place][2] or 0 if ranges else 0)
+    return found

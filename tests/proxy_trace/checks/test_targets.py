@@ -1,0 +1,225 @@
+"""Targets that are not what a loss takes are told, and so is an attention to nothing but padding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import proxy_wrapper.proxy as Proxy
+from proxy_trace.checks import targets
+from tests.proxy_trace.checks.judged import find, said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BATCH, LENGTH, TOKENS = 4, 12, 20
+PAD = 0
+
+
+def tokens() -> torch.Tensor:
+    """Rows of tokens that are no padding."""
+    return torch.randint(1, TOKENS, (BATCH, LENGTH), generator=torch.Generator().manual_seed(0))
+
+
+def padded() -> torch.Tensor:
+    """Rows that end with padding, but the first."""
+    rows = tokens()
+    for place, row in enumerate(rows):
+        row[LENGTH - 2 * place :] = PAD
+    return rows
+
+
+class Recurrent(nn.Module):
+    """Predicts tokens by a recurrent layer."""
+
+    def __init__(self, *, both: bool = False, padding: int | None = None) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(TOKENS, 8, padding_idx=padding)
+        self.rnn = nn.LSTM(8, 8, batch_first=True, bidirectional=both)
+        self.fc = nn.Linear(16 if both else 8, TOKENS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.rnn(self.embed(x))[0])  # type: ignore[no-any-return]
+
+
+class Attending(nn.Module):
+    """Predicts tokens by an attention."""
+
+    def __init__(self, *, is_causal: bool, is_fused: bool) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(TOKENS, 8)
+        self.fc = nn.Linear(8, TOKENS)
+        self.is_causal, self.is_fused = is_causal, is_fused
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.embed(x)
+        if self.is_fused:
+            one = h[:, None]
+            return self.fc(F.scaled_dot_product_attention(one, one, one, is_causal=self.is_causal)[:, 0])  # type: ignore[no-any-return]
+        scores = h @ h.transpose(1, 2)
+        if self.is_causal:
+            later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(later, float("-inf"))
+        return self.fc(scores.softmax(-1) @ h)  # type: ignore[no-any-return]
+
+
+class Masked(nn.Module):
+    """Classifies sequences by an attention that is given which tokens are padding."""
+
+    def __init__(self, *, is_right: bool, kind: str) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(TOKENS, 8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.fc = nn.Linear(8, 3)
+        self.is_right, self.kind = is_right, kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.embed(x)
+        left_out = (x == PAD) if self.is_right else (x != PAD)
+        if self.kind == "function":
+            one = h[:, None]
+            h = F.scaled_dot_product_attention(one, one, one, attn_mask=~left_out[:, None, None])[:, 0]
+        elif self.kind == "by hand":
+            scores = (h @ h.transpose(1, 2)).masked_fill(left_out[:, None], -1e9)
+            h = scores.softmax(-1) @ h
+        elif self.kind == "layer":
+            h = self.layer(h, src_key_padding_mask=left_out)
+        else:
+            h, _ = self.attention(h, h, h, key_padding_mask=left_out)
+        return self.fc(h.nan_to_num().mean(1))  # type: ignore[no-any-return]
+
+
+def judged(model: nn.Module, loss_of: Callable[[Any], torch.Tensor], tmp_path: Path) -> list[str]:
+    """The codes of what the check finds where a model is trained for two steps."""
+    proxied = Proxy.Proxy(model, recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    optimizer = torch.optim.SGD(proxied.parameters(), 0.01)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss_of(proxied).backward()
+        optimizer.step()
+    Proxy.unproxy(proxied)
+    codes = {rule.code for rule in targets.CHECK.rules}
+    found = [each.code for each in find(tmp_path) if each.code in codes]
+    assert said(tmp_path, "targets")[0] == ("finding" if found else "passed")
+    return found
+
+
+def next_tokens(model: Any, given: torch.Tensor, wanted: torch.Tensor, **settings: Any) -> torch.Tensor:
+    return F.cross_entropy(model(given).reshape(-1, TOKENS), wanted.reshape(-1), **settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "codes"),
+    [
+        pytest.param(slice(0, -1), slice(1, None), [], id="the next"),
+        pytest.param(slice(0, None), slice(0, None), ["target-shift-wrong"], id="the same"),
+        pytest.param(slice(0, -2), slice(2, None), ["target-shift-wrong"], id="the next but one"),
+        pytest.param(slice(1, None), slice(0, -1), [], id="the one before"),
+    ],
+)
+def test_targets_of_a_language_model_are_the_next_tokens(
+    given: slice, wanted: slice, codes: list[str], tmp_path: Path
+) -> None:
+    rows = tokens()
+    assert judged(Recurrent(), lambda model: next_tokens(model, rows[:, given], rows[:, wanted]), tmp_path) == codes
+
+
+def test_a_model_that_sees_all_tokens_may_give_them_back(tmp_path: Path) -> None:
+    rows = tokens()
+    assert judged(Recurrent(both=True), lambda model: next_tokens(model, rows, rows), tmp_path) == []
+
+
+@pytest.mark.parametrize("is_fused", [True, False])
+@pytest.mark.parametrize(("is_causal", "codes"), [(True, ["target-shift-wrong"]), (False, [])])
+def test_an_attention_that_sees_no_later_tokens_only_copies(
+    is_causal: bool, codes: list[str], is_fused: bool, tmp_path: Path
+) -> None:
+    rows = tokens()
+    model = Attending(is_causal=is_causal, is_fused=is_fused)
+    assert judged(model, lambda model: next_tokens(model, rows, rows), tmp_path) == codes
+
+
+@pytest.mark.parametrize(
+    ("settings", "padding", "codes"),
+    [
+        ({}, PAD, ["padding-in-loss"]),
+        ({"ignore_index": PAD}, PAD, []),
+        ({"weight": (torch.arange(TOKENS) != PAD).float()}, PAD, []),
+        ({}, None, []),
+    ],
+    ids=["counts", "is ignored", "has no weight", "is not declared"],
+)
+def test_padding_in_targets(settings: dict[str, Any], padding: int | None, codes: list[str], tmp_path: Path) -> None:
+    rows = padded()
+    model = Recurrent(padding=padding)
+    assert judged(model, lambda model: next_tokens(model, rows[:, :-1], rows[:, 1:], **settings), tmp_path) == codes
+
+
+@pytest.mark.parametrize("kind", ["function", "by hand", "module", "layer"])
+@pytest.mark.parametrize(("is_right", "codes"), [(True, []), (False, ["attention-mask-inverted"])])
+def test_a_mask_that_is_inverted(is_right: bool, codes: list[str], kind: str, tmp_path: Path) -> None:
+    rows, wanted = padded(), torch.arange(BATCH) % 3
+    rows[0, -1] = PAD  # Else its attention is over nothing, where the mask is inverted.
+    model = Masked(is_right=is_right, kind=kind)
+    assert judged(model, lambda model: F.cross_entropy(model(rows), wanted), tmp_path) == codes
+
+
+HALF = torch.arange(6) % 2
+SIGNS = 2 * HALF - 1
+
+
+@pytest.mark.parametrize(
+    ("loss", "codes"),
+    [
+        (lambda out: F.cosine_embedding_loss(out, out.detach() + 1, SIGNS), []),
+        (lambda out: F.cosine_embedding_loss(out, out.detach() + 1, HALF), ["labels-of-other-set"]),
+        (lambda out: F.hinge_embedding_loss(out.pow(2).sum(1), SIGNS), []),
+        (lambda out: F.hinge_embedding_loss(out.pow(2).sum(1), HALF), ["labels-of-other-set"]),
+        (lambda out: F.soft_margin_loss(out[:, 0], SIGNS.float()), []),
+        (lambda out: F.soft_margin_loss(out[:, 0], HALF.float()), ["labels-of-other-set"]),
+        (lambda out: F.binary_cross_entropy_with_logits(out[:, 0], HALF.float()), []),
+        (lambda out: F.binary_cross_entropy_with_logits(out[:, 0], HALF * 1.2), []),
+        (lambda out: F.binary_cross_entropy_with_logits(out[:, 0], SIGNS.float()), ["labels-of-other-set"]),
+    ],
+)
+def test_labels_of_another_set(loss: Callable[[torch.Tensor], torch.Tensor], codes: list[str], tmp_path: Path) -> None:
+    x = torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
+    assert judged(nn.Linear(5, 3), lambda model: loss(model(x)), tmp_path) == codes
+
+
+def test_pairs_that_are_neither_may_be_left_out_by_hand(tmp_path: Path) -> None:
+    def loss_of(model: Any) -> torch.Tensor:
+        similarity = F.cosine_similarity(model(torch.ones(6, 5)), torch.randn(6, 3))
+        zero = torch.zeros(())
+        alike, unlike = torch.where(HALF == 1, 1 - similarity, zero), (similarity - 0.1).clamp(min=0)
+        return (alike + torch.where(torch.arange(6) == 2, unlike, zero)).mean()
+
+    assert judged(nn.Linear(5, 3), loss_of, tmp_path) == []
+
+
+def test_what_hooks_have_saved_is_not_asked_for(tmp_path: Path) -> None:
+    """To ask for it would call them once more."""
+    asked: list[int] = []
+
+    def unpack(saved: torch.Tensor) -> torch.Tensor:
+        asked.append(1)
+        return saved
+
+    def loss_of(model: Any) -> torch.Tensor:
+        out = model(torch.ones(6, 5))
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, unpack):
+            return F.binary_cross_entropy_with_logits(out[:, 0], SIGNS.float())
+
+    assert judged(nn.Linear(5, 3), loss_of, tmp_path) == []
+    plain = nn.Linear(5, 3)
+    traced = len(asked)
+    asked.clear()
+    for _ in range(2):
+        loss_of(plain).backward()
+    assert traced == len(asked)
