@@ -810,22 +810,20 @@ class Solver:
             if value:
                 target = parameters[index][1] if index < len(parameters) else scope.rest[0]
                 self._pass(first + value, there, target)
-        if call.keywords:
-            by_name = dict((*scope.parameters, *scope.named))
-            for name, value in call.keywords:
-                if value:
-                    self._pass(first + value, there, by_name.get(name, 0))
-                    if name not in by_name:
-                        self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
+        by_name = dict((*scope.parameters, *scope.named)) if call.keywords else {}
+        for name, value in call.keywords:
+            if value and name in by_name:
+                self._pass(first + value, there, by_name[name])
+            elif value:
+                self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
         for value in call.starred:
             if value:
                 for _, target in parameters:
                     self._pass(first + value, there, target)
                 self._pass(first + value, there, scope.rest[0])
-        for value in call.packed:
-            if value:
-                for name, target in (*parameters, *scope.named):
-                    self._read_field(f"**{name}", there + target, at)
+        if any(call.packed):
+            for name, target in (*parameters, *scope.named):
+                self._read_field(f"**{name}", there + target, at)
 
     def _read_field(self, name: str, out: int, file: int) -> None:
         """Let a value be what is stored under a name."""
