@@ -390,8 +390,7 @@ class Solver:
                 self._read_own_fields(file, name, first + out, (file, *related.get(file, ())))
         for field in self._field_loads:
             self._new_callables += [(field, mark) for mark in self.callables.get(field, ())]
-        if self.may[field] & _MAKERS:
-            self._add_bits(out, May.MAKER_PASSED)
+        self._new_bits += self._field_loads
 
     def _read_own_fields(self, file: int, name: str, out: int, files: Iterable[int]) -> None:
         """Let a value be what some files store in an attribute."""
@@ -836,6 +835,8 @@ class Solver:
         if self._is_wanted[out]:
             self.want(field)
         self._new_callables += [(field, mark) for mark in self.callables.get(field, ())]
+        if self.may[field] & _MAKERS:
+            self._add_bits(out, May.MAKER_PASSED)
 
     def _hand_back(self, file: int, result: int, call: Call, out: int) -> None:
         """Let a call give what it passes, or what calling that gives, if its function may return such a thing."""
