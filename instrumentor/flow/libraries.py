@@ -86,10 +86,6 @@ class Libraries:
         """Whether it is known of methods of a class's objects what they do with modules."""
         return self.behaviour(f"{name}.fit").uses or name.partition(".")[0] in _WITH_METHODS
 
-    def makes_objects(self, name: str) -> bool:
-        """Whether a class makes objects of the classes that it is passed."""
-        return self._knowledge.makes_objects(name)
-
     def _find(self, name: str) -> Behaviour:
         knowledge = self._knowledge
         package = name.partition(".")[0]

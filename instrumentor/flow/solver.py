@@ -94,8 +94,6 @@ class Solver:
         self._minor: dict[int, int] = {}
         self._loads: dict[int, list[tuple[int, str, int]]] = {}
         self._calls: dict[int, list[tuple[int, Call]]] = {}
-        # What a value that is called is read from, by what name.
-        self._read_from: dict[int, tuple[int, str]] = {}
         self._newly_wanted: list[int] = []
         self._wanted_first: list[int] = []
         self._new_bits: list[int] = []
@@ -192,7 +190,6 @@ class Solver:
         for out, base, names in facts.loads:
             self._loads.setdefault(first + base, []).append((first + out, names, file))
             self._loaded.setdefault(first + out, []).append(first + base)
-            self._read_from[first + out] = (first + base, names)
             self.edge(first + base, first + out, Edge.KEEP)
         for call in facts.calls:
             self._calls.setdefault(first + call.callee, []).append((file, call))
