@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from instrumentor.engine.outcome import Failure, Outcome
+from instrumentor.engine.recorder import Recorder
 from instrumentor.errors import InstrumentError
 from instrumentor.paths import files
-from instrumentor.paths.file_state import FileState, digest_of
+from instrumentor.paths.file_state import FileState, digest_of, settled_state
 from instrumentor.program import instrument_program
 from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.units import Sources
@@ -29,7 +30,7 @@ class Program:
 
     Attributes:
         root: the directory that holds them all, as the user would type it.
-        parts: a task for each file with its outcome, the script first.
+        parts: a task for each file with its outcome, the script first; its outcome has the dependencies of all.
         place: where in a tree of its own the directory goes: it keeps the names of the packages that it lies in.
     """
 
@@ -46,13 +47,17 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
         is_moved: the results go to a tree of their own.
     """
     try:
+        state = settled_state(task.path)
         script = files.read_script(task.path, shown=task.shown)
         libraries = Libraries()
+        recorder = Recorder(script, reads_originals=False)
+        recorder.installed = libraries.at(task.packages.folders, task.modules_cache)
         sources = Sources(
-            files.read_siblings(script),
+            recorder.read,
             libraries.search.roots(str(files.project_directory(script))),
-            libraries.at(task.packages.folders, task.modules_cache),
+            recorder,
             is_script=lambda path: (Path(task.path).parent / path).samefile(task.path),
+            modules_in=recorder.modules_in,
         )
         found = instrument_program(
             script.content, task.settings, source_name=task.name, sources=sources, is_moved=is_moved
@@ -76,6 +81,12 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
         name = files.recorded_name(path) if each.path else task.name
         part = replace(task, path=os.path.abspath(path), shown=path, name=name, root=root)  # noqa: PTH100
         parts.append((part, _outcome(part, each.result)))
+    first, outcome = parts[0]
+    source = FileState(task.path, digest_of(script.content), *state)
+    parts[0] = (
+        first,
+        replace(outcome, source=source, dependencies=recorder.dependencies(), lookups=recorder.lookups()),
+    )
     return Program(root, tuple(parts), os.path.relpath(whole, above))
 
 

@@ -49,6 +49,7 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.classes import dotted_name
 from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import positional_parameters
@@ -72,6 +73,7 @@ _UNBOUND_METHODS = (
 
 # Of how many methods that a computed name may be each is followed.
 _MAX_METHODS = 8
+_OF_ALL_MODULES = catalogue.IDENTITY_METHODS | catalogue.HARMLESS_METHODS
 
 
 class Calls:
@@ -330,7 +332,8 @@ class Calls:
         if isinstance(base, Parameter) or nature is not Nature.MODULE:
             for label in scope.kinds.library_names(base) or scope.kinds.library_names_passed(base, name):
                 effect = scope.hierarchy.knowledge.effect_of(f"{label}.{name}")
-                if effect is not None:
+                # What all modules have does what it does to each: `torch.jit.script(model).eval()`.
+                if effect is not None and not (effect is Effect.DERIVES and name in _OF_ALL_MODULES):
                     return self._library.apply(effect, node, arguments, f"{label}.{name}")
         if name in scope.hierarchy.knowledge.identity_methods:
             if name in catalogue.REPLACING_METHODS:

@@ -226,7 +226,8 @@ class LibraryCalls:
         found = frozenset(Scripted(root(atom)) for atom in inner if atom.is_object)
         if found:
             return found | self.effects.make_perhaps(node, name)
-        return frozenset(atom for atom in inner if isinstance(atom, FunctionRef)) or OPAQUE
+        functions = frozenset(atom for atom in inner if isinstance(atom, FunctionRef))
+        return functions or OPAQUE | self.effects.make_perhaps(node, name)
 
     def _collects(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
         members = self.members

@@ -14,6 +14,7 @@ from instrumentor.analysis.blocks import (
     statement_of,
 )
 from instrumentor.analysis.kinds import Kinds
+from instrumentor.analysis.layer_makers import LayerMakers
 from instrumentor.analysis.placement import Place, Placement, place
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
@@ -74,6 +75,7 @@ class SiteIndex:
         for site in facts.sites.values():
             for origin in site.origins:
                 self._callers.setdefault(origin, []).append(site)
+        self._layer_makers = LayerMakers(facts)
         self._fresh_nodes: set[int] | None = None
         self._holders: dict[Atom, list[Binding]] | None = None
         self._kept: dict[str, set[Atom]] | None = None
@@ -425,9 +427,14 @@ class SiteIndex:
         found = self.hierarchy.resolve(unit, call.func)
         return isinstance(found, str) and catalogue.is_saving(found)
 
-    def certain_absorptions(self, site: Site) -> list[Event]:
-        """Where a site's object becomes part of another module, in every run that makes it."""
-        return self._certain(site, self.facts.absorbed.get(Made(site.key), {}))
+    def certain_absorptions(self, site: Site) -> list[tuple[Event, ...]]:
+        """Where a site's object becomes part of another module, in every run that makes it.
+
+        Each element is enough: an event in the function that makes the object, or one for each call of that function.
+        """
+        own = self._certain(site, self.facts.absorbed.get(Made(site.key), {}))
+        by_callers = () if own else self._layer_makers.absorptions(site)
+        return [*((each,) for each in own), *([by_callers] if by_callers else [])]
 
     def certain_replacements(self, site: Site) -> list[Event]:
         """Where a site's object gets other parameters, in every run that makes it; in the order of the text."""

@@ -205,16 +205,16 @@ class Judge:
         return site is not None and site.nature is Nature.UNKNOWN and self.index.nature(site) is Nature.NOT_MODULE
 
     def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
-        for event in self.index.certain_absorptions(site):
-            if self.index.is_called_before(site, event):
+        for events in self.index.certain_absorptions(site):
+            if any(self.index.is_called_before(site, each) for each in events):
                 continue  # What it does until then would be missing.
-            if self._is_alone and self.index.is_made_elsewhere(event):
+            if self._is_alone and any(map(self.index.is_made_elsewhere, events)):
                 continue  # no proxy is put there
-            absorbers = [each for each in self.index.absorbers(event) if each is not site]
+            absorbers = [each for event in events for each in self.index.absorbers(event) if each is not site]
             verdicts = [self.verdict(each) for each in absorbers]
             if any(each.fate is Fate.NOT_WRAPPED and each.code in _WITHOUT_PROXY for each in verdicts):
                 continue
-            return _absorbed_by(event, placement)._replace(absorbers=tuple(each.key for each in absorbers))
+            return _absorbed_by(events[0], placement)._replace(absorbers=tuple(each.key for each in absorbers))
         return None
 
     def _covered_elsewhere(self, site: Site, placement: Placement | None) -> Verdict | None:

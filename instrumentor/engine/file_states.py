@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instrumentor.paths.file_state import digest_of, stat_file
+from instrumentor.paths.file_state import digest_of, digest_of_names, stat_file
+from instrumentor.paths.files import list_modules
 from instrumentor.resolve.module_places import list_names
 from instrumentor.source.undo import original_of
 
@@ -37,11 +38,13 @@ class FileStates:
         return self._states[path]
 
     def has_content(self, path: str, digest: bytes, *, once: bool = False) -> bool:
-        """Whether a file's content has a digest, or `once` had it, before it was instrumented; it is read once."""
+        """Whether a file's content has a digest, or `once` had it, before it was instrumented; it is read once.
+
+        The content of a folder is the names of the modules in it.
+        """
         if path not in self._digests:
             try:
-                content = Path(path).read_bytes()
-                self._digests[path] = (digest_of(content), digest_of(original_of(content)))
+                self._digests[path] = _digests_of(Path(path))
             except (OSError, ValueError):
                 self._digests[path] = (b"", b"")
         return self._digests[path][once] == digest
@@ -79,3 +82,11 @@ class FileStates:
         if there is None:
             return frozenset(name for name in names if os.path.lexists(os.path.join(folder, name)))  # noqa: PTH118
         return there.intersection(names)
+
+
+def _digests_of(path: Path) -> tuple[bytes, bytes]:
+    if path.is_dir():
+        digest = digest_of_names(list_modules(path))
+        return digest, digest
+    content = path.read_bytes()
+    return digest_of(content), digest_of(original_of(content))

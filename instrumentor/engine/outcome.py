@@ -16,7 +16,7 @@ from instrumentor.settings import Settings  # noqa: TC001 - as above
 if TYPE_CHECKING:
     from instrumentor.errors import InstrumentError
 
-Goal = Literal["instrument", "explain", "revert"]
+Goal = Literal["instrument", "explain", "revert", "program"]
 Status = Literal["changed", "unchanged", "already instrumented", "not instrumented", "failed"]
 
 
@@ -28,7 +28,8 @@ class Task(msgspec.Struct, frozen=True):
         shown: its path as the user would type it, for messages.
         name: what its source comment is to record.
         settings: what the user asked for.
-        goal: "instrument"; "explain" for all decisions, about the original where it is instrumented already; "revert".
+        goal: "instrument"; "explain" for all decisions, about the original where it is instrumented already; "revert";
+            "program" to instrument it together with the files of its project that it runs.
         root: the directory it was found in; None where it was given by name.
         packages: where the packages that it imports are installed.
         modules_cache: the folder in which what is read of them is kept; None to keep nothing.
@@ -93,6 +94,20 @@ class Failure(msgspec.Struct, frozen=True):
             " please report it, with what --verbose says"
         )
         return cls(f"{shown}: {message}", message, trace="".join(traceback.format_exception(error)))
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """One file that changes.
+
+    Attributes:
+        path: absolute.
+        original: its bytes.
+        result: the bytes that take their place.
+    """
+
+    path: str
+    original: bytes
+    result: bytes
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -16,6 +16,8 @@ import os
 import sqlite3
 import sys
 import time
+import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -26,18 +28,17 @@ from instrumentor.decision import Decision  # noqa: TC001 - msgspec resolves the
 from instrumentor.engine import kept_dependencies
 from instrumentor.engine.file_states import FileStates
 from instrumentor.engine.kept_dependencies import KeptDependencies, number_lookups, number_sources
-from instrumentor.engine.outcome import Outcome, Status
+from instrumentor.engine.outcome import Change, Outcome, Status
 from instrumentor.paths.file_state import FileState, digest_of, is_settled
 from instrumentor.resolve.search_path import SearchPaths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from instrumentor.engine.outcome import Task
     from instrumentor.resolve.module_places import Lookup
 
-_FORMAT = 4
+_FORMAT = 5
 _KEPT_DAYS = 30
 _PAGE = 512
 _FLUSH_AFTER = 256
@@ -61,6 +62,7 @@ create table if not exists results (
     lookups blob not null,           -- the same
     details blob not null,
     missing blob not null,           -- names by the folder that they are not in: this script's own
+    changes blob not null,           -- the files that change, with their bytes; empty where they are not kept
     primary key (run, path)
 ) without rowid;
 create table if not exists folders (
@@ -83,6 +85,14 @@ class _Details(msgspec.Struct, array_like=True):
     cells: tuple[tuple[int, int], ...]
     recorded_source: str
     elsewhere: tuple[str, ...]
+
+
+class _KeptChange(msgspec.Struct, array_like=True):
+    """A file that changes, with the digest of its original."""
+
+    path: str
+    original: bytes
+    result: bytes
 
 
 class _Row(NamedTuple):
@@ -112,6 +122,7 @@ class _Kept(NamedTuple):
     lookups: tuple[Lookup, ...]
     folders: tuple[str, ...]
     missing: dict[str, list[str]]
+    changes: bytes
 
 
 class _Page(NamedTuple):
@@ -143,6 +154,7 @@ class ResultsCache:
         self._search = search or SearchPaths()
         self._environment = _environment_digest()
         self._decoder = msgspec.msgpack.Decoder(_Details)
+        self._changes_decoder = msgspec.msgpack.Decoder(list[_KeptChange])
         self._missing_decoder = msgspec.msgpack.Decoder(dict[str, list[str]])
         self._encoder = msgspec.msgpack.Encoder()
         self._files = FileStates()
@@ -220,8 +232,39 @@ class ResultsCache:
             elsewhere=details.elsewhere,
         )
 
-    def add(self, task: Task, outcome: Outcome) -> None:
-        """Keep an outcome; failures are looked at anew each time."""
+    def find_changes(self, task: Task) -> tuple[Outcome, tuple[Change, ...]] | None:
+        """The outcome of a task as `find` gives it, with the files that change; None unless they were added with it."""
+        outcome = self.find(task)
+        if outcome is None or self._connection is None:
+            return None
+        try:
+            query = "select changes from results where run = ? and path = ?"
+            found = self._connection.execute(query, (self._run(task), _in_order(task.path))).fetchone()
+            if found is None or not found[0]:
+                return None
+            kept = self._changes_decoder.decode(zlib.decompress(found[0]))
+        except (sqlite3.Error, msgspec.MsgspecError, zlib.error, TypeError, ValueError) as error:
+            self._repair(error)
+            return None
+        changes = []
+        for each in kept:
+            try:
+                original = Path(each.path).read_bytes()
+            except OSError:
+                return None
+            if digest_of(original) != each.original:
+                return None
+            changes.append(Change(each.path, original, each.result))
+        return outcome, tuple(changes)
+
+    def add(self, task: Task, outcome: Outcome, changes: Sequence[Change] | None = None) -> None:
+        """Keep an outcome; failures are looked at anew each time.
+
+        Args:
+            task: what was done.
+            outcome: what it gave.
+            changes: the files that change, for `find_changes`; None to keep no bytes.
+        """
         if self._connection is None or outcome.failure is not None or outcome.source.digest is None:
             return
         if os.path.islink(task.path):  # noqa: PTH114 - whose imports start from another folder
@@ -236,6 +279,7 @@ class ResultsCache:
         details = _Details(outcome.decisions, outcome.cells, outcome.recorded_source, outcome.elsewhere)
         try:
             packed = self._encoder.encode(details)
+            packed_changes = b"" if changes is None else self._pack(changes)
             "".join((roots, *missing, *(name for names in missing.values() for name in names))).encode()
         except UnicodeEncodeError:  # names that are no text, as file systems may have them
             return
@@ -251,10 +295,15 @@ class ResultsCache:
             outcome.lookups,
             task.packages.folders,
             missing,
+            packed_changes,
         )
         self._pending_count += 1
         if self._pending_count >= _FLUSH_AFTER or time.monotonic() - self._flushed_s > _FLUSH_AFTER_S:
             self._flush()
+
+    def _pack(self, changes: Sequence[Change]) -> bytes:
+        kept = [_KeptChange(each.path, digest_of(each.original), each.result) for each in changes]
+        return zlib.compress(self._encoder.encode(kept))
 
     # ---- reading ----
 
@@ -435,7 +484,7 @@ class ResultsCache:
             query = "update folders set used = ?, missing = ? where number = ?"
             connection.execute(query, (self._today, packed, number))
         connection.executemany(
-            "insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     place[0],
@@ -451,6 +500,7 @@ class ResultsCache:
                     number_lookups(connection, each.folders, each.lookups),
                     each.details,
                     self._encoder.encode(each.missing),
+                    each.changes,
                 )
                 for path, each in kept.items()
             ],

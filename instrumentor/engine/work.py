@@ -7,7 +7,6 @@ that cross to other processes and machines, and the same task gives the same out
 from __future__ import annotations
 
 import dataclasses
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from instrumentor.engine.garbage import collecting_between_scripts
 from instrumentor.engine.outcome import Failure, Outcome
 from instrumentor.engine.prefilter import may_hold_site
+from instrumentor.engine.recorder import Recorder
 from instrumentor.errors import InstrumentError
 from instrumentor.instrument import instrument_source
 from instrumentor.notebooks.cells import is_notebook
@@ -26,7 +26,7 @@ from instrumentor.paths.file_state import FileState, digest_of, settled_state
 from instrumentor.resolve.libraries import Libraries
 from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
-from instrumentor.source.undo import original_of, undo
+from instrumentor.source.undo import undo
 from instrumentor.stated_settings import NAMES, stated_settings
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
     from instrumentor.engine.outcome import Task
     from instrumentor.paths.files import Script
-    from instrumentor.resolve.installed import Module
-    from instrumentor.resolve.installed_files import InstalledFiles
-    from instrumentor.resolve.module_places import Lookup
     from instrumentor.resolve.outline_cache import OutlineCache
 
 _BYTES_PER_LINE = 40
@@ -73,7 +70,7 @@ def process_script(
 ) -> Outcome:
     """Process one script whose bytes are at hand, such as standard input."""
     content = script.content
-    recorder = _Recorder(script)
+    recorder = Recorder(script, reads_originals=True)
     source = FileState(task.path, digest_of(content), *state)
     common = Outcome("unchanged", source, lines=content.count(b"\n"))
     try:
@@ -158,49 +155,3 @@ def _changed(common: Outcome, original: bytes, result: bytes, **more: object) ->
         result_digest=digest_of(result),
         **more,
     )
-
-
-class _Recorder:
-    """Reads a project's other files and installed modules, and remembers which.
-
-    Attributes:
-        installed: finds and reads the modules; a `ModuleFinder`, as this is.
-    """
-
-    installed: InstalledFiles
-
-    def __init__(self, script: Script) -> None:
-        self._read = files.read_siblings(script)
-        self._directory = str(files.project_directory(script))
-        self._seen: dict[str, FileState] = {}
-        self._modules: set[str] = set()
-
-    def read(self, relative: str) -> bytes | None:
-        path = os.path.join(self._directory, relative)  # noqa: PTH118
-        state = settled_state(path)
-        content = self._read(relative)
-        # In a tree that is instrumented in place, what a script's neighbours were must not depend on whose turn it is.
-        content = None if content is None else original_of(content)
-        self._seen[path] = FileState(path, None) if content is None else FileState(path, digest_of(content), *state)
-        return content
-
-    def exists(self, name: str) -> bool:
-        self._modules.add(name)
-        return self.installed.exists(name)
-
-    def find(self, name: str) -> Module | None:
-        self._modules.add(name)
-        return self.installed.find(name)
-
-    def mentions(self, name: str, word: str) -> bool:
-        self._modules.add(name)
-        return self.installed.mentions(name, word)
-
-    def lookups(self) -> tuple[Lookup, ...]:
-        return tuple(self.installed.places.look_up(name) for name in sorted(self._modules))
-
-    def dependencies(self) -> tuple[FileState, ...]:
-        found = dict(self._seen)
-        for each in self.installed.dependencies(sorted(self._modules)) if self._modules else ():
-            found.setdefault(each.path, each)
-        return tuple(found.values())

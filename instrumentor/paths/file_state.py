@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # File systems keep time in steps of up to two seconds: a file written just now may be written again within one.
 _SETTLED_NS = 2_000_000_000
@@ -17,7 +21,7 @@ class FileState(msgspec.Struct, frozen=True):
 
     Attributes:
         path: where it lies.
-        digest: of its content; None where there was no such file.
+        digest: of its content, or of the names of the modules in it where it is a folder; None where there was none.
         modified_ns: its time of modification; -1 if it may change once more without another time showing it.
         size: in bytes.
     """
@@ -31,6 +35,11 @@ class FileState(msgspec.Struct, frozen=True):
 def digest_of(content: bytes) -> bytes:
     """The digest by which contents are compared."""
     return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def digest_of_names(names: Iterable[str]) -> bytes:
+    """The same for what is in a folder."""
+    return digest_of("\0".join(names).encode("utf-8", "surrogateescape"))
 
 
 def stat_file(path: str) -> tuple[int, int] | None:

@@ -183,6 +183,28 @@ def read_siblings(script: Script) -> Callable[[str], bytes | None]:
     return read_sibling
 
 
+def list_siblings(script: Script) -> Callable[[str], list[str]]:
+    """Make the function by which the core finds out which modules and packages a folder of the project has.
+
+    Args:
+        script: the one to whose directory folders are relative.
+
+    Returns:
+        A function from a folder to the names in it that an import can find; none where there is no such folder.
+    """
+    directory = project_directory(script)
+    return lambda relative: list_modules(directory / relative)
+
+
+def list_modules(folder: Path) -> list[str]:
+    """The names in a folder that an import can find, sorted; none where there is no such folder."""
+    try:
+        entries = sorted(folder.iterdir())
+        return [each.stem for each in entries if each.suffix == ".py" or (each / "__init__.py").is_file()]
+    except (OSError, ValueError):
+        return []
+
+
 def is_directory_output(output: str) -> bool:
     """Tell whether `--output` names a directory: one that exists, or one that is spelled with a slash at its end."""
     separators = tuple(separator for separator in (os.sep, os.altsep) if separator)

@@ -334,8 +334,11 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.optim.swa_utils.AveragedModel", Effect.COPIES),
     ("timm.utils.ModelEma*", Effect.COPIES),
     ("ema_pytorch.EMA", Effect.COPIES),
+    ("torch.jit.load", Effect.COPIES),
     ("torch.jit.*", Effect.DERIVES),
     ("torch.fx.*", Effect.DERIVES),
+    ("torch.export.*.module", Effect.COPIES),  # the module of an exported program, which has calls of its own
+    ("torch.export.unflatten", Effect.COPIES),
     ("torch.export.*", Effect.DERIVES),
     ("torch.onnx.*", Effect.DERIVES),
     *(

@@ -13,13 +13,14 @@ from instrumentor.errors import InstrumentError
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.added_folders import added_folders
 from instrumentor.resolve.knowledge import Knowledge
+from instrumentor.resolve.late_imports import late_imports
 from instrumentor.resolve.module_reader import imported_names
 from instrumentor.settings import Settings
 from instrumentor.source.nodes import LOOPS, children, last_name, positional_parameters
 from instrumentor.source.source_text import decode, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from instrumentor.resolve.function_text import FunctionText
     from instrumentor.resolve.installed import ModuleFinder
@@ -284,6 +285,7 @@ class Sources:
             then, as a module of its own, but what is written for it has to do for both.
         called: the functions at the top of the script that other files given with it call; None where it is not known
             which files use the script.
+        modules_in: the names of the modules and packages in a folder, which is relative to the script's directory.
     """
 
     read: Callable[[str], bytes | None] | None = None
@@ -292,6 +294,7 @@ class Sources:
     parsed: UnitFinder | None = None
     is_script: Callable[[str], bool] = lambda _path: False
     called: frozenset[str] | None = None
+    modules_in: Callable[[str], Sequence[str]] = lambda _folder: ()
 
 
 class Project:
@@ -378,12 +381,15 @@ class Project:
         return None if unit is None else unit.class_by_key.get(key)
 
     def imported_units(self) -> list[Unit]:
-        """The project's files that are run when the script is: all that its imports lead to, itself aside."""
+        """The project's files that are run when the script is: all that its imports lead to, itself aside.
+
+        Those too that a call imports, as far as it writes what their names begin with.
+        """
         found: dict[str, Unit] = {}
         pending = [self.script]
         while pending:
             unit = pending.pop(0)
-            for dotted in (*unit.imports.values(), *unit.stars):
+            for dotted in (*unit.imports.values(), *unit.stars, *self._imported_late(unit)):
                 level = len(dotted) - len(dotted.lstrip("."))
                 parts = dotted[level:].split(".")
                 if not level and self._is_library(parts[0]):
@@ -396,6 +402,16 @@ class Project:
                         found[reached.name] = reached
                         pending.append(reached)
         return list(found.values())
+
+    def _imported_late(self, unit: Unit) -> Iterator[str]:
+        """The dotted names of the modules that calls in a file may import."""
+        for each in late_imports(unit):
+            is_relative = each.package.startswith(".")
+            inside = each.package.lstrip(".").replace(".", "/")
+            begin = each.package if each.package.endswith(".") or not each.package else f"{each.package}."
+            for folder in [unit.folder] if is_relative else self._roots:
+                names = self._sources.modules_in(posixpath.join(folder, inside))
+                yield from (begin + name for name in names if each.name.fullmatch(name))
 
     def _lookup(
         self, unit: Unit, dotted: str, depth: int, *, is_guess: bool = False

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import importlib.machinery
 import importlib.util
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
 
 from instrumentor.configuration import Configurations
 from instrumentor.engine.cache_directory import cache_directory
-from instrumentor.engine.outcome import Task
+from instrumentor.engine.outcome import Change, Outcome, Task
+from instrumentor.engine.results_cache import ResultsCache
 from instrumentor.messages import describe_nothing
 from instrumentor.paths import files
 from instrumentor.resolve.search_path import SearchPaths
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from instrumentor.configuration import Section
-    from instrumentor.engine.outcome import Outcome
+
+_Instrumented: TypeAlias = tuple[Outcome, tuple[Change, ...]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Choices:
         isolated: read none.
         entry: wrap models in the files of its project that the program imports, too.
         python_path: where packages are installed; empty for the active environment.
-        cache: whether what is learned of installed packages is kept.
+        cache: whether results, and what is learned of installed packages, are kept.
         cache_dir: where; None for the default.
     """
 
@@ -153,35 +159,67 @@ def prepare(target: Target, choices: Choices) -> Prepared:
         path=os.path.abspath(shown),  # noqa: PTH100
         shown=shown,
         name=files.recorded_name(shown),
-        settings=replace(settings, logdir=logdir),
+        settings=dataclasses.replace(settings, logdir=logdir),
         packages=SearchPaths(choices.python_path).packages(directory),
         modules_cache=str(choices.cache_dir or cache_directory()) if choices.cache else None,
     )
-    outcomes = _outcomes(task, entry=choices.entry)
-    failures = [outcome.failure.text for _, outcome in outcomes if outcome.failure is not None]
-    changed = [
-        (os.path.realpath(path), outcome.original, outcome.result)
-        for path, outcome in outcomes
-        if outcome.original is not None and outcome.result is not None
-    ]
-    hint = "" if changed else _hint(shown, outcomes[0][1])
-    return Prepared(tuple(changed), logdir, settings.logdir, hint, failures[0] if failures else "")
+    with _results(choices) as results:
+        outcome, changes = _instrumented(task, results, entry=choices.entry)
+    changed = [(os.path.realpath(each.path), each.original, each.result) for each in changes]
+    failure = outcome.failure.text if outcome.failure is not None else ""
+    return Prepared(tuple(changed), logdir, settings.logdir, "" if changed else _hint(shown, outcome), failure)
 
 
-def _outcomes(task: Task, *, entry: bool) -> list[tuple[str, Outcome]]:
-    """What becomes of the main file, each with its path.
+def _results(choices: Choices) -> contextlib.AbstractContextManager[ResultsCache | None]:
+    """What earlier runs have made of programs; None if nothing is to be kept."""
+    if not choices.cache:
+        return contextlib.nullcontext()
+    directory = Path(choices.cache_dir) if choices.cache_dir else cache_directory()
+    return ResultsCache(directory / "results", SearchPaths(choices.python_path))
 
-    Also of those of its project with `entry`, and where they make all the models: else nothing would be traced.
+
+def _instrumented(task: Task, results: ResultsCache | None, *, entry: bool) -> _Instrumented:
+    """The outcome of the main file, and the files that change.
+
+    The files of its project are included with `entry`, and also if they make all the models: otherwise nothing would
+    be traced.
     """
     if not entry:
-        from instrumentor.engine.work import process
+        outcome, changes = _kept_or_new(task, results, _process_script)
+        if changes or not outcome.elsewhere:
+            return outcome, changes
+    return _kept_or_new(replace(task, goal="program"), results, _process_program)
 
-        outcome = process(task)
-        if outcome.result is not None or not outcome.elsewhere:
-            return [(task.path, outcome)]
+
+def _kept_or_new(task: Task, results: ResultsCache | None, process: Callable[[Task], _Instrumented]) -> _Instrumented:
+    found = None if results is None else results.find_changes(task)
+    if found is None:
+        found = process(task)
+        if results is not None:
+            results.add(task, *found)
+    return found
+
+
+def _process_script(task: Task) -> _Instrumented:
+    from instrumentor.engine.work import process  # Not above: what is kept needs no analysis.
+
+    outcome = process(task)
+    return outcome, _changes([(task, outcome)])
+
+
+def _process_program(task: Task) -> _Instrumented:
     from instrumentor.entry import process_program
 
-    return [(part.path, outcome) for part, outcome in process_program(task, is_moved=False).parts]
+    parts = process_program(task, is_moved=False).parts
+    return parts[0][1], _changes(parts)
+
+
+def _changes(parts: Iterable[tuple[Task, Outcome]]) -> tuple[Change, ...]:
+    return tuple(
+        Change(task.path, outcome.original, outcome.result)
+        for task, outcome in parts
+        if outcome.original is not None and outcome.result is not None
+    )
 
 
 def _hint(shown: str, outcome: Outcome) -> str:

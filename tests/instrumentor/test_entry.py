@@ -128,6 +128,31 @@ def test_the_tree_runs_and_computes_the_same() -> None:
     assert Path("instrumented_train/net.py").read_text() == Path("net.py").read_text()
 
 
+def test_files_that_a_call_imports_are_of_the_program() -> None:
+    write(
+        {
+            "train.py": """
+                import torch
+                from methods import create
+                torch.manual_seed(0)
+                print(create("plain").fit())
+                """,
+            "methods/__init__.py": """
+                import importlib
+                def create(name):
+                    module = importlib.import_module("methods." + name + "_method")
+                    return module.Method()
+                """,
+            "methods/plain_method.py": TRAINER.format(net="net").replace("class Trainer", "class Method"),
+            "net.py": NET,
+        }
+    )
+    plain = run("train.py")
+    assert instrument("train.py").exit_code == 0
+    assert run("instrumented_train/train.py") == plain
+    assert traced_models() == ["model"]
+
+
 @pytest.mark.usefixtures("flat")
 def test_what_is_imported_is_not_the_main_program() -> None:
     instrument("train.py")
