@@ -342,14 +342,19 @@ class Loss(Happening, frozen=True, gc=False):
     """Tells for the first time of a way that a loss is computed: the autograd graph back to the model's outputs.
 
     The nodes come breadth first, with a few of those inside the model; of more than 24, the first ones. Another shape
-    makes another way. `made` is the location of the statement that assigned the variable which the backward pass was
-    given, if that is known, and `computed` that of the line that computed it, in a function which the other one calls.
+    makes another way, and so does another place of the backward pass. `made` is the location of the statement that
+    assigned the variable which the backward pass was given, if that is known, and `computed` that of the line that
+    computed it, in a function which the other one calls. `activated` is the location of the only line in the code of
+    the proxied modules that makes probabilities of scores, `cut` that of the only line which cuts a tensor off the
+    graph, among those that the loss comes from.
     """
 
     id: Count = 0
     nodes: Sequence[LossNode] = ()
     made: Count = 0
     computed: Count = 0
+    activated: Count = 0
+    cut: Count = 0
 
 
 class GraphPattern(Happening, frozen=True, gc=False):

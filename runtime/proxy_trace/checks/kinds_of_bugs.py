@@ -349,18 +349,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Modes",
-        "An average of a model is evaluated with the batch statistics that it began with.",
+        "An average of a model is evaluated with the batch statistics that it began with, or those of other weights.",
         "average-keeps-old-statistics",
         (
             "https://github.com/CuriousAI/mean-teacher/issues/9",
             "https://github.com/pytorch/pytorch/issues/84053",
+            "https://docs.pytorch.org/docs/stable/optim.html#taking-care-of-batch-normalization",
         ),
-    ),
-    KindOfBug(
-        "Modes",
-        "Weights are averaged and evaluated with batch statistics of the last weights, not their own.",
-        "",
-        ("https://docs.pytorch.org/docs/stable/optim.html#taking-care-of-batch-normalization",),
     ),
     KindOfBug(
         "Structure",
