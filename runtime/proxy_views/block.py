@@ -1,4 +1,4 @@
-"""The block of `Proxy.trace`: has a recording observe the thread, and leaves everything as it was."""
+"""The block of `Proxy.trace`: lets a recording observe the thread, and restores everything at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """Records while it lasts."""
+    """Records a call between `begin` and `end`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Block:
         self._tracer: Tracer | None = None
 
     def begin(self) -> LiveTrace:
-        """Let the recording see what this thread calls."""
+        """Let the recording observe the calls of this thread."""
         self._tracer_of_process()
         with self._lock:
             tracer = self._tracer = self._tracer_of_process()
@@ -89,7 +89,7 @@ class Block:
         return self._trace
 
     def end(self) -> None:
-        """Let it see nothing any more."""
+        """Stop observing."""
         tracer, self._tracer = self._tracer, None
         if tracer is None:
             return
@@ -108,7 +108,7 @@ class Block:
                 self._take_down_if_idle(tracer)
 
     def _observer(self) -> LiveObserver | None:
-        """The live observer of the calling thread, where it is seen."""
+        """The live observer of the calling thread; None where calls are not observed."""
         tracer = self._tracer
         if tracer is None:
             return None
@@ -117,6 +117,6 @@ class Block:
 
 
 def _profiler_of(recording: Recording) -> Profiler:
-    from proxy_views.profile.profiler import Profiler  # Only those who ask for a profile wait for its import.
+    from proxy_views.profile.profiler import Profiler  # Imported only if a profile is requested.
 
     return Profiler(recording.model, recording.serial_now)
