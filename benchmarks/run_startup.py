@@ -35,7 +35,7 @@ class Took(NamedTuple):
 
 
 def measure(command: list[str]) -> Took:
-    """Run a command; how long it took."""
+    """Run a command and return how long it took."""
     before, began = os.times(), time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     took = time.perf_counter() - began
@@ -65,7 +65,7 @@ def main() -> None:
         }
         found: dict[str, list[Took]] = {name: [] for name in commands}
         for command in commands.values():
-            measure(command)  # What is kept of installed packages is there from now on.
+            measure(command)  # Fills the cache of facts about installed packages.
         for _ in range(arguments.runs):
             for name, command in commands.items():
                 found[name].append(measure(command))
