@@ -8,8 +8,9 @@ A TREE is a folder of Python sources, such as site-packages/torch, or timm and t
 
 Each line is a separate process, measured in CPU seconds including its children, and in peak memory. The contenders take
 turns for `--rounds` rounds, and the fastest round of each counts. The ratio is to `ast.parse` of every file in the
-same run. "cold" starts with an empty cache, "warm" with that of the run before last: the run between finds
-the files that the cold one has written. Python's startup is included, as it is for a user; bytecode exists, as after an install.
+same run. "cold" starts with an empty cache, "warm" with that of the run before last: the run between finds the
+files that the cold one has written. Python's startup is included, as it is for a user. Bytecode exists, as after an
+install.
 """
 
 from __future__ import annotations
