@@ -1,7 +1,7 @@
 """What a file does, as plain data: values with numbers, and operations that say where they come from.
 
-A value is a number from 1 on: a variable of a scope, a parameter, or what an operation gives. 0 stands for what is of no
-interest: constants, numbers, texts. A variable is one value wherever it is assigned, so that nothing here depends on
+A value is a number from 1 on: a variable of a scope, a parameter, or what an operation gives. 0 stands for what is of
+no interest: constants, numbers, texts. A variable is one value wherever it is assigned, so that nothing here depends on
 the order of statements. A container stands for what is in it, too: to put something in, or to take it out, are
 operations of their own.
 """
@@ -110,7 +110,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
         classes: all classes.
         scope_of: the scope of each value, by its number.
         top: the values of the variables of the file's top.
-        imports: values that stand for what is imported under a dotted name, which starts with dots where it is relative.
+        imports: values that stand for what is imported under a dotted name; relative ones start with dots.
         modules: all modules that are imported, or in which imported names may be looked up.
         stars: the modules of which everything is imported.
         unbound: the names that the file does not bind, with their values: built in, or imported by a star.
@@ -124,8 +124,8 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
         stores: values stored as attributes: the object, the name, the value.
         keyed: values put under a name into what may be passed by `**`: the name and the value.
         keyed_reads: values read under a name from what was passed by `**`: the name and the value.
-        kept: values put into what is an attribute of an object, by a store to an element or by a method: the attribute's
-            value and name, and what is put there.
+        kept: values put into what is an attribute of an object, by a store to an element or by a method: the
+            attribute's value and name, and what is put there.
         calls: all calls.
         declared: values with the values of the classes that their annotations name.
         used: values that are used as only modules are.

@@ -466,13 +466,15 @@ class _Lowering:
             self._keyed_reads.append((name, out))
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set) -> int:
-        values, whole = [], []
+        values: list[int] = []
+        whole: list[int] = []
         for each in node.elts:
             (whole if isinstance(each, ast.Starred) else values).append(self._value(each))
         return self._box(values, whole)
 
     def _dict(self, node: ast.Dict) -> int:
-        values, whole = [], []
+        values: list[int] = []
+        whole: list[int] = []
         for key, value in zip(node.keys, node.values, strict=True):
             held = self._value(value)
             (whole if key is None else values).append(held)
@@ -591,10 +593,10 @@ class _Lowering:
             if (
                 self._scope.is_top_function
                 and statement.__class__ is ast.Assign
-                and isinstance(statement.value, ast.Call)  # type: ignore[attr-defined]
+                and isinstance(statement.value, ast.Call)
                 and not self._repeated
             ):
-                self._note_named(statement, body[index + 1 :])  # type: ignore[arg-type]
+                self._note_named(statement, body[index + 1 :])
             lower = self._statements.get(statement.__class__)
             if lower is None:
                 self._other(statement)

@@ -139,7 +139,7 @@ class Screen:
         return not is_kept and scope.name not in facts.read
 
     def _may_keep(self, first: int, call: Call) -> bool:
-        """Whether a call may keep what it is passed: one of the project's functions or classes, or nobody knows whose."""
+        """Whether a call may keep what it is passed: it calls something of the project, or nobody knows what."""
         things = list(self._solver.things_of(first + call.callee))
         if not things:
             return True

@@ -13,6 +13,8 @@ class May:
         HOLDING: a plain container with such modules in it.
         UNKNOWN: something got from elsewhere of which nothing is known.
         PASSED: what a function was passed, or got from what is not its own: no one else's to wrap.
+        MAKER: a class of modules, or a function that makes some, whichever.
+        MAKER_PASSED: the same, as it was passed to the function at hand.
         ANY_CALLABLE: so many different classes and functions that they are not told apart.
     """
 
@@ -21,6 +23,8 @@ class May:
     UNKNOWN: Final = 4
     PASSED: Final = 8
     ANY_CALLABLE: Final = 16
+    MAKER: Final = 32
+    MAKER_PASSED: Final = 64
 
 
 class Edge:
@@ -39,24 +43,30 @@ class Edge:
 
 
 _KINDS = 10
-_BITS = 32
+_BITS = 128
 
 
 def _passed(kind: int, bits: int) -> int:
-    made, holding, unknown, passed, anything = (bits & 1 << place for place in range(5))
-    if kind in (Edge.COPY, Edge.SHARE):
-        return bits
-    if kind == Edge.BOX:
-        return (May.HOLDING if made or holding else 0) | unknown | passed | anything
-    if kind == Edge.UNBOX:
-        return (May.HOLDING | May.MADE if holding else 0) | unknown | passed | anything
+    made, holding, unknown, passed, anything, maker, passed_maker = (bits & 1 << place for place in range(7))
+    is_maker = bool(maker or passed_maker)
     if kind in (Edge.PASS, Edge.STORE, Edge.IMPORT):
-        return anything
+        kept = May.MAKER_PASSED if kind == Edge.PASS else May.MAKER
+        return anything | (kept if is_maker else 0)
     if kind == Edge.RETURN:
-        return made | holding | anything | (May.UNKNOWN if unknown or passed else 0)
+        return made | holding | anything | maker | (May.UNKNOWN if unknown or passed else 0)
     if kind == Edge.CALL:
-        return (May.UNKNOWN if unknown or passed or anything else 0) | (May.MADE if anything else 0)
-    return unknown | passed
+        is_unknown = unknown or passed or anything
+        return (May.UNKNOWN if is_unknown else 0) | (May.MADE if anything or is_maker else 0)
+    if kind == Edge.KEEP:
+        return unknown | passed
+    rest = unknown | passed | anything | maker | passed_maker
+    if kind == Edge.BOX:
+        return rest | (May.HOLDING if made or holding else 0)
+    if kind == Edge.UNBOX:
+        return rest | (May.HOLDING | May.MADE if holding else 0)
+    if kind == Edge.SHARE:
+        return made | holding | unknown | passed | anything | (May.MAKER if is_maker else 0)
+    return bits
 
 
 # What passes by each kind of edge, by the bits of where it starts.

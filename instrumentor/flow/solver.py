@@ -36,6 +36,9 @@ _MAX_READ = 2
 _OWN_NAMESPACES = frozenset({"builtins.globals", "builtins.locals", "builtins.vars", "builtins.__import__"})
 _BY_CLASS = frozenset({"__init_subclass__", "__new__", "__class_getitem__", "__prepare__"})
 _PROPERTIES = frozenset({"property", "cached_property", "lazyproperty", "lazy_property"})
+# Ways by which something gets other names than its own.
+_FAR = frozenset({Edge.BOX, Edge.UNBOX, Edge.PASS, Edge.RETURN, Edge.STORE})
+_MAKERS = May.MAKER | May.MAKER_PASSED
 _PASSED_UNKNOWN = May.PASSED | May.UNKNOWN
 _MODULES = May.MADE | May.HOLDING
 
@@ -117,6 +120,7 @@ class Solver:
         # Calls of functions that may turn out to return what they are passed.
         self._waiting: dict[int, list[tuple[int, Call, int]]] = {}
         self._keyed_reads: list[tuple[str, int, int]] = []
+        self._unseen_calls: dict[int, list[int]] = {}
         self._handed_on: set[tuple[int, int]] = set()
         self._applies = False
         self.hierarchy = Hierarchy([], [], knowledge)
@@ -386,6 +390,8 @@ class Solver:
                 self._read_own_fields(file, name, first + out, (file, *related.get(file, ())))
         for field in self._field_loads:
             self._new_callables += [(field, mark) for mark in self.callables.get(field, ())]
+        if self.may[field] & _MAKERS:
+            self._add_bits(out, May.MAKER_PASSED)
 
     def _read_own_fields(self, file: int, name: str, out: int, files: Iterable[int]) -> None:
         """Let a value be what some files store in an attribute."""
@@ -492,6 +498,20 @@ class Solver:
             self._note_thing(number, thing)
         self._add_callable(value, number << 1)
 
+    def _is_maker(self, thing: Thing) -> bool:
+        """Whether something surely makes modules when it is called, and nothing else is to be known of it."""
+        if not self._applies:
+            return False
+        if thing.kind == Kind.CLASS:
+            return self.hierarchy.is_module(thing.number)
+        if thing.kind == Kind.LIBRARY:
+            behaviour = self.libraries.behaviour(thing.name)
+            return behaviour.gives is Gives.MODULE and not behaviour.makes_objects
+        if thing.kind in (Kind.FUNCTION, Kind.METHOD):
+            file, result = self.file_of_scope[thing.number], self.scopes[thing.number].result
+            return bool(result and self.may[self.first_value[file] + result] & May.MADE)
+        return False
+
     def _note_thing(self, number: int, thing: Thing) -> None:
         """Follow a thing everywhere if calling it may make a module, and else by its names alone."""
         if thing.kind == Kind.LIBRARY:
@@ -536,6 +556,10 @@ class Solver:
                 return
         elif kind in (Edge.STORE, Edge.SHARE, Edge.IMPORT):
             mark &= ~1
+        if kind in _FAR and self._is_maker(self.things[mark >> 1]):
+            # Which one it is does not matter where it is called by another name.
+            self._add_bits(target, May.MAKER_PASSED if mark & 1 else May.MAKER)
+            return
         minor = self._minor.get(mark >> 1, -1)
         if minor < 0 or kind in (Edge.COPY, Edge.SHARE, Edge.IMPORT):
             thing = self.things[mark >> 1]
@@ -612,6 +636,14 @@ class Solver:
                 self._new_callables += [(base, mark) for mark in self.callables.get(base, ())]
 
     def _note_bits(self, value: int, bits: int) -> None:
+        if bits & _MAKERS:
+            for out in self._unseen_calls.get(value, ()):
+                self._add_bits(out, May.MADE)
+            for out, file in self._field_loads.get(value, ()):
+                if any(self.leads(file, at) for at, _ in self._field_stores.get(value, ())):
+                    self._add_bits(out, May.MAKER)
+        if bits & May.MAKER and value in self._scope_of_result:
+            self._tell(self._scope_of_result[value])
         if bits & _PASSED_UNKNOWN and value in self._waiting:
             for file, call, out in self._waiting.pop(value):
                 self._hand_back(file, value, call, out)
@@ -778,22 +810,20 @@ class Solver:
             if value:
                 target = parameters[index][1] if index < len(parameters) else scope.rest[0]
                 self._pass(first + value, there, target)
-        if call.keywords:
-            by_name = dict((*scope.parameters, *scope.named))
-            for name, value in call.keywords:
-                if value:
-                    self._pass(first + value, there, by_name.get(name, 0))
-                    if name not in by_name:
-                        self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
+        by_name = dict((*scope.parameters, *scope.named)) if call.keywords else {}
+        for name, value in call.keywords:
+            if value and name in by_name:
+                self._pass(first + value, there, by_name[name])
+            elif value:
+                self.edge(first + value, self._field(f"**{name}"), Edge.STORE)
         for value in call.starred:
             if value:
                 for _, target in parameters:
                     self._pass(first + value, there, target)
                 self._pass(first + value, there, scope.rest[0])
-        for value in call.packed:
-            if value:
-                for name, target in (*parameters, *scope.named):
-                    self._read_field(f"**{name}", there + target, at)
+        if any(call.packed):
+            for name, target in (*parameters, *scope.named):
+                self._read_field(f"**{name}", there + target, at)
 
     def _read_field(self, name: str, out: int, file: int) -> None:
         """Let a value be what is stored under a name."""
@@ -897,6 +927,9 @@ class Solver:
         first = self.first_value[file]
         unseen = type(call)(out - first, callee - first, [], [], [], [], call.scope, call.line, False, False)
         self.want(callee)
+        self._unseen_calls.setdefault(callee, []).append(out)
+        if self.may[callee] & _MAKERS:
+            self._add_bits(out, May.MADE)
         self._calls.setdefault(callee, []).append((file, unseen))
         for mark in tuple(self.callables.get(callee, ())):
             self._apply(file, unseen, self.things[mark >> 1], mark >> 1)
@@ -1014,7 +1047,7 @@ class Solver:
 
     def may_be_class_of_modules(self, value: int) -> bool:
         """Whether a value may be a class of modules, or something of which nobody knows what it is."""
-        if self.may[value] & (_PASSED_UNKNOWN | May.ANY_CALLABLE):
+        if self.may[value] & (_PASSED_UNKNOWN | May.ANY_CALLABLE | _MAKERS):
             return True
         for thing in self.things_of(value):
             if thing.kind == Kind.CLASS and self.hierarchy.is_module(thing.number):
