@@ -370,7 +370,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     Or it is what a loss or an attention was given. "token-targets" are classes that are the tokens with `shape` which
     an embedding was given, `dim` places ahead; `values` says whether some attention sees no later token (1, or else 0).
     "padding-targets" have the padding of that embedding at their ends, so many of so many. "padding-attended" is an
-    attention that leaves out all tokens but one, the padding. "binary-targets" are farther than 0.5 from 0 and 1: the
+    attention that leaves out all tokens but one, the padding. "later-tokens-seen": the targets are the next tokens, and
+    all attention to the tokens lets them see later ones. "binary-targets" are farther than 0.5 from 0 and 1: the
     smallest and the largest of them. "sign-targets" are neither 1 nor -1, so many of so many. `made` is the location of
     the line that gives an attention its mask, if there is only one.
     """
