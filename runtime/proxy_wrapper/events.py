@@ -371,6 +371,7 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "padding-targets": the targets end with that embedding's padding. `values`: how many are padding, of how many.
     - "padding-attended": an attention excludes all tokens except padding, whose index is in `values`. `made` is the
       location of the line that passes the mask, if there is only one.
+    - "later-tokens-seen": the targets are the next tokens, and all attention to the tokens can see later ones.
     - "binary-targets": some are below -0.5 or above 1.5. `values`: the smallest and the largest.
     - "sign-targets": some are neither 1 nor -1. `values`: how many, of how many.
     """

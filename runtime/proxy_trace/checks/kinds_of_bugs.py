@@ -463,6 +463,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
+        "The attention of a language model has no causal mask, so that it sees the tokens which it is to predict.",
+        "causal-mask-missing",
+        (
+            "https://github.com/huggingface/transformers/issues/48745",
+            "https://github.com/facebookresearch/xformers/issues/103",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
         "A tensor is computed and not used: what was meant to change another one in place does not.",
         "result-discarded",
         (
