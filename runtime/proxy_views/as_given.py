@@ -55,8 +55,8 @@ def as_given(value: Any) -> Any:
 
 
 def _like(value: dict[Any, Any], copied: dict[Any, Any]) -> Any:
-    """`copied` as a dictionary of the type of `value`, where such can be made of its items alone."""
+    """`copied` as a dictionary of the type of `value`; `value` itself if that type cannot be built from its items."""
     try:
         return type(value)(**copied) if hasattr(value, "__dataclass_fields__") else Fill(value)(copied)
-    except Exception:  # noqa: BLE001  Whatever the program's class does with it.
+    except Exception:  # noqa: BLE001  The program's class may raise anything.
         return value

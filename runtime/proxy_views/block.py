@@ -40,24 +40,24 @@ class Block:
         flow: bool,
         profile: bool,
     ) -> None:
-        """Record nothing yet.
+        """Prepare a block. Recording starts with `begin`.
 
         Args:
-            model: whose call is recorded.
-            lock: held while observers come and go.
-            tracer: gives the tracer of the process.
-            take_down_if_idle: ends the tracing that was to go on for the block alone.
+            model: the module whose call is recorded.
+            lock: held while observers are added and removed.
+            tracer: returns the tracer of the process.
+            take_down_if_idle: ends tracing if only the block kept it going.
             is_blacklisted: whether a module is never looked into.
-            call: which call of the model is recorded.
-            live_sizes: whether sizes stay in the graph.
-            leaf_functions: what is one node each.
-            leaf_modules: the types of modules that are one node each in all graphs.
-            flow: whether tests and loops are recorded.
-            profile: whether what is called is measured.
+            call: the index of the call of the model that is recorded.
+            live_sizes: whether the graph computes with tensor sizes.
+            leaf_functions: functions whose calls are single nodes.
+            leaf_modules: types of modules whose calls are single nodes in all graphs.
+            flow: whether conditions and loops are recorded.
+            profile: whether calls are measured.
 
         Raises:
-            NotAModelError: if `model` is no module.
-            LeafFunctionError: if a leaf function is no plain function.
+            NotAModelError: if `model` is not a module.
+            LeafFunctionError: if a leaf function is not a plain Python function.
         """
         if not isinstance(model, nn.Module):
             raise NotAModelError(model)
