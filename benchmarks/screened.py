@@ -38,7 +38,7 @@ def main() -> int:
     dismissed = find_dismissed(tasks.values(), search)
     spent = time.process_time() - started
     print(f"{len(dismissed):,} of {len(paths):,} files dismissed in {spent:.1f} CPU s", flush=True)
-    sample = random.Random(options.seed).sample(sorted(dismissed), min(options.sample, len(dismissed)))  # noqa: S311
+    sample = random.Random(options.seed).sample(sorted(dismissed), min(options.sample, len(dismissed)))
     libraries = Libraries()
     changed = []
     for count, path in enumerate(sample, 1):
