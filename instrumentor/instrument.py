@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What instrumenting one script gave.
+    """The result of instrumenting one script.
 
     Attributes:
-        original: the script's bytes as they came in.
-        instrumented: the bytes to write instead; equal to `original` where there is nothing to do.
+        original: the script's bytes as given.
+        instrumented: the bytes to write instead; equal to `original` if there is nothing to do.
         decisions: every site with its verdict and reason, ordered by position.
-        already_instrumented: the script carried a valid source comment and was left as it is.
-        elsewhere: the project's other files that make models which the script does not get hold of, as far as that was
-            asked for; relative to the script's directory, with `/`.
-        changes: what was changed, in the original's coordinates; None where nothing was.
+        already_instrumented: whether the script had a valid source comment and was left unchanged.
+        elsewhere: the project's other files that make models which never reach the script, if that was requested;
+            relative to the script's directory, with `/`.
+        changes: the changes, in the original's coordinates; None if there are none.
     """
 
     original: bytes
@@ -70,12 +70,12 @@ def instrument_source(
     """Put the models of one script under proxies.
 
     Args:
-        source: the script's bytes, in whatever encoding and with whatever newlines it has.
+        source: the script's bytes, in any encoding and with any newlines.
         settings: what the user asked for.
         source_name: the path of the script as the user gave it, "<stdin>" for standard input.
-        sources: the project's other files and the packages installed; without them what they define is judged by
-            the catalogue and by its use.
-        looks_elsewhere: the project's other files stay as they are; tells which of them make models, too.
+        sources: the project's other files and the installed packages; without them, their definitions are judged by
+            the catalogue and by their use.
+        looks_elsewhere: whether to find the project's other files that make models; those files stay unchanged.
 
     Returns:
         The new bytes with the reason for every site.
@@ -84,13 +84,13 @@ def instrument_source(
         SourceSyntaxError: `source` is not Python.
         SourceDecodeError: `source` does not fit its declared encoding.
         EditedSinceError: `source` is an instrumented script that was edited since.
-        InternalError: the result does not stand up to being undone or parsed.
+        InternalError: the result cannot be parsed, or undone exactly.
     """
     if _is_instrumented(source, source_name=source_name):
         return Result(source, source, (), already_instrumented=True)
     text = decode(source, source_name=source_name)
     result = _instrument(source, text, settings, source_name, sources, looks_elsewhere=looks_elsewhere)
-    # By now what was known of the script is gone: to parse the result takes as much room again.
+    # The analysis has been freed by now: parsing the result needs as much memory again.
     check_rewritten(source, result.instrumented, text, source_name=source_name)
     return result
 
@@ -104,7 +104,7 @@ def _instrument(
     *,
     looks_elsewhere: bool,
 ) -> Result:
-    """What instrumenting a script gives that was not instrumented before; not checked yet."""
+    """The result for a script that is not instrumented yet; not checked."""
     tree = parse(text, source_name=source_name)
     suppressions = read_suppressions(text)
     script = index_unit(SCRIPT, "", tree)
@@ -152,9 +152,9 @@ def _models_elsewhere(
     text: SourceText,
     wrapped: frozenset[SiteKey],
 ) -> tuple[str, ...]:
-    """The other files that would change if they were instrumented with the script, as far as it leads to them.
+    """The files reached from the script that would change if they were instrumented with it.
 
-    Those aside that only get what is `wrapped` in the script.
+    Files that only receive what is `wrapped` in the script do not count.
     """
     with_models = files_with_models(facts, given) - {SCRIPT}
     read = None if sources is None else sources.read
@@ -176,11 +176,11 @@ def _models_elsewhere(
 
 
 def _is_instrumented(source: bytes, *, source_name: str) -> bool:
-    """Whether a valid source comment says so.
+    """Whether the script has a valid source comment.
 
     Raises:
-        EditedSinceError: there is a source comment, but the script was edited since; wrapping what may be wrapped
-            already would make duplicates.
+        EditedSinceError: there is a source comment, but the script was edited since; instrumenting it again could
+            wrap objects twice.
     """
     if not may_be_instrumented(source):
         return False

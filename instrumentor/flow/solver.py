@@ -292,8 +292,8 @@ class Solver:
                 self._loaded.setdefault(out, []).append(value)
                 if self._is_wanted[out]:
                     self.want(value)
-                for each in self.callables.get(value, ()):
-                    self._new_callables.append((value, each))
+                for callee in self.callables.get(value, ()):
+                    self._new_callables.append((value, callee))
             else:
                 self.edge(value, out, Edge.IMPORT)
                 if out in self._filled:  # another file's container, into which this one puts something

@@ -28,7 +28,8 @@ OLD_STATISTICS: Final = Rule(
     "Averages of models with the batch statistics of their beginning",
     "A model has the parameters of another one by their names, no step changes them, and yet they change: it is an "
     "average, or a copy. It was called in evaluation mode, and of its batch norms no running statistics have ever "
-    "changed, while those of the other model have.",
+    "changed, while those of the other model have. Or it is an `AveragedModel` beside which an `SWALR` sets the rate, "
+    "and it was called in evaluation mode alone: its statistics are those of the last weights, not of the average.",
     "Copy the buffers with each update, `for a, b in zip(average.buffers(), model.buffers()): a.copy_(b)`; or call "
     "`torch.optim.swa_utils.update_bn(loader, average)` before the evaluation.",
     "show {run} --kind update --name '*running_mean'",
@@ -44,6 +45,8 @@ _NAME: Final = re.compile(
 _TYPES: Final = re.compile(r"AveragedModel|.*(EMA|Ema|MovingAverage).*|MeanTeacher")
 _OWNERS: Final = re.compile(r".*(EMA|Ema|MovingAverage)([^a-z].*)?|AveragedModel|MeanTeacher")
 """What classes are called that keep an average; `Emacs` is none."""
+_RATE_OF_AVERAGING: Final = "SWALR"
+_COUNT: Final = "n_averaged"
 _FEWEST_CALLS: Final = 5
 _FEWEST_STEPS: Final = 50
 _STATISTICS: Final = ("running_mean", "running_var")
@@ -57,7 +60,7 @@ def _look(evidence: Evidence) -> Sight | None:
         averages = [
             root for root in tree.roots if _NAME.search(root.name) or _TYPES.match(root.type) or root.id in owned
         ]
-        old = _with_old_statistics(of_process, tree)
+        old = _with_old_statistics(of_process, tree) + _with_statistics_of_last(of_process, tree)
         findings += old
         is_any |= bool(averages or old)
         of_roots: dict[int, list[TensorSummary]] = {}
@@ -135,9 +138,37 @@ def _with_old_statistics(of_process: ProcessEvidence, tree: ModuleTree) -> list[
     return found
 
 
+def _with_statistics_of_last(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The averages of stochastic weight averaging that were evaluated, and never saw a batch in training mode."""
+    if not any(each.name == _RATE_OF_AVERAGING for each in of_process.training.schedulers.values()):
+        return []
+    found = []
+    for root in tree.roots:
+        calls = of_process.training.roots.get(root.id)
+        if root.type != "AveragedModel" or calls is None or not calls.evaluated_calls:
+            continue
+        statistics = [
+            each
+            for each in of_process.process.tensors
+            if tree.root_of(each.module) == root.id and each.name.endswith(_STATISTICS) and not each.removed
+        ]
+        if statistics and not (calls.trained_calls or calls.blind_calls):
+            reason = "its running statistics are those of other weights than its own"
+            rank, numbers = [of_process.process.rank], [f"{len(statistics):,} buffers"]
+            found.append(OLD_STATISTICS.finding(root.name, reason, rank, place=root.origin, evidence=numbers))
+    return found
+
+
 def _relative_names(root: str, tensors: list[TensorSummary]) -> set[str]:
-    """The names of a model's tensors without its own."""
-    return {each.name.removeprefix(f"{root}.") for each in tensors}
+    """The names of a model's tensors without its own, and without the count that `AveragedModel` keeps beside it."""
+    names = (each.name for each in tensors if not each.name.endswith(f".{_COUNT}"))
+    return {_relative(name, root) for name in names}
+
+
+def _relative(name: str, root: str) -> str:
+    """A name without that of its model; `AveragedModel(average)` calls its model `average`."""
+    own = root.partition("(")[2].removesuffix(")") or root
+    return name.removeprefix(f"{own}.")
 
 
 def _bits(tensor: TensorSummary) -> str | None:

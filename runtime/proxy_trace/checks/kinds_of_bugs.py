@@ -349,18 +349,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Modes",
-        "An average of a model is evaluated with the batch statistics that it began with.",
+        "An average of a model is evaluated with the batch statistics that it began with, or those of other weights.",
         "average-keeps-old-statistics",
         (
             "https://github.com/CuriousAI/mean-teacher/issues/9",
             "https://github.com/pytorch/pytorch/issues/84053",
+            "https://docs.pytorch.org/docs/stable/optim.html#taking-care-of-batch-normalization",
         ),
-    ),
-    KindOfBug(
-        "Modes",
-        "Weights are averaged and evaluated with batch statistics of the last weights, not their own.",
-        "",
-        ("https://docs.pytorch.org/docs/stable/optim.html#taking-care-of-batch-normalization",),
     ),
     KindOfBug(
         "Structure",
@@ -464,6 +459,15 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/InseeFrLab/torchTextClassifiers/pull/92",
             "https://github.com/huggingface/pytorch-image-models/pull/2236",
             "https://github.com/lucidrains/halonet-pytorch/issues/4",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "The attention of a language model has no causal mask, so that it sees the tokens which it is to predict.",
+        "causal-mask-missing",
+        (
+            "https://github.com/huggingface/transformers/issues/48745",
+            "https://github.com/facebookresearch/xformers/issues/103",
         ),
     ),
     KindOfBug(

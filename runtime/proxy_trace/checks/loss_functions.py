@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
     from proxy_wrapper.events import LossNode
 
 SOFTMAX_BEFORE: Final = Rule(
@@ -162,6 +163,9 @@ _DIFFERENCES: Final = frozenset(
 )
 """Calls that compare an output with a target, element by element."""
 
+_OF_PROBABILITIES: Final = (SOFTMAX_BEFORE, SIGMOID_BEFORE, LOG_SOFTMAX_TWICE)
+_PROBABILITY_LAYERS: Final = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
+
 
 def _look(evidence: Evidence) -> Sight:
     findings = []
@@ -175,6 +179,8 @@ def _look(evidence: Evidence) -> Sight:
                 numbers = [f"{loss_text(loss.nodes)}, in {loss.passes:,} backward passes"]
                 # What is compared is chosen where a helper is called; what it is compared with, within the helper.
                 place = loss.made if rule is BROADCASTS else loss.computed
+                if rule in _OF_PROBABILITIES and _ends_with_probabilities(loss.nodes):
+                    place = loss.activated or _probability_layer(of_process) or place
                 rank = of_process.process.rank
                 findings.append(
                     rule.finding("loss", words, [rank], step=loss.first_step, place=place, evidence=numbers)
@@ -182,6 +188,18 @@ def _look(evidence: Evidence) -> Sight:
     if not is_any_told:
         return Sight((), evidence.unseen_training("a loss"), has_looked=False)
     return Sight(_one_of_each_place(findings), [*evidence.sampling_words, *evidence.compiled_words])
+
+
+def _ends_with_probabilities(nodes: Sequence[LossNode]) -> bool:
+    """Whether the first node inside the model that is no view is a softmax or a sigmoid."""
+    first = next((node for node in nodes if node.inside and call_of(node) not in _VIEWS), None)
+    return first is not None and call_of(first) in _PROBABILITIES | {"LogSoftmax"}
+
+
+def _probability_layer(of_process: ProcessEvidence) -> str:
+    """Where the only layer is made that makes probabilities of scores; "" if there is none, or several."""
+    layers = [each for each in of_process.process.modules if each.calls and each.type in _PROBABILITY_LAYERS]
+    return layers[0].made if len(layers) == 1 else ""
 
 
 def _one_of_each_place(findings: list[Finding]) -> list[Finding]:

@@ -5,6 +5,7 @@
 | targets of a language model that are the very tokens it reads, though it sees no later ones | target-shift-wrong |
 | targets of a language model that are the tokens after the next ones | target-shift-wrong |
 | targets that end with the padding of the embedding, which the loss does not ignore | padding-in-loss |
+| targets of a language model that are the next tokens, which its attention sees | causal-mask-missing |
 | scores with weights for nothing but the padding | attention-mask-inverted |
 | targets of a binary cross entropy such as -1 or 2; targets such as 0 where 1 and -1 are meant | labels-of-other-set |
 
@@ -67,6 +68,22 @@ MASK: Final = Rule(
     ),
     explains=("dead-units", "never-updated"),
 )
+CAUSAL: Final = Rule(
+    "causal-mask-missing",
+    WARNING,
+    "Language models that see the tokens which they predict",
+    "The classes that a cross entropy was given are, all of them, the next tokens of the text that the model reads. "
+    "Every attention of these tokens to themselves lets some of them see later ones, so the model can copy what it is "
+    "to predict. No recurrent layer and no other text is involved. The loss falls to almost 0, and what the model "
+    "writes by itself is no text.",
+    "Use `scaled_dot_product_attention(..., is_causal=True)`; give the layers of `torch.nn` the mask that "
+    "`nn.Transformer.generate_square_subsequent_mask(length)` makes.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/huggingface/transformers/issues/48745",
+        "https://github.com/facebookresearch/xformers/issues/103",
+    ),
+)
 LABELS: Final = Rule(
     "labels-of-other-set",
     WARNING,
@@ -99,7 +116,7 @@ def _look(evidence: Evidence) -> Sight:
             rule, name, reason = found
             told.add((rule.code, place))
             rank = [of_process.process.rank]
-            place = made or _attention_place(of_process) or place if rule is MASK else place
+            place = made or _attention_place(of_process) or place if rule in (MASK, CAUSAL) else place
             findings.append(rule.finding(name, reason, rank, step=event.step, place=place))
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
@@ -116,6 +133,11 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
         return (
             (SHIFT, "loss", "its targets are the tokens that the model reads at the same place") if is_causal else None
         )
+    if event.what == "later-tokens-seen":
+        has_recurrent = any(
+            each.calls and each.type.removesuffix("Cell") in _RECURRENT for each in of_process.process.modules
+        )
+        return None if has_recurrent else (CAUSAL, "attention", "tokens see those that are to be predicted")
     if event.what == "padding-targets":
         return PADDING, "loss", f"{first:,.0f} of the first {last:,.0f} targets are padding"
     if event.what == "padding-attended":
@@ -166,5 +188,5 @@ CHECK: Final = Check(
     "targets",
     "losses compare with what they are meant to",
     _look,
-    (SHIFT, PADDING, MASK, LABELS),
+    (SHIFT, PADDING, MASK, CAUSAL, LABELS),
 )

@@ -224,12 +224,25 @@ class _Judge:
         holder = self._modules.get(first.module)
         is_reached = any(each.gradients for each in self._parameters if each.module == first.module)
         if rule is CUT_OFF and not is_reached:  # Else it is cut within the module itself.
-            place = self._place_of_cut(first, prefix)
+            place = self._line_of_cut(first, root) or self._place_of_cut(first, prefix)
             if place:
                 return place
         if holder is not None and holder.made:
             return holder.made
         return "" if root is None else root.place
+
+    def _line_of_cut(self, first: TensorSummary, root: ModuleSummary | None) -> str:
+        """Where a tensor was cut off the graph, if nothing of a model that put out some with gradients has any.
+
+        It is the only such line among those that the loss comes from with which the optimizer of the model steps.
+        """
+        own = [] if root is None else [each for each in self._parameters if self._roots[each.id] == root.id]
+        if root is None or root.is_cut_off or any(each.gradients for each in own):
+            return ""
+        training = self._of_process.training
+        optimizers = [each for each in training.optimizers.values() if each.steps and first.id in each.tensors]
+        losses = [training.losses[each.loss] for each in optimizers if each.loss in training.losses]
+        return losses[0].cut if len(losses) == 1 else ""
 
     def _place_of_cut(self, first: TensorSummary, prefix: str) -> str:
         """Where the module was called behind which no gradient comes back; "" if none was called.

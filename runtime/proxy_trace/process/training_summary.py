@@ -139,6 +139,8 @@ class LossSummary(msgspec.Struct):
         place: where backward passes began with it, as "file:line".
         made: where the variable was assigned that they began with, or else `place`.
         computed: where its value was computed, in a function that was called there; or else `made`.
+        activated: where alone the model's code makes probabilities of scores; "" if that is not known.
+        cut: where alone a tensor that it comes from was cut off the graph, likewise.
         passes: how many of them.
         first_step: the steps that had ended at the first.
         steps: before how many steps of an optimizer it was the only one.
@@ -150,6 +152,8 @@ class LossSummary(msgspec.Struct):
     place: str = ""
     made: str = ""
     computed: str = ""
+    activated: str = ""
+    cut: str = ""
     passes: int = 0
     first_step: int = 0
     steps: int = 0
@@ -485,7 +489,10 @@ class TrainingCollector:
             place = self._place(event)
             made = self._names.place(event.made) if event.made else place
             computed = self._names.place(event.computed) if event.computed else made
-            self._losses[event.id] = LossSummary(list(event.nodes), place, made, computed, is_within=event.module != 0)
+            activated, cut = (self._names.place(each) if each else "" for each in (event.activated, event.cut))
+            self._losses[event.id] = LossSummary(
+                list(event.nodes), place, made, computed, activated, cut, is_within=event.module != 0
+            )
 
     def backward(self, event: events.Backward) -> None:
         """A backward pass begins."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.losses import forward_of
-from proxy_wrapper.intercept.target_patterns import ATTENDED, find_target_patterns
+from proxy_wrapper.intercept.target_patterns import ATTENDED, SEEN, find_target_patterns
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.called_functions import reachable
 from proxy_wrapper.places.mask_lines import mask_lines
@@ -76,7 +76,7 @@ class GraphPatterns:
             elif name in _VIEWS:
                 self._view(node, location)
         for what, dim, shape, values in find_target_patterns(takers, self._saved):
-            self._emit(what, (), dim, shape, location, values, self._mask_line() if what == ATTENDED else 0)
+            self._emit(what, (), dim, shape, location, values, self._mask_line() if what in (ATTENDED, SEEN) else 0)
 
     def _linear(self, node: Any, name: str, takers: dict[Any, int], location: int) -> None:
         """Tell of a linear layer that takes what another one gave, as it is."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import Loss
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.called_functions import Body
+from proxy_wrapper.places.called_functions import Body, reachable
 from proxy_wrapper.places.computed_lines import loss_variable
+from proxy_wrapper.places.named_lines import cut_line, probability_lines
 from proxy_wrapper.values.loss_graph import loss_nodes
 from proxy_wrapper.values.statistics import has_values, read_value, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, numel
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.pending import PendingValue
 
+_PROBABILITIES: Final = frozenset({"SoftmaxBackward0", "LogSoftmaxBackward0", "SigmoidBackward0"})
 _MOST: Final = 1000
 """How many ways to compute a loss are told apart: there are several where batches have several sizes."""
 
@@ -32,7 +34,8 @@ class Losses:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._ids: dict[tuple[LossNode, ...], int] = {}
+        # By how a loss was computed, and where the backward pass begins: each has lines of its own.
+        self._ids: dict[tuple[int, tuple[LossNode, ...]], int] = {}
         self._channels: tuple[str, ...] = ()
         self._made = 0
 
@@ -53,21 +56,49 @@ class Losses:
         if channels != self._channels:  # A new one knows of none.
             self._channels = channels
             self._ids.clear()
-        number = self._ids.get(nodes, 0)
+        number = self._ids.get((location, nodes), 0)
         if not number and len(self._ids) < _MOST:
             self._made += 1
-            number = self._ids[nodes] = self._made
+            number = self._ids[location, nodes] = self._made
             thread = tracer.thread
             frame = tracer.locator.user_frame(2)
             made = 0 if frame is None else tracer.locator.line(loss_variable(frame))
             model = forward_of(thread.last_model) if nodes[0].inside else None
             computed = 0 if frame is None else tracer.locator.computed(frame, model=model)
             within = thread.stack[-1].entry.id if thread.stack else 0
+            activated = self._activated() if any(node.inside and node.name in _PROBABILITIES for node in nodes) else 0
+            cut = 0 if frame is None else tracer.locator.line(cut_line(frame))
             event = Loss(
-                now_us, tracer.step, within, location, thread.number, thread.stage, number, nodes, made, computed
+                now_us,
+                tracer.step,
+                within,
+                location,
+                thread.number,
+                thread.stage,
+                number,
+                nodes,
+                made,
+                computed,
+                activated,
+                cut,
             )
-            tracer.broadcast(event, location, level=INFO, also=(made, computed))
+            also = tuple(place for place in (made, computed, activated, cut) if place)
+            tracer.broadcast(event, location, level=INFO, also=also)
         return number
+
+    def _activated(self) -> int:
+        """The location of the only line in the code of the proxied modules that makes probabilities; else 0."""
+        tracer = self._tracer
+        is_user_code = tracer.locator.is_user_code
+        bodies: dict[int, Body] = {}
+        for entry in list(tracer.registry):
+            body = forward_of(entry)
+            if body is not None and is_user_code(body.code) and body.code.co_argcount:
+                bodies[id(body.code)] = body._replace(values={body.code.co_varnames[0]: entry.module()})
+                for called in reachable(body, is_user_code):
+                    bodies.setdefault(id(called.body.code), called.body)
+        found = list(probability_lines(bodies.values()))
+        return tracer.locator.line(found[0]) if len(found) == 1 else 0
 
 
 def forward_of(entry: ModuleEntry | None) -> Body | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from proxy_wrapper.values.statistics import unobserved
-from proxy_wrapper.values.token_rows import only_padding_attended, padding_in, wrong_shift
+from proxy_wrapper.values.token_rows import NEXT, only_padding_attended, padding_in, shift_of
 from proxy_wrapper.values.torch_functions import (
     aminmax,
     bitwise_xor,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.values.token_rows import Rows
 
 ATTENDED: Final = "padding-attended"
+SEEN: Final = "later-tokens-seen"
 _EMBEDDING: Final = "EmbeddingBackward0"
 _OF_CLASSES: Final = frozenset({"NllLossBackward0", "NllLoss2DBackward0"})
 _WITH_LOGITS: Final = frozenset({"BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0"})
@@ -120,11 +121,15 @@ def _of_tokens(
         return
     indices = known[0].indices
     for given, wanted in _aligned(indices, targets):
-        shift = wrong_shift(given, wanted, ignored)
-        if shift is not None:
-            is_causal = any(_is_causal(each, saved) for each in attentions[:_MOST_ATTENTIONS])
-            yield TargetPattern("token-targets", shift, tuple(indices.shape), (float(is_causal),))
-            break
+        shift = shift_of(given, wanted, ignored)
+        if shift is None:
+            continue
+        order = [_sees_later(each, len(given[0]), saved) for each in attentions[:_MOST_ATTENTIONS]]
+        if shift != NEXT:
+            yield TargetPattern("token-targets", shift, tuple(indices.shape), (float(False in order),))
+        elif True in order and False not in order and _are_of_one_text(tokens):
+            yield TargetPattern(SEEN, shift, tuple(indices.shape), ())
+        break
     padding = known[0].padding
     is_reduced = saved.number(node, "reduction") in (_MEAN, _SUM_OF_ALL)
     if padding < 0 or padding == ignored or not is_reduced or saved.read(node, "weight") is not None:
@@ -148,18 +153,31 @@ def _aligned(indices: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[Row
         yield [list(row) for row in zip(*given, strict=True)], [list(row) for row in zip(*wanted, strict=True)]
 
 
-def _is_causal(node: Any, saved: SavedTensors) -> bool:
-    """Whether an attention lets no token see a later one."""
-    if node.name() == _FUSED and saved.number(node, "is_causal"):
-        return True
-    weights = saved.read(node, "result")
-    if weights is None or len(weights.shape) < 3 or weights.shape[-1] != weights.shape[-2] or weights.shape[-1] < 2:
-        return False
+def _are_of_one_text(tokens: Sequence[_Tokens]) -> bool:
+    """Whether all embeddings that take several sequences take the same: an encoder may see all of another text."""
+    first = tolist(tokens[0].indices)
+    return all(tolist(each.indices) == first for each in tokens[1:])
+
+
+def _sees_later(node: Any, length: int, saved: SavedTensors) -> bool | None:
+    """Whether an attention of so many tokens to themselves lets some see later ones; None if it is of others."""
+    if node.name() == _FUSED:
+        query, key, added = (saved.read(node, name) for name in ("query", "key", "attn_mask"))
+        if query is None or key is None or query.shape[-2] != length or key.shape[-2] != length:
+            return None
+        if saved.number(node, "is_causal"):
+            return False
+        if added is None or added.shape[-2] != length:  # What leaves out tokens for all alike has one row.
+            return True
+        weights: torch.Tensor | None = added if added.dtype == torch.bool else is_greater(added, _LEFT_OUT)
+    else:
+        weights = saved.read(node, "result")
+    if weights is None or len(weights.shape) < 3 or tuple(weights.shape[-2:]) != (length, length):
+        return None
     while len(weights.shape) > 2:
         weights = select(weights, 0, 0)
-    rows = tolist(narrow(weights, 0, 0, min(weights.shape[0], _MOST_QUERIES)))
-    is_later_seen = any(any(row[place + 1 :]) for place, row in enumerate(rows))
-    return not is_later_seen and any(any(row[:place]) for place, row in enumerate(rows))
+    rows = tolist(narrow(weights, 0, 0, min(length, _MOST_QUERIES)))
+    return any(any(row[place + 1 :]) for place, row in enumerate(rows))
 
 
 def _of_attentions(

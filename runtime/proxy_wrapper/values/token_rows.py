@@ -14,8 +14,9 @@ Rows = list[list[int]]
 
 _FEWEST_COMPARED: Final = 8
 _FEWEST_TOKENS: Final = 3
-_RIGHT: Final = 1
-_SHIFTS: Final = (_RIGHT, 0, 2)
+NEXT: Final = 1
+"""How far the targets of a language model are ahead."""
+_SHIFTS: Final = (NEXT, 0, 2)
 
 
 class Padding(NamedTuple):
@@ -25,8 +26,8 @@ class Padding(NamedTuple):
     whole: int
 
 
-def wrong_shift(tokens: Rows, targets: Rows, ignored: int) -> int | None:
-    """By how many places the targets are ahead of the tokens, if it is 0 or 2; None for 1, or if that cannot be told.
+def shift_of(tokens: Rows, targets: Rows, ignored: int) -> int | None:
+    """By how many places the targets are ahead of the tokens: 0, 1 or 2; None if it is none of these.
 
     Args:
         tokens: what the model reads.
@@ -42,7 +43,7 @@ def wrong_shift(tokens: Rows, targets: Rows, ignored: int) -> int | None:
         ]
         is_told = len(pairs) >= _FEWEST_COMPARED and len({target for target, _ in pairs}) >= _FEWEST_TOKENS
         if is_told and all(target == token for target, token in pairs):
-            return None if shift == _RIGHT else shift
+            return shift
     return None
 
 

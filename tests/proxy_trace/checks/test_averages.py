@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import SWALR, AveragedModel, update_bn
 
+import proxy_wrapper.proxy as Proxy
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import BACKWARD, NET, OTHER_VALUES, STEP, VALUES, find, weight
 
@@ -69,3 +73,35 @@ def test_an_average_with_old_statistics_is_told(
     happened = [*BACKWARD, events.Update(7, tensor=1, statistics=OTHER_VALUES), STEP, *changes, *called]
     found = find(write_trace(tmp_path / "a.jsonl", *defined, *happened))
     assert [each.place for each in found if each.code == "average-keeps-old-statistics"] == ["train.py:20"] * is_told
+
+
+@pytest.mark.parametrize(
+    ("is_scheduled", "is_updated", "told"),
+    [(True, False, ["average-keeps-old-statistics"]), (True, True, []), (False, False, [])],
+    ids=["statistics of the last weights", "its own statistics", "an average that decays"],
+)
+def test_averaged_weights_need_statistics_of_their_own(
+    is_scheduled: bool, is_updated: bool, told: list[str], tmp_path: Path
+) -> None:
+    def proxied(model: nn.Module, name: str) -> nn.Module:
+        return Proxy.Proxy(model, recurse=True, name=name, logdir=tmp_path, log_level=Proxy.INFO)
+
+    model = proxied(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)), "model")
+    average = proxied(AveragedModel(model), "swa_model")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scheduler = SWALR(optimizer, swa_lr=0.05) if is_scheduled else torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    batches = torch.randn(3, 6, 4)
+    for batch in batches:
+        optimizer.zero_grad()
+        model(batch).pow(2).mean().backward()
+        optimizer.step()
+        average.update_parameters(model)  # type: ignore[operator]
+        scheduler.step()
+    if is_updated:
+        update_bn(batches, average)
+    average.eval()
+    average(batches[0])
+    Proxy.unproxy(average)
+    Proxy.unproxy(model)
+    codes = [each.code for each in find(tmp_path)]
+    assert [code for code in codes if code == "average-keeps-old-statistics"] == told

@@ -145,6 +145,40 @@ def test_an_attention_that_sees_no_later_tokens_only_copies(
     assert judged(model, lambda model: next_tokens(model, rows, rows), tmp_path) == codes
 
 
+@pytest.mark.parametrize("is_fused", [True, False])
+@pytest.mark.parametrize(("is_causal", "codes"), [(True, []), (False, ["causal-mask-missing"])])
+def test_an_attention_must_not_see_what_is_to_be_predicted(
+    is_causal: bool, codes: list[str], is_fused: bool, tmp_path: Path
+) -> None:
+    rows = tokens()
+    model = Attending(is_causal=is_causal, is_fused=is_fused)
+    assert judged(model, lambda model: next_tokens(model, rows[:, :-1], rows[:, 1:]), tmp_path) == codes
+
+
+class Translating(nn.Module):
+    """Reads one text with an attention that sees all of it, and predicts another one of the same length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source, self.target = nn.Embedding(TOKENS, 8), nn.Embedding(TOKENS, 8)
+        self.fc = nn.Linear(8, TOKENS)
+
+    def forward(self, source: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+        memory, one = self.source(source)[:, None], self.target(given)[:, None]
+        memory = F.scaled_dot_product_attention(memory, memory, memory)
+        one = F.scaled_dot_product_attention(one, one, one, is_causal=True)
+        return self.fc(F.scaled_dot_product_attention(one, memory, memory)[:, 0])  # type: ignore[no-any-return]
+
+
+def test_an_encoder_may_see_all_of_its_text(tmp_path: Path) -> None:
+    rows = tokens()
+
+    def loss_of(model: Any) -> torch.Tensor:
+        return F.cross_entropy(model(rows.flip(1)[:, 1:], rows[:, :-1]).reshape(-1, TOKENS), rows[:, 1:].reshape(-1))
+
+    assert judged(Translating(), loss_of, tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("settings", "padding", "codes"),
     [
