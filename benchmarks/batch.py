@@ -1,4 +1,4 @@
-"""What `instrument` costs on whole trees of sources, beside what parsing them and other tools cost.
+"""Measures what `instrument` costs on whole source trees, compared with parsing and with other tools.
 
     python benchmarks/batch.py TREE... [--scratch DIR] [--every N] [--rounds N]
 
@@ -6,10 +6,11 @@ A TREE is a folder of Python sources, such as site-packages/torch, or timm and t
 `pip install --no-deps --target SCRATCH timm transformers` leaves them. Every tree is copied to the scratch folder
 (every N-th file of it), and nothing else is written to.
 
-Each line is a process of its own, timed in CPU seconds of it and its children, with its peak memory; the contenders
-take turns, `--rounds` times, and the fastest round of each counts. The ratio is to `ast.parse` of every file in the
-same run. "cold" starts with an empty cache, "warm" with that of the run before last: the one between finds what the
-cold one has written. The startup of Python is part of all, as it is for a user; bytecode is there, as after an install.
+Each line is a separate process, measured in CPU seconds including its children, and in peak memory. The contenders take
+turns for `--rounds` rounds, and the fastest round of each counts. The ratio is to `ast.parse` of every file in the
+same run. "cold" starts with an empty cache, "warm" with that of the run before last: the run between finds the
+files that the cold one has written. Python's startup is included, as it is for a user. Bytecode exists, as after an
+install.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ class Contender:
     """One line of the table.
 
     Attributes:
-        name: what it is called.
-        command: gives the command for a tree.
-        prepare: is called before each round.
-        codes: the exit codes that are no failure.
-        every: so many times fewer files, for what is slow; its figures are scaled up.
+        name: its name.
+        command: returns the command for a tree.
+        prepare: called before each round.
+        codes: the exit codes that are not failures.
+        every: use only every N-th file, for slow tools; the figures are scaled up.
     """
 
     name: str
@@ -108,7 +109,7 @@ def parse_all_with_libcst(tree: Path) -> None:
 
 
 def run(command: list[str], tree: Path) -> Cost:
-    """Run a command in the folder above `tree`, in a process that does nothing else, so that its usage is its own."""
+    """Run a command in the parent folder of `tree`, in a separate process, so that its usage is measured alone."""
     program = (
         "import json, resource, subprocess, sys\n"
         "code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
@@ -174,7 +175,7 @@ def copy_tree(source: Path, target: Path, every: int) -> tuple[int, int]:
     """Copy every N-th Python file of a tree.
 
     Returns:
-        How many files and lines that are.
+        The number of files and of lines.
     """
     files = lines = 0
     for number, path in enumerate(sorted(source.rglob("*.py"))):
@@ -183,7 +184,7 @@ def copy_tree(source: Path, target: Path, every: int) -> tuple[int, int]:
             copy.parent.mkdir(parents=True, exist_ok=True)
             content = path.read_bytes()
             copy.write_bytes(content)
-            then = time.time() - 3600  # sources are older than the run that looks at them
+            then = time.time() - 3600  # sources are older than the run that reads them
             os.utime(copy, (then, then))
             files += 1
             lines += content.count(b"\n")
@@ -223,9 +224,9 @@ def measure(source: Path, scratch: Path, *, every: int, rounds: int, slow: int) 
 
 
 def _print_fit(tree: Path, scratch: Path, cold: Contender) -> None:
-    """Fit CPU seconds against files, over parts of the tree, and say what a million files would take."""
+    """Fit CPU seconds against the number of files, over parts of the tree, and extrapolate to a million files."""
     points = []
-    cold.prepare()  # takes away what was written into the tree
+    cold.prepare()  # removes what was written into the tree
     for part in (8, 4, 2, 1):
         where = scratch / f"part{part}" / tree.name
         files, _ = copy_tree(tree, where, part)
@@ -242,7 +243,7 @@ def _print_fit(tree: Path, scratch: Path, cold: Contender) -> None:
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Measure the trees on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trees", nargs="+", type=Path, metavar="TREE")
     parser.add_argument("--scratch", type=Path, help="where to copy the trees to (default: a temporary folder)")

@@ -24,7 +24,7 @@ VARIANTS = ("plain", "control", "INFO", "DEBUG")
 
 
 def run_loop(variant: str, steps: int) -> dict[str, Any]:
-    """What one process measures: its CPU time in seconds, and what it has computed and compiled."""
+    """The measurements of one process: its CPU time in seconds, its results and compile statistics."""
     import torch
     from torch._dynamo.utils import counters  # Loaded by all variants, and by none while the clock runs.
 
@@ -54,7 +54,7 @@ def run_loop(variant: str, steps: int) -> dict[str, Any]:
 
 
 def launch(variant: str, steps: int) -> dict[str, Any]:
-    """What a fresh process of `variant` measures."""
+    """The measurements of a fresh process of `variant`."""
     command = [sys.executable, __file__, "--variant", variant, "--steps", str(steps)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     measured: dict[str, Any] = json.loads(done.stdout)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Alarms:
-    """What was found in a script that is right: its errors and warnings, and why it did not run, or ""."""
+    """The findings in a correct script: its errors and warnings, and why it did not run, or ""."""
 
     script: str
     found: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _results(tasks: Sequence[Callable[[], Verdict | Alarms]], jobs: int) -> list[Verdict | Alarms]:
-    """What the tasks return; after an interrupt, what those have returned that had ended by then."""
+    """The results of the tasks; after an interrupt, those of the finished tasks."""
     results: list[Verdict | Alarms] = []
     with ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(task) for task in tasks]
@@ -100,7 +100,7 @@ def _processors() -> int:
 
 
 def _selected(names: Sequence[str] | None, half: str) -> list[Pair]:
-    """The pairs that are asked for; an unknown name ends the program."""
+    """The requested pairs; an unknown name ends the program."""
     pairs = read_pairs()
     if names and (unknown := set(names) - {pair.name for pair in pairs}):
         sys.exit(f"No pair is named {', '.join(sorted(unknown))}; the folders of fixtures/bugs are the names.")
@@ -108,7 +108,7 @@ def _selected(names: Sequence[str] | None, half: str) -> list[Pair]:
 
 
 def _try_pair(pair: Pair) -> Verdict:
-    """What is found in both scripts of a pair."""
+    """The findings in both scripts of a pair."""
     try:
         buggy, correct = trace_pair(pair.buggy, pair.correct)
         return judge(pair, buggy.findings, correct, is_shown=is_shown(pair, buggy.deviations))
@@ -117,7 +117,7 @@ def _try_pair(pair: Pair) -> Verdict:
 
 
 def _try_script(script: Path) -> Alarms:
-    """What is found in a script that is right."""
+    """The findings in a correct script."""
     try:
         found = trace_script(script)
     except RunFailedError as error:

@@ -23,7 +23,7 @@ class Tests(nn.Module):
     """Counts up, then goes through loops of one element."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give `x` back after `TESTS` tests and `LOOPS` loops, and one of each around them."""
+        """Return `x` after `TESTS` tests and `LOOPS` loops, and one of each around them."""
         n = 0
         while n < TESTS:
             n += 1
@@ -34,7 +34,7 @@ class Tests(nn.Module):
 
 
 def cpu_seconds(model: nn.Module, x: torch.Tensor) -> float:
-    """What one call takes, all of its records written."""
+    """The CPU time of one call, including writing its records."""
     began = time.process_time()
     model(x)
     Proxy.flush()

@@ -1,4 +1,4 @@
-"""Measures what the page of a long run takes: seconds, memory, and the size of the page.
+"""Measures the cost of the page of a long run: seconds, memory, and the size of the page.
 
 Makes a trace of 100,000 steps, each with its loss and its optimizer's step. Of 10,000 parameters in a model of 5,000
 layers each 2,000th step is recorded in full, as with `every=2000`; of ten more parameters every step is. So there are
@@ -69,7 +69,7 @@ def records(steps: int, parameters: int) -> Iterator[events.Event]:
 
 
 def drawn(chance: random.Random, scale: float = 1.0) -> events.Statistics:
-    """Statistics as those of float32 tensors are: any digits, each number exactly a float32."""
+    """Random statistics like those of float32 tensors: each number is exactly a float32."""
     numbers = (-chance.random(), chance.random(), 3 + chance.random() * scale)
     minimum, maximum, norm = array("f", numbers)
     return events.Statistics(minimum, maximum, norm, bits=f"{chance.getrandbits(64):016x}")

@@ -62,7 +62,7 @@ def ratios(calls: list[Callable[[], Any]], rounds: int, times: int) -> list[floa
 
 
 def measure(name: str, rounds: int) -> tuple[list[str], bool]:
-    """The row of a network, and whether it keeps to the target."""
+    """The row of a network, and whether it meets the target."""
     torch.manual_seed(0)
     network = NETWORKS[name]
     model, x = network.make().train(), network.inputs()

@@ -55,7 +55,7 @@ RECORDS_OF_A_RANK: Final = 20_000
 
 
 class Spent(NamedTuple):
-    """What a task took: CPU seconds, the peak of memory in bytes, and seconds on the wall."""
+    """The cost of a task: CPU seconds, peak memory in bytes, and wall-clock seconds."""
 
     seconds: float
     peak: int
@@ -117,7 +117,7 @@ def write_trace(path: Path, records: int, world_size: int = 1, run: str = "r", f
 
 
 def later(event: events.Happening, step: int, factor: float) -> events.Happening:
-    """`event` as it is in a later step, with other values."""
+    """`event` as of a later step, with other values."""
     changes: dict[str, Any] = {"step": step, "time_us": event.time_us + 20 * step}
     for name in ("input_ids", "output_ids"):
         ids = getattr(event, name, None)
@@ -131,7 +131,7 @@ def later(event: events.Happening, step: int, factor: float) -> events.Happening
 
 
 def decode(path: Path) -> None:
-    """The yardstick: what any reader of this format must do."""
+    """The baseline: the minimum that any reader of this format must do."""
     decoder = msgspec.json.Decoder(events.AnyEvent)
     with path.open("rb", buffering=1 << 20) as file:
         for line in file:
@@ -199,7 +199,7 @@ TASKS_OF_RANKS: Final[dict[str, Callable[[Path, Workers], None]]] = {
 
 
 def in_a_process_of_its_own(task: str, path: Path, jobs: int = 1) -> Spent:
-    """What a task takes, with `jobs` processes to help it if that is more than one."""
+    """The cost of a task, run with `jobs` processes if that is more than one."""
     command = [sys.executable, __file__, "--task", task, "--path", str(path), "--jobs", str(jobs)]
     return Spent(*json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
 
@@ -217,7 +217,7 @@ def do(task: str, path: Path, jobs: int) -> None:
 
 
 def cpu_seconds() -> float:
-    """That of this process, and of those that it has waited for."""
+    """The CPU time of this process and of the children that it has waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -244,7 +244,7 @@ def measure_ranks(ranks: int, records: int, rounds: int, jobs: int) -> None:
         for task in TASKS_OF_RANKS:
             alone, ratios, spent = [], [], []
             for _ in range(rounds):
-                # What starts the process is no part of a rank.
+                # Starting the process is not part of a rank's cost.
                 of_two = in_a_process_of_its_own(task, Path(two)).seconds
                 of_rank = of_two / 2 if task == "ranks" else in_a_process_of_its_own(task, path_of_rank(two)).seconds
                 spent.append(in_a_process_of_its_own(task, Path(together), jobs))

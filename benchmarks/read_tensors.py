@@ -27,7 +27,7 @@ FROM_MEMORY = 1 << 24
 
 
 def us_per_tensor(tensors: Sequence[torch.Tensor], together: int, rounds: int) -> float:
-    """CPU time for each tensor, so many being read at once."""
+    """CPU time per tensor, with `together` of them read at once."""
     fastest = float("inf")
     with unobserved():
         for _ in range(rounds):
@@ -39,7 +39,7 @@ def us_per_tensor(tensors: Sequence[torch.Tensor], together: int, rounds: int) -
 
 
 def main() -> int:
-    """Print the table; the exit code is 1 where there is no library to measure."""
+    """Print the table; the exit code is 1 if there is no library to measure."""
     torch.set_num_threads(1)
     if not extents.is_compiled():
         print("one_pass.c is not compiled: python scripts/compile_one_pass.py", file=sys.stderr)

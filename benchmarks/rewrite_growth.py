@@ -1,4 +1,4 @@
-"""What large generated files cost: the most memory, and CPU time as a multiple of parsing.
+"""Measures the cost of large generated files: peak memory, and CPU time as a multiple of parsing.
 
     python benchmarks/rewrite_growth.py [--rounds N] [SHAPE ...]
 
@@ -40,8 +40,8 @@ class Shape(NamedTuple):
 
     Attributes:
         size: how large it is.
-        write: gives its text for a size.
-        is_promised: whether the bounds are promised of it.
+        write: returns its text for a size.
+        is_promised: whether the bounds are guaranteed for it.
     """
 
     size: int
@@ -112,12 +112,12 @@ SHAPES = {
 
 
 class Measured(NamedTuple):
-    """What one shape took.
+    """The measurements of one shape.
 
     Attributes:
         ratio: CPU time over that of parsing; the median.
         seconds: CPU seconds; the median.
-        memory_mb: the most memory of the process.
+        memory_mb: the peak memory of the process.
     """
 
     ratio: float
@@ -128,7 +128,7 @@ class Measured(NamedTuple):
 def measure(shape: Shape, size: int, rounds: int) -> Measured:
     """Measure a shape in this process."""
     source = shape.write(size).encode()
-    instrument_source((HEAD + MODEL).encode(), Settings(), source_name="x.py")  # imports what is imported late
+    instrument_source((HEAD + MODEL).encode(), Settings(), source_name="x.py")  # triggers late imports
     gc.disable()
     ratios, seconds = [], []
     for _ in range(rounds):
@@ -150,7 +150,7 @@ def main() -> int:
     """Measure and print.
 
     Returns:
-        1 where a shape of which the bounds are promised is beyond them.
+        1 if a shape with guaranteed bounds exceeds them.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shapes", nargs="*", choices=[[], *SHAPES], metavar="SHAPE")

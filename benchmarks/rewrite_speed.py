@@ -1,4 +1,4 @@
-"""What analysing a script costs, as a multiple of parsing it.
+"""Measures the cost of analysing a script as a multiple of parsing it.
 
     python benchmarks/rewrite_speed.py [--rounds N] [--site-packages DIR] [SCRIPT ...]
 
@@ -66,7 +66,7 @@ LIBRARIES = ("segmentation_models_pytorch", "timm", "torchvision", "transformers
 
 
 class _NothingKept(FactsCache[ModuleFacts]):
-    """A cache that finds nothing, and notes what had to be read."""
+    """A cache that finds nothing, and records what had to be read."""
 
     def __init__(self) -> None:
         super().__init__(Path(), "modules", "", ModuleFacts)
@@ -82,7 +82,7 @@ class _NothingKept(FactsCache[ModuleFacts]):
 
 @dataclass
 class Script:
-    """A script, and what lies around it."""
+    """A script and its surroundings."""
 
     name: str
     content: bytes
@@ -91,7 +91,7 @@ class Script:
     read: list[bytes] = field(default_factory=list)
 
     def analyse(self) -> None:
-        """Do the work that is measured."""
+        """Do the measured work."""
         cache = _NothingKept()
         self.read = []
         sources = Sources(
@@ -101,7 +101,7 @@ class Script:
         self.read += cache.read
 
     def parse(self) -> None:
-        """Do the work that it is compared with."""
+        """Do the work to compare with."""
         ast.parse(self.content)
         libcst.parse_module(self.content)
         for content in self.read:
@@ -116,7 +116,7 @@ class Script:
 
 
 def join_examples(lines: int) -> bytes:
-    """The examples of this repository one after the other, again and again, up to so many lines."""
+    """The examples of this repository, concatenated repeatedly up to `lines` lines."""
     sources = [path.read_text() for path in sorted((ROOT / "examples").glob("*.py")) if "instrumented" not in path.name]
     joined = ""
     while joined.count("\n") < lines:
@@ -154,7 +154,7 @@ def cpu_time(work: Callable[[], None]) -> float:
 
 def measure(script: Script, rounds: int) -> tuple[list[float], list[float]]:
     """The ratios of some rounds, and the CPU seconds of the analysis in each."""
-    script.analyse()  # finds out what has to be read, and imports what is imported late
+    script.analyse()  # finds out what must be read, and triggers late imports
     ratios, seconds = [], []
     for number in range(rounds):
         if number % 2:
@@ -170,7 +170,7 @@ def main() -> int:
     """Measure and print.
 
     Returns:
-        1 where a median is above the target.
+        1 if a median is above the target.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scripts", nargs="*", type=Path, metavar="SCRIPT")

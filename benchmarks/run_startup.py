@@ -31,7 +31,7 @@ class Took(NamedTuple):
 
 
 def measure(command: list[str]) -> Took:
-    """Run a command; how long it took."""
+    """Run a command and return how long it took."""
     before, began = os.times(), time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     took = time.perf_counter() - began
@@ -59,7 +59,7 @@ def main() -> None:
         plain = [sys.executable, str(script)]
         traced = [sys.executable, "-m", "instrumentor", "run", "--quiet", str(script)]
         for command in (plain, traced):
-            measure(command)  # What is kept of installed packages is there from now on.
+            measure(command)  # Fills the cache of facts about installed packages.
         found: dict[str, list[Took]] = {"python": [], "first run": [], "next run": []}
         for _ in range(arguments.runs):
             found["python"].append(measure(plain))

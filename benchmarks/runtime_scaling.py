@@ -34,7 +34,7 @@ _WORK = 3000
 
 
 def costs(kind: str, size: int, level: str, rounds: int) -> tuple[float, float]:
-    """What a step costs beyond plain's, in microseconds of CPU time, and how many records it makes."""
+    """The extra cost of a traced step over plain, in microseconds of CPU time, and its number of records."""
     steps = max(2, _WORK // size)
     with Workers(f"{kind}:{size}", ["plain", level]) as [plain, traced]:
         plain.train(steps)

@@ -30,7 +30,7 @@ COLUMNS: Final = ("example", "level", "records", "records/step", "JSON Lines", "
 
 
 class Size(NamedTuple):
-    """What a run left behind; sizes in bytes."""
+    """The sizes of a run's output, in bytes."""
 
     example: str
     level: str

@@ -49,7 +49,7 @@ TARGET_MS_PER_NODE: Final = 0.1
 
 
 class Basic(nn.Module):
-    """Two convolutions and a way around them, as ResNet-18 has it."""
+    """Two convolutions with a skip connection, as in ResNet-18."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ def ratio(plain: Callable[[], Any], observed: Callable[[], Any], rounds: int, ca
 
 
 def measure(name: str, rounds: int) -> tuple[list[str], bool]:
-    """The row of a network, and whether it keeps to the targets."""
+    """The row of a network, and whether it meets the targets."""
     torch.manual_seed(0)
     network = NETWORKS[name]
     model, x = network.make().eval(), network.inputs()

@@ -1,4 +1,4 @@
-"""Checks on a whole tree of sources what `instrument` promises of any, and says what it costs.
+"""Checks the guarantees of `instrument` on a whole source tree, and measures the cost.
 
     python benchmarks/whole_tree.py TREE... [--scratch DIR] [--shard I/N] [--jobs N] [--no-reports]
 
@@ -59,13 +59,13 @@ class Run:
 
 @dataclass
 class Tree:
-    """A copy of a tree, and what was found out about it.
+    """A copy of a tree, and the results of its checks.
 
     Attributes:
-        folder: where the copy lies, in a folder of its own.
-        options: what every run is called with.
-        original: the bytes of all files as they were.
-        broken: the promises that do not hold.
+        folder: the folder of the copy.
+        options: the options of every run.
+        original: the original bytes of all files.
+        broken: the guarantees that do not hold.
     """
 
     folder: Path
@@ -74,7 +74,7 @@ class Tree:
     broken: list[str] = field(default_factory=list)
 
     def instrument(self, *options: str) -> Run:
-        """Run the command on the tree, in a process that does nothing else, so that its usage is its own."""
+        """Run the command on the tree in a separate process, so that its usage is measured alone."""
         program = (
             "import json, resource, subprocess, sys\n"
             "code = subprocess.call(sys.argv[1:])\n"
@@ -102,7 +102,7 @@ class Tree:
         return {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in files}
 
     def restore(self) -> None:
-        """Put the files back as they were."""
+        """Restore the original files."""
         for name, content in self.read().items():
             if name not in self.original:
                 (self.folder / name).unlink()
@@ -123,7 +123,7 @@ def changed_names(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
 
 
 def errors_of_compiling(files: dict[str, bytes], names: Sequence[str]) -> list[str]:
-    """What the compiler says of files that are no Python any more."""
+    """The compiler's errors for files that are no longer Python."""
     found = []
     for name in names:
         with warnings.catch_warnings():
@@ -136,7 +136,7 @@ def errors_of_compiling(files: dict[str, bytes], names: Sequence[str]) -> list[s
 
 
 def check(tree: Tree, *, with_reports: bool) -> None:
-    """Print what holds of one tree."""
+    """Check one tree and print the results."""
     tree.original = tree.read()
     scripts = sum(name.endswith(".py") for name in tree.original)
     print(f"{tree.folder.name}: {scripts:,} Python files", flush=True)
@@ -145,7 +145,7 @@ def check(tree: Tree, *, with_reports: bool) -> None:
     instrumented = tree.read()
     changed = changed_names(tree.original, instrumented)
     print(f"  cold       {len(changed):,} files changed; {cold}", flush=True)
-    failures = cold.messages.rpartition(" failed:\n")[2].splitlines() if cold.code else []  # which come last
+    failures = cold.messages.rpartition(" failed:\n")[2].splitlines() if cold.code else []  # failures come last
     tree.say("failures", failures, "none")
     tree.say("compiles", errors_of_compiling(instrumented, [name for name in changed if name.endswith(".py")]), "all")
 

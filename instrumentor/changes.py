@@ -1,4 +1,4 @@
-"""What is to change in a script, as plain values: places in its text, and what goes there."""
+"""The planned changes to a script as plain values: positions in its text, and what is inserted there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEADS_ON = re.compile(r"[\s;]*\\[\r\n]")
 
 
 class How(Enum):
-    """The ways in which a proxy or the import goes into a script."""
+    """How a proxy or the import is inserted into a script."""
 
     AROUND = "around an expression"
     LINE_BEHIND = "on a line of its own behind a statement"
@@ -40,7 +40,7 @@ class Position(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From where to where something stands in a text."""
+    """The start and end of a piece of text."""
 
     start: Position
     end: Position
@@ -50,9 +50,9 @@ class Part(NamedTuple):
     """A part of a statement that can be parsed by itself: a simple statement, or the head of a compound one.
 
     Attributes:
-        span: where it stands.
-        before: what has to stand before it to make it a statement.
-        behind: likewise what has to follow.
+        span: its position.
+        before: text to put before it to make it a statement.
+        behind: text to put after it, likewise.
     """
 
     span: Span
@@ -62,16 +62,16 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """One proxy that goes into a script.
+    """One proxy to insert into a script.
 
     Attributes:
-        how: which way.
-        span: where the expression or statement stands that it goes to.
-        part: what has to be parsed to put it there; None for a line of its own.
-        after_line: for a line of its own, the line that it follows; 0 for the top.
-        target: for a statement, what is bound once more, as the script spells it.
-        name: what the object is called in the trace.
-        is_each: whether the expression is an iterator, each of whose elements gets a proxy when it is asked for.
+        how: how it is inserted.
+        span: the expression or statement that it is attached to.
+        part: what must be parsed to insert it; None for a separate line.
+        after_line: for a separate line, the line that it follows; 0 for the top.
+        target: for a statement, the target to rebind, as the script spells it.
+        name: the object's name in the trace.
+        is_each: whether the expression is an iterator whose elements each get a proxy when they are requested.
     """
 
     how: How
@@ -84,7 +84,7 @@ class Change:
 
 
 class ImportPlace(NamedTuple):
-    """Where the import goes: before, behind or in front of the statement at `span`."""
+    """Where the import goes: on a line before or after the statement at `span`, or in front of it on its line."""
 
     how: How
     span: Span
@@ -93,12 +93,12 @@ class ImportPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """All that is to change in a script.
+    """All changes to a script.
 
     Attributes:
-        alias: the name that the runtime module gets.
+        alias: the name of the runtime module in the script.
         import_place: where it is imported.
-        proxies: the proxies, those for one place in their order.
+        proxies: the proxies; those for the same place are in order.
     """
 
     alias: str
@@ -107,13 +107,13 @@ class Changes:
 
 
 def find_changes(source: SourceText, tree: ast.Module, wraps: Sequence[Wrap], alias: str) -> Changes:
-    """Say where in a script's text the planned proxies go.
+    """Find where in a script's text the planned proxies go.
 
     Args:
         source: the script.
-        tree: the same, parsed.
-        wraps: what is planned.
-        alias: the name that the runtime module gets.
+        tree: the parsed script.
+        wraps: the planned proxies.
+        alias: the name of the runtime module in the script.
     """
     text = TreeText(source)
     first = min(wrap.placement.statement.lineno for wrap in wraps)
@@ -146,7 +146,7 @@ def _around(text: TreeText, expression: ast.expr, statement: ast.stmt, name: str
 
 
 def _part_with(text: TreeText, statement: ast.stmt, wanted: Span) -> Part:
-    """The part of a statement in which an expression stands: all of a simple one, of a compound one the head."""
+    """The part of a statement that contains an expression: a simple statement whole, or a compound one's head."""
     span = text.span(statement)
     body: list[ast.stmt] = getattr(statement, "body", [])
     if isinstance(statement, ast.Match):
@@ -176,7 +176,7 @@ def _head(start: Position, text: TreeText, first: ast.stmt | ast.pattern, before
 
 
 def _find_import_place(text: TreeText, body: Sequence[ast.stmt], before_line: int) -> ImportPlace:
-    """The place of the import: after the imports at the top, and before whatever else runs there."""
+    """The place of the import: after the imports at the top, before any other code."""
     count = count_leading(body, before_line)
     following = body[count] if count < len(body) else None
     if count == 0:
@@ -190,10 +190,10 @@ def _find_import_place(text: TreeText, body: Sequence[ast.stmt], before_line: in
 
 
 def count_leading(body: Sequence[ast.stmt], before_line: int) -> int:
-    """How many statements come before the import: docstring, `__future__`, and the first run of imports.
+    """How many statements come before the import: docstring, `__future__`, and the first block of imports.
 
-    Where that run does not import torch but a later statement at the top does, the import goes beside that one, as
-    long as no proxy comes before it. So it does where the first imports come later, behind a `try` or an assignment.
+    If that block does not import torch but a later top-level statement does, the import goes next to that statement,
+    unless a proxy comes before it. The same holds if the first imports come later, after a `try` or an assignment.
     """
     count = 1 if body and is_docstring(body[0]) else 0
     count = _end_of_imports(body, count)
@@ -219,19 +219,19 @@ def _imports_torch(statement: ast.stmt) -> bool:
 
 
 def is_docstring(statement: ast.stmt) -> bool:
-    """Whether a statement is nothing but a string."""
+    """Whether a statement is only a string."""
     held = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(held, ast.Constant) and isinstance(held.value, str)
 
 
 class TreeText:
-    """Where the nodes of a script's tree stand in its text, in characters."""
+    """Positions of a script's AST nodes in its text, in characters."""
 
     def __init__(self, source: SourceText) -> None:
         self._source = source
 
     def line(self, number: int) -> str:
-        """A line with its line end; from 1."""
+        """A line with its line end; numbered from 1."""
         return self._source.lines[number - 1]
 
     def position(self, node: ast.stmt | ast.expr | ast.pattern | ast.ExceptHandler) -> Position:
@@ -239,7 +239,7 @@ class TreeText:
         return Position(node.lineno, self._source.column(node.lineno, node.col_offset))
 
     def span(self, node: ast.stmt | ast.expr) -> Span:
-        """From where to where a node stands."""
+        """Where a node starts and ends."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         end = Position(node.end_lineno, self._source.column(node.end_lineno, node.end_col_offset))
@@ -249,18 +249,18 @@ class TreeText:
         """A target as the script spells it, on one line."""
         start, end = self.span(node)
         text = self.line(start.line)[start.column : end.column] if start.line == end.line else ast.unparse(node)
-        # Of what stands in an f-string, Python before 3.12 may give another column.
+        # Python before 3.12 may report a wrong column for a node in an f-string.
         is_other = isinstance(node, ast.Name) and unicodedata.normalize("NFKC", text) != node.id
         return ast.unparse(node) if is_other else text
 
     def has_own_lines(self, statement: ast.stmt) -> bool:
-        """Whether nothing but a comment shares the lines of a statement."""
+        """Whether a statement shares its lines with nothing but a comment."""
         end = self.span(statement).end
         rest = self.line(end.line)[end.column :]
         return self.starts_line(statement) and _NOTHING_BUT_A_COMMENT.fullmatch(rest) is not None
 
     def starts_line(self, statement: ast.stmt) -> bool:
-        """Whether nothing stands before a statement on its first line, nor leads over to that."""
+        """Whether nothing precedes a statement on its first line, and no backslash continues the line before."""
         start = self.position(statement)
         head = self.first_line(statement)
         before = self.line(head - 1) if head > 1 else ""
@@ -269,17 +269,17 @@ class TreeText:
         )
 
     def first_line(self, statement: ast.stmt) -> int:
-        """The line that a statement starts on; for one with decorators that of the first `@`."""
+        """The line that a statement starts on; with decorators, the line of the first `@`."""
         decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
         if not decorators:
             return statement.lineno
         line = decorators[0].lineno
-        while not self.line(line).lstrip().startswith("@"):  # what is in brackets may start on a later line
+        while not self.line(line).lstrip().startswith("@"):  # an expression in brackets may start on a later line
             line -= 1
         return line
 
     def last_line(self, statement: ast.stmt) -> int:
-        """The line that a statement ends on, or the one that backslashes behind it lead to."""
+        """The line that a statement ends on, including lines continued with backslashes."""
         last, column = self.span(statement).end
         while _LEADS_ON.match(self.line(last), column):
             last, column = last + 1, 0

@@ -1,6 +1,6 @@
 """The `instrument` command: options in, one call, an exit code out."""
 
-# Annotations are evaluated where they stand: the options in the groups are found by them.
+# No `from __future__ import annotations`: the annotations are evaluated to find the options in the groups.
 import os
 import sys
 

@@ -75,7 +75,7 @@ class Instrument(VisitorBasedCodemodCommand):
 
 
 def _instrument(content: bytes, settings: Settings, shown: str) -> Result:
-    """What `instrument` does with a file, whose other files and packages are found as it finds them."""
+    """What `instrument` gives for a file; its project's files and packages are found in the same way."""
     name = files.recorded_name(shown)
     if shown == files.STDIN_NAME:
         return instrument_source(content, settings, source_name=name)

@@ -1,4 +1,4 @@
-"""Carries out what the command line asked for: selects files, runs them through an engine, and puts results away."""
+"""Carries out the command line's request: selects files, processes them with an engine, and writes the results."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ from instrumentor.resolve.search_path import SearchPaths
 from instrumentor.tally import DONE, FAILED, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from instrumentor.decision import Decision
     from instrumentor.engine.batch import Done
     from instrumentor.engine.calls_between import CallsBetween
+    from instrumentor.engine.dismissed import Dismissed
     from instrumentor.output.mirror import Mirror
     from instrumentor.report.journal import Journal
     from instrumentor.request import Request
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Run:
-    """What one run of the command has seen and written so far."""
+    """The state of one run of the command."""
 
     request: Request
     configurations: Configurations
@@ -58,8 +59,9 @@ class _Run:
     search: SearchPaths = field(default_factory=SearchPaths)
     modules_cache: str | None = None
     calls: CallsBetween | None = None
+    dismissed: Mapping[str, Dismissed] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
-    # Each with its script, and where that one's cells start if it is a notebook.
+    # Each decision with its script and, for a notebook, where the cells start.
     explained: list[tuple[str, Decision, tuple[tuple[int, int], ...]]] = field(default_factory=list)
     _stdin: dict[str, Script] = field(default_factory=dict)
 
@@ -97,11 +99,14 @@ class _Run:
             )
 
     def find(self, task: Task) -> Outcome | None:
-        """The outcome of a task that needs no engine: standard input, and what an earlier run knows."""
+        """The outcome of a task that needs no engine: standard input, or a result kept by an earlier run."""
         if not task.path:
             return self._process_stdin(task)
         request = self.request
-        # Of what a directory holds beside models nothing is said.
+        dismissed = self.dismissed.get(task.path)
+        if dismissed is not None:
+            return Outcome("unchanged", dismissed.source, lines=dismissed.lines)
+        # For files found in a directory, only models are reported by default.
         with_decisions = not task.was_found or request.verbose or request.explain or request.records
         outcome = self.cache.find(task, with_decisions=with_decisions) if self.cache is not None else None
         if outcome is None or outcome.status != "changed":
@@ -116,7 +121,7 @@ class _Run:
         return None
 
     def handle(self, done: Done) -> None:
-        """Put an outcome away, or say what is wrong with it."""
+        """Write or report an outcome, or say what is wrong with it."""
         task, outcome, was_known = done
         if self.cache is not None and task.path and not was_known:
             self.cache.add(task, outcome)
@@ -127,7 +132,7 @@ class _Run:
                 self._note_written(task, outcome, written_to)
                 self._hint_at_entry(task, outcome)
                 self._say_what_to_run(task, outcome, written_to)
-        except BrokenPipeError:  # whoever reads standard output has gone: the others are not wanted either
+        except BrokenPipeError:  # nobody reads standard output any more, so the other results are not wanted either
             raise
         except InstrumentError as error:
             outcome = replace(outcome, status="failed", failure=Failure.of(error))
@@ -146,7 +151,7 @@ class _Run:
             self.journal.add(record_file(task, outcome, written_to=written_to, diff_to=diff_to))
 
     def _note_written(self, task: Task, outcome: Outcome, written_to: str | None) -> None:
-        """Keep what the next run over the same tree would find out about a result: that it is one."""
+        """Record in the cache that a file is a result, so that the next run over the tree need not find out."""
         result = outcome.result
         if self.cache is None or self.mirror is not None or result is None or written_to is None:
             return
@@ -154,18 +159,18 @@ class _Run:
             return
         path = os.path.abspath(written_to)  # noqa: PTH100
         written = replace(task, path=path, shown=written_to, name=files.recorded_name(written_to))
-        # Written just now, its time says nothing yet.
+        # It was written just now, so its time cannot tell it from a later version yet.
         state = FileState(path, outcome.result_digest)
         self.cache.add(written, Outcome("already instrumented", state, lines=result.count(b"\n")))
 
     def _hint_at_entry(self, task: Task, outcome: Outcome) -> None:
-        """Say of the one script that was named that other files of its project make models, too."""
+        """If a single script was named, say that other files of its project make models, too."""
         request = self.request
         if outcome.elsewhere and task.path and len(request.arguments) == 1 and not request.entry:
             self.tell(messages.describe_elsewhere(task.shown, outcome.elsewhere))
 
     def _say_what_to_run(self, task: Task, outcome: Outcome, written_to: str | None) -> None:
-        """Say of the one script that was named how its result is run."""
+        """If a single script was named, say how to run its result."""
         request = self.request
         is_script = outcome.status == "changed" and not (task.was_found or is_notebook(task.shown))
         if (
@@ -177,7 +182,7 @@ class _Run:
             self.tell(messages.describe_run(written_to))
 
     def note_failure(self, error: InstrumentError) -> None:
-        """Take down what went wrong outside of any script."""
+        """Record an error that concerns no particular script."""
         self._fail(str(error))
 
     def finish(self) -> int:
@@ -188,11 +193,11 @@ class _Run:
         """
         request = self.request
         if self.mirror is not None and request.writes:
-            if not request.revert:  # of an original the name alone does not tell what it was made of
+            if not request.revert:  # an original's name alone does not say which file it came from
                 for removed, source in self.mirror.drop_gone():
                     self.tell(f"{removed}: removed, because {source} is gone")
             for error in self.mirror.fill(request.rest):
-                if str(error) not in self.tally.failures:  # A script that could not be written cannot be copied there.
+                if str(error) not in self.tally.failures:  # a script that could not be written cannot be copied
                     self._fail(str(error))
             self.mirror.close()
         if self.explained and request.format == "text":
@@ -201,7 +206,7 @@ class _Run:
         return self.tally.exit_code(check=request.check)
 
     def _show_explained(self) -> None:
-        # Rich takes longer to import than a script takes to be instrumented.
+        # Importing rich takes longer than instrumenting a script.
         from instrumentor.report.explain import Explained, render_decisions
         from instrumentor.report.relevance import may_pass_for_model
 
@@ -233,7 +238,7 @@ class _Run:
         return Script(task.shown, task.name, content, Path(task.shown), Path(task.shown).parent)
 
     def _handle(self, task: Task, outcome: Outcome) -> str | None:
-        """Tell, show or write; gives the path that was written."""
+        """Report, show or write an outcome; returns the path that was written."""
         request = self.request
         if request.explain:
             self.explained.extend((task.shown, decision, outcome.cells) for decision in outcome.decisions)
@@ -242,7 +247,7 @@ class _Run:
                 say(messages.describe_decision(task.shown, decision, outcome))
         if outcome.status == "not instrumented":
             return None
-        # What a directory holds beside models needs no word for each file.
+        # Files of a directory that do not change need no message each.
         if outcome.status != "changed" and task.was_found and not (request.verbose or request.entry):
             return None
         script = self._script_of(task, outcome)
@@ -250,7 +255,7 @@ class _Run:
             return self._handle_unchanged(script, task, outcome)
         change = self.writer.change_of(script, task, outcome)
         if request.diff and task.was_found and script.path is not None and script.path.is_symlink():
-            # `git apply` refuses a whole patch in which a link is changed.
+            # `git apply` refuses the whole patch if it changes a link.
             self.tell(f"{script.shown}: a symbolic link, which a patch cannot change; patch the file that it points to")
         elif request.diff:
             show_diff(change)
@@ -262,7 +267,7 @@ class _Run:
         return None
 
     def _handle_unchanged(self, script: Script, task: Task, outcome: Outcome) -> str | None:
-        """Say why there is nothing to do; where an output was asked for, make it a copy."""
+        """Say why there is nothing to do; if an output was requested, copy the script there."""
         if self.request.writes and (change := self.writer.copy_of(script, task, outcome)) is not None:
             self.tell(self.writer.write(change, task))
             return None if change.target is None else str(change.target)
@@ -286,25 +291,25 @@ class _Run:
             say(failure)
 
     def tell(self, message: str) -> None:
-        """Say something of interest, unless it is not wanted."""
+        """Print a message, unless messages are turned off."""
         if not self.request.quiet and self.request.format == "text":
             say(message)
 
     def _fail(self, message: str) -> None:
         self.tally.failures.append(message)
-        # In a tree of thousands a line among others is lost: there all failures come at the end.
+        # With directories, all failures are listed at the end, where they are not lost among thousands of lines.
         if not self.has_directories:
             say(message)
 
 
 def execute(request: Request) -> int:
-    """Process every script that `request` means.
+    """Process every script that `request` names.
 
     Returns:
-        The exit code: 0 done, 1 `check` found something to change, 2 some script could not be processed.
+        The exit code: 0 for success, 1 if `check` found something to change, 2 if a script could not be processed.
 
     Raises:
-        BrokenPipeError: whoever reads standard output has gone.
+        BrokenPipeError: the reader of standard output has gone.
     """
     try:
         if request.reports and not request.force:
@@ -317,7 +322,7 @@ def execute(request: Request) -> int:
             merge_reports(request.arguments, request.reports)
             return DONE
         return _execute(request)
-    except InstrumentError as error:  # outside of any one script: a configuration, an engine, a report
+    except InstrumentError as error:  # concerns no single script: a configuration, an engine, a report
         say(str(error))
         return FAILED
 
@@ -353,6 +358,7 @@ def _execute(request: Request) -> int:
         run.search = SearchPaths(request.python_path)
         _open_cache(run, stack)
         run.calls = _find_calls(run)
+        run.dismissed = _find_dismissed(run)
         found = _select(request, configurations, run.note_failure)
         total = partial(_count, request, configurations)
         is_alone = len(request.arguments) == 1 and not roots and not request.entry
@@ -372,10 +378,10 @@ def _execute(request: Request) -> int:
 
 
 def _open_cache(run: _Run, stack: contextlib.ExitStack) -> None:
-    """Give a run the outcomes and facts that are kept, if it wants them; `stack` closes the file.
+    """Open the caches of outcomes and facts, if the run uses them; `stack` closes the file.
 
     Raises:
-        ConfigError: they were to be cleared first, and cannot be.
+        ConfigError: they could not be cleared, which was requested.
     """
     request = run.request
     directory = Path(request.cache_dir) if request.cache_dir else cache_directory()
@@ -398,20 +404,31 @@ def _open_cache(run: _Run, stack: contextlib.ExitStack) -> None:
 
 
 def _find_calls(run: _Run) -> CallsBetween | None:
-    """Look at all files for the functions that one of them calls of another; None where that makes no difference."""
+    """Find the functions that files call in one another; None where that makes no difference."""
     request = run.request
     is_alone = len(request.arguments) == 1 and not run.has_directories
     if request.revert or request.entry or is_alone or request.overrides.factories in ("always", "never"):
         return None
     from instrumentor.engine.calls_between import CallsBetween
 
-    # Those of other shards, too: what becomes of a file does not depend on how many there are.
+    # Other shards' files, too: the result for a file does not depend on the number of shards.
     found = select_files(
         request.arguments, lambda each: run.configurations.of_directory(each).rules, report=lambda _: None
     )
     scripts = (each.shown for each in found if each.shown != STANDARD_STREAM and not is_notebook(each.shown))
     paths = dict.fromkeys(map(os.path.realpath, scripts))
     return CallsBetween(paths, run.search, Path(run.modules_cache) if run.modules_cache is not None else None)
+
+
+def _find_dismissed(run: _Run) -> Mapping[str, Dismissed]:
+    """Find the files that need no analysis, where nothing but the new bytes of files is wanted."""
+    request = run.request
+    if request.goal != "instrument" or request.entry or not run.has_directories:
+        return {}
+    from instrumentor.engine.dismissed import find_dismissed
+
+    found = _select(request, run.configurations, report=lambda _: None)
+    return find_dismissed(run.tasks(each for each in found if each.shown != STANDARD_STREAM), run.search)
 
 
 def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:
@@ -463,7 +480,7 @@ def _show_files(request: Request, configurations: Configurations) -> int:
         if found.root is None and found.shown != STANDARD_STREAM and not os.path.exists(found.shown):  # noqa: PTH110
             report(files.missing_file(found.shown))
             continue
-        # For a program exact bytes; on a terminal a name is text like any other.
+        # Exact bytes for a program; escaped text on a terminal.
         shown = escape_unprintable(found.shown).encode() if sys.stdout.isatty() else os.fsencode(found.shown)
         files.write_stdout(shown + b"\n")
     return FAILED if failed else DONE

@@ -1,4 +1,4 @@
-"""Settings from `[tool.instrumentor]`: the nearest pyproject.toml of each file, under what the command line says."""
+"""Settings from `[tool.instrumentor]` in each file's nearest pyproject.toml; the command line overrides them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _EXAMPLES = {"ranks": "0,8-15", "max-size": "2G"}
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
-    """What one place says, `[tool.instrumentor]` or the command line; what it leaves open is unset.
+    """The settings given in one place, `[tool.instrumentor]` or the command line; the others are unset.
 
-    The fields are those of `Settings` and `SelectionRules`, which say what they mean. `factories` is
-    `wrap_factories` where it is a word, so that the key is called as the option is.
+    The fields are documented in `Settings` and `SelectionRules`. If `factories` is a word, it means
+    `wrap_factories`, so that the key has the name of the option.
     """
 
     logdir: str | UnsetType = UNSET
@@ -63,12 +63,12 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_
 
 @dataclass(frozen=True)
 class Configuration:
-    """What holds in one directory.
+    """The configuration of one directory.
 
     Attributes:
         settings: what is written into scripts.
-        rules: which files are taken.
-        path: the file it comes from; None where there is none.
+        rules: which files are selected.
+        path: the file it comes from, if any.
     """
 
     settings: Settings
@@ -77,18 +77,18 @@ class Configuration:
 
 
 class Configurations:
-    """Finds the configuration of a directory; reads each file once."""
+    """Finds the configuration of a directory, reading each file once."""
 
     def __init__(self, overrides: Section | None = None, *, file: str | None = None, isolated: bool = False) -> None:
-        """Take what the command line says.
+        """Set what the command line gives.
 
         Args:
             overrides: the options that were given; they win over every file.
-            file: the one file to read, for every directory (`--config`).
-            isolated: read none.
+            file: the only file to read, for every directory (`--config`).
+            isolated: read no file.
 
         Raises:
-            ConfigError: `file` cannot be read or means nothing.
+            ConfigError: `file` cannot be read or is invalid.
         """
         self._overrides = overrides or Section()
         self._default = _combine(None, Section(), self._overrides)
@@ -101,10 +101,10 @@ class Configurations:
             self._default = _combine(file, section, self._overrides)
 
     def of_directory(self, directory: str) -> Configuration:
-        """The configuration that holds in `directory`: that of the nearest file at or above it.
+        """The configuration of `directory`, from the nearest file in it or above it.
 
         Raises:
-            ConfigError: that file cannot be read or means nothing.
+            ConfigError: that file cannot be read or is invalid.
         """
         if not self._searches:
             return self._default
@@ -135,7 +135,7 @@ def _combine(file: str | None, section: Section, overrides: Section) -> Configur
         from_command = getattr(overrides, name)
         return Patterns(stated.get(name, default), "" if from_command is not UNSET else base)
 
-    # What is added on the command line comes on top of what the file adds, each relative to its own place.
+    # The command line's additions extend the file's; each is relative to its own place.
     extending = [
         Patterns(each.extend_exclude, at) for each, at in ((section, base), (overrides, "")) if each.extend_exclude
     ]
@@ -156,14 +156,14 @@ def _stated(section: Section) -> dict[str, Any]:
 
 
 def _read_section(file: str) -> Section | None:
-    """Read a file's table; None where it has none.
+    """Read a file's table; None if it has none.
 
-    A file of another name than pyproject.toml may have the keys at its top, unless it has tables of tools.
+    A file not named pyproject.toml may have the keys at the top level, unless it has `[tool]` tables.
 
     Raises:
-        ConfigError: the file cannot be read, is not TOML, or says something that means nothing.
+        ConfigError: the file cannot be read, is not TOML, or holds an invalid setting.
     """
-    # Loaded where there is a file to read: most folders on the way up have none.
+    # Imported only when there is a file to read: most parent folders have none.
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -179,7 +179,7 @@ def _read_section(file: str) -> Section | None:
         raise ConfigError(f"cannot be read ({error.strerror}); name another file with --config", path=file) from None
     except UnicodeDecodeError:
         raise ConfigError("is not UTF-8, which TOML requires", path=file) from None
-    except (ValueError, RecursionError) as error:  # of nesting, and of numbers of thousands of digits
+    except (ValueError, RecursionError) as error:  # from deep nesting, and from numbers with thousands of digits
         raise ConfigError(f"is not TOML: {error}", path=file) from None
     table: Any = document
     for part in TABLE.split("."):
@@ -201,7 +201,7 @@ def _read_section(file: str) -> Section | None:
 
 
 def _describe_values(key: str) -> str:
-    """Say what a key takes, with an example."""
+    """Describe the values that a key takes, with an example."""
     kinds = get_type_hints(Section)[key.replace("-", "_")].__args__
     choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
     if choices:
@@ -230,7 +230,7 @@ def _refuse_unknown_keys(table: dict[str, Any], text: str, file: str) -> None:
 
 
 def _line_of(text: str, key: str) -> int | None:
-    """The line that sets a key; the TOML reader does not tell."""
+    """The line that sets a key, which the TOML parser does not report."""
     assignment = re.compile(rf"""\s*(?:[\w."'-]+\s*\.\s*)?["']?{re.escape(key)}["']?\s*=|\s*\[\s*{re.escape(TABLE)}""")
     header = re.compile(r"\s*\[\s*([^\]]+?)\s*\]")
     inside = f"[{TABLE}]" not in text

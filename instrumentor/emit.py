@@ -34,7 +34,7 @@ _HOLE = "_instrument_hole"
 
 @dataclass(frozen=True)
 class Wrapping:
-    """The text that goes before and after an expression to put its value under a proxy."""
+    """The text to insert before and after an expression to put its value under a proxy."""
 
     before: str
     after: str
@@ -45,7 +45,7 @@ def unused_name(used: Set[str], *, hidden: bool) -> str:
 
     Args:
         used: every identifier of the script.
-        hidden: only names that a later `from x import *` leaves alone, which are those with an underscore.
+        hidden: only names that a later `from x import *` does not rebind: those with a leading underscore.
     """
     if PROXY not in used and not hidden:
         return PROXY
@@ -62,35 +62,35 @@ def render_import(alias: str) -> str:
 
 
 def render_begin(message: bytes) -> str:
-    """The statement that a script which runs in memory begins with; it binds no name.
+    """The first statement of a script that runs in memory; it binds no name.
 
     Args:
-        message: what the runtime is told, marshalled.
+        message: the message to the runtime, marshalled.
     """
     return f"__import__({RUNNING_MODULE!r}, fromlist=('begin',)).begin({message!r})"
 
 
 def render_begin_module(message: bytes) -> str:
-    """The one statement of a program in memory that runs a module, as `python -m` does; it binds no name.
+    """The only statement of an in-memory program that runs a module, as `python -m` does; it binds no name.
 
     Args:
-        message: what the runtime is told, marshalled.
+        message: the message to the runtime, marshalled.
     """
     arguments = f"__import__({RUNNING_MODULE!r}, fromlist=('begin_module',)).begin_module({message!r})"
     return f"__import__('runpy')._run_code(*{arguments})"
 
 
 def render_wrap_in_cell() -> str:
-    """The function that takes the place of the proxy in a notebook's cell; it is called with a value and its name."""
+    """The function that replaces the proxy in a notebook cell; it is called with a value and its name."""
     return f"__import__({NOTEBOOKS_MODULE!r}, fromlist=('wrap',)).wrap"
 
 
 def render_search_path(folder: str, *, can_encode: Callable[[str], bool]) -> str:
-    """The statement by which a script looks modules up in a folder, right after its own, and binds no name.
+    """The statement that adds a folder to a script's module search path, right after its own; it binds no name.
 
     Args:
         folder: relative to the script's own folder, with `/`.
-        can_encode: whether the script's encoding has the characters of a text.
+        can_encode: whether the script's encoding can represent a text.
     """
     path = f'__import__("os").path.abspath(__file__ + {quote("/../" + folder, can_encode=can_encode)})'
     return f'__import__("sys").path.insert(1, {path})'
@@ -99,7 +99,7 @@ def render_search_path(folder: str, *, can_encode: Callable[[str], bool]) -> str
 def render_wrapping(
     alias: str, name: str, settings: Settings, *, can_encode: Callable[[str], bool], is_each: bool = False
 ) -> Wrapping:
-    """The text around an expression that puts what it gives under a proxy; arguments are those of `make_proxy`."""
+    """The text around an expression that puts its value under a proxy; arguments are those of `make_proxy`."""
     import libcst as cst
 
     made = make_proxy(cst.Name(_HOLE), alias, name, settings, can_encode=can_encode, is_each=is_each)
@@ -116,15 +116,15 @@ def make_proxy(
     can_encode: Callable[[str], bool],
     is_each: bool = False,
 ) -> cst.Call | cst.GeneratorExp:
-    """The expression that gives what another one gives, under a proxy.
+    """The expression that evaluates another one and puts its value under a proxy.
 
     Args:
-        value: the other one.
-        alias: the name the runtime module goes by in the script.
-        name: the name the object goes by in the trace.
-        settings: gives the other arguments.
-        can_encode: whether the script's encoding has the characters of a text; others are written as escapes.
-        is_each: whether the expression is an iterator, each of whose elements gets a proxy when it is asked for.
+        value: the other expression.
+        alias: the name of the runtime module in the script.
+        name: the name of the object in the trace.
+        settings: the source of the other arguments.
+        can_encode: whether the script's encoding can represent a text; other characters are written as escapes.
+        is_each: whether the expression is an iterator whose elements each get a proxy when they are requested.
     """
     import libcst as cst
 
@@ -138,7 +138,7 @@ def make_proxy(
 
 
 def _stated(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """Those optional arguments that say something else than what holds anyway: most lines are as short as can be."""
+    """The optional arguments that differ from their defaults; the others are left out to keep lines short."""
     values: tuple[tuple[str, str | int, str | int], ...] = (
         ("statistics", settings.statistics_of, STATISTICS[0]),
         ("first", settings.first, 0),
@@ -156,8 +156,8 @@ def _stated(settings: Settings) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=256)
 def _call_template(alias: str, recurse: bool, logdir: str, level: str, stated: tuple[tuple[str, str], ...]) -> cst.Call:
-    """The call with holes for the value and its name: it differs only in these from one model to the next."""
-    # libcst takes 0.15 s to import, which a script without any model need not pay.
+    """The call with placeholders for the value and its name, the only parts that differ between models."""
+    # Importing libcst takes 0.15 s, which a script without models should not cost.
     import libcst as cst
     from libcst.helpers import parse_template_expression
 
@@ -177,7 +177,7 @@ def _call_template(alias: str, recurse: bool, logdir: str, level: str, stated: t
 
 
 def quote(text: str, *, can_encode: Callable[[str], bool]) -> str:
-    """A string literal in double quotes, with escapes for what cannot or should not stand in a line of code."""
+    """A string literal in double quotes, with escapes for characters that cannot or should not appear in code."""
     return '"' + "".join(_escape(character, can_encode) for character in text) + '"'
 
 

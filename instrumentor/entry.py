@@ -1,4 +1,4 @@
-"""`--entry`: a script and the files of its project that it runs, as tasks with their outcomes."""
+"""`--entry`: a script and the project files that it runs, as tasks with their outcomes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """What became of a script and of the files that it runs.
+    """The outcomes for a script and the files that it runs.
 
     Attributes:
-        root: the directory that holds them all, as the user would type it.
+        root: the directory that contains them all, as the user would type it.
         parts: a task for each file with its outcome, the script first; its outcome has the dependencies of all.
-        place: where in a tree of its own the directory goes: it keeps the names of the packages that it lies in.
+        place: the directory's path in a separate output tree, which keeps the names of its parent packages.
     """
 
     root: str
@@ -40,11 +40,11 @@ class Program:
 
 
 def process_program(task: Task, *, is_moved: bool) -> Program:
-    """Read and process a script together with the files of its project that it runs.
+    """Read and process a script together with the project files that it runs.
 
     Args:
         task: the script.
-        is_moved: the results go to a tree of their own.
+        is_moved: whether the results go to a separate tree.
     """
     try:
         state = settled_state(task.path)
@@ -69,7 +69,7 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
         return Program(str(Path(task.shown).parent), ((task, outcome),))
     directory = Path(task.shown).parent
     paths = [os.path.normpath(directory / each.path) if each.path else task.shown for each in found]
-    # Links in the directory's path are kept: what the user typed is what the user finds.
+    # Links in the directory's path are kept, so that the paths are the ones that the user typed.
     packages = [directory / package for each in found for package in _packages(each)]
     whole = os.path.commonpath([os.path.abspath(each) for each in (*(Path(path).parent for path in paths), *packages)])  # noqa: PTH100
     above = os.path.commonpath([whole, *(os.path.abspath(each.parent) for each in packages)])  # noqa: PTH100
@@ -91,7 +91,7 @@ def process_program(task: Task, *, is_moved: bool) -> Program:
 
 
 def _outcome(part: Task, result: Result) -> Outcome:
-    """What became of one file."""
+    """The outcome for one file."""
     status: Status = (
         "already instrumented" if result.already_instrumented else "changed" if result.changed else "unchanged"
     )
@@ -108,6 +108,6 @@ def _outcome(part: Task, result: Result) -> Outcome:
 
 
 def _packages(file: ProgramFile) -> list[str]:
-    """The outermost packages that a file lies in, relative to the script's directory, as the script finds them."""
+    """The outermost packages that contain a file, relative to the script's directory, as the script finds them."""
     inside = [(root, Path(os.path.relpath(file.path, root)).parts) for root in file.roots]
     return [os.path.join(root, parts[0]) for root, parts in inside if len(parts) > 1]  # noqa: PTH118

@@ -1,16 +1,16 @@
-"""What a user can get wrong, one class each."""
+"""User errors, one class each."""
 
 from __future__ import annotations
 
 
 class InstrumentError(Exception):
-    """A mistake the user can mend; the base of all of this package's errors.
+    """An error that the user can fix; the base class of this package's errors.
 
     Attributes:
-        path: the script it is about as the user named it, "<stdin>" for standard input; None where there is none.
-        line: line from 1, None where there is no one line.
-        column: column from 1 in characters, None where there is no one column.
-        message: one sentence that says what, why and the way out.
+        path: the script concerned, as the user named it; "<stdin>" for standard input; None if there is none.
+        line: line from 1; None if there is no single line.
+        column: column from 1, in characters; None if there is no single column.
+        message: one sentence that says what is wrong, why, and what to do.
     """
 
     def __init__(
@@ -23,7 +23,7 @@ class InstrumentError(Exception):
         self.column = column
 
     def __str__(self) -> str:
-        """Render as compilers do: `path:line:column: message`, less what is not known."""
+        """Format as compilers do: `path:line:column: message`, without the parts that are unknown."""
         place = [str(part) for part in (self.path, self.line, self.column) if part is not None]
         return ": ".join([":".join(place), self.message]) if place else self.message
 
@@ -37,27 +37,27 @@ class SourceDecodeError(InstrumentError):
 
 
 class NotInstrumentedError(InstrumentError):
-    """A revert was asked for, but the script carries no source comment."""
+    """A revert was requested, but the script has no source comment."""
 
 
 class EditedSinceError(InstrumentError):
-    """A revert was asked for, but the instrumented script was edited: the recorded hash does not match."""
+    """The instrumented script was edited: the result does not match the recorded hash."""
 
 
 class InternalError(InstrumentError):
-    """The instrumented text did not pass its check: a mistake of this tool's, and nothing is written."""
+    """The instrumented text failed its check: a bug in this tool. Nothing is written."""
 
 
 class MissingFileError(InstrumentError):
-    """A script was named that is not there."""
+    """A script that was named does not exist."""
 
 
 class DirectoryGivenError(InstrumentError):
-    """A directory was named where a script is wanted."""
+    """A directory was named where a script is expected."""
 
 
 class UnreadableFileError(InstrumentError):
-    """A script is there but cannot be read."""
+    """A script exists but cannot be read."""
 
 
 class OutputIsSourceError(InstrumentError):
@@ -65,11 +65,11 @@ class OutputIsSourceError(InstrumentError):
 
 
 class OutputExistsError(InstrumentError):
-    """The output would replace a file that this tool did not write, or that was edited since it did."""
+    """The output would replace a file that this tool did not write, or that was edited since."""
 
 
 class OutputLeadsOutError(InstrumentError):
-    """The output would go through a link to somewhere that the user has not named."""
+    """The output would follow a link to a place that the user did not name."""
 
 
 class OutputClashError(InstrumentError):
@@ -77,32 +77,32 @@ class OutputClashError(InstrumentError):
 
 
 class UnnamedOriginalError(InstrumentError):
-    """The original has no usable file name of its own, so that only the user can say where it goes."""
+    """The original has no usable file name, so only the user can say where it goes."""
 
 
 class UnwritableOutputError(InstrumentError):
-    """The output cannot be written where it is wanted."""
+    """The output cannot be written at its target."""
 
 
 class StubFileError(InstrumentError):
-    """A .pyi file was named; nothing ever runs it."""
+    """A .pyi file was named, which is never run."""
 
 
 class ConfigError(InstrumentError):
-    """A setting that means nothing, on the command line or in a configuration file."""
+    """An invalid setting on the command line or in a configuration file."""
 
 
 class ChangedMeanwhileError(InstrumentError):
-    """The script on the disk is no longer the one that was read; what was done to it since would be lost."""
+    """The script on disk was changed after it was read; writing would lose that change."""
 
 
 class NotebookError(InstrumentError):
-    """The notebook is not one that can be read, or its cells cannot be told apart from magics."""
+    """The notebook cannot be read, or its Python cannot be told apart from magics."""
 
 
 class ReportError(InstrumentError):
-    """A report that cannot be read or whose kind the file's name does not say."""
+    """A report cannot be read, or its file name does not say which kind it is."""
 
 
 class EngineError(InstrumentError):
-    """An engine that is not installed, or that does not start."""
+    """An engine is not installed, or does not start."""

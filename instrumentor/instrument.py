@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.fixpoint import analyse
@@ -12,9 +12,8 @@ from instrumentor.decide.given_classes import find_given_classes
 from instrumentor.decide.program import decide_program, files_with_models
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.nesting import room_for_nesting
-from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
+from instrumentor.resolve.units import SCRIPT, Project, index_unit
 from instrumentor.rewrite import check_rewritten, plan_changes, rewrite
-from instrumentor.screening.screen import may_wrap
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.suppressions import read_suppressions
 from instrumentor.source.undo import may_be_instrumented, undo
@@ -28,23 +27,23 @@ if TYPE_CHECKING:
     from instrumentor.decide.given_classes import GivenClass
     from instrumentor.decision import Decision
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Unit, UnitFinder
+    from instrumentor.resolve.units import Sources, Unit
     from instrumentor.settings import Settings
     from instrumentor.source.source_text import SourceText
 
 
 @dataclass(frozen=True)
 class Result:
-    """What instrumenting one script gave.
+    """The result of instrumenting one script.
 
     Attributes:
-        original: the script's bytes as they came in.
-        instrumented: the bytes to write instead; equal to `original` where there is nothing to do.
+        original: the script's bytes as given.
+        instrumented: the bytes to write instead; equal to `original` if there is nothing to do.
         decisions: every site with its verdict and reason, ordered by position.
-        already_instrumented: the script carried a valid source comment and was left as it is.
-        elsewhere: the project's other files that make models which the script does not get hold of, as far as that was
-            asked for; relative to the script's directory, with `/`.
-        changes: what was changed, in the original's coordinates; None where nothing was.
+        already_instrumented: whether the script had a valid source comment and was left unchanged.
+        elsewhere: the project's other files that make models which never reach the script, if that was requested;
+            relative to the script's directory, with `/`.
+        changes: the changes, in the original's coordinates; None if there are none.
     """
 
     original: bytes
@@ -67,19 +66,16 @@ def instrument_source(
     source_name: str,
     sources: Sources | None = None,
     looks_elsewhere: bool = False,
-    outlines: UnitFinder | None = None,
 ) -> Result:
     """Put the models of one script under proxies.
 
     Args:
-        source: the script's bytes, in whatever encoding and with whatever newlines it has.
+        source: the script's bytes, in any encoding and with any newlines.
         settings: what the user asked for.
         source_name: the path of the script as the user gave it, "<stdin>" for standard input.
-        sources: the project's other files and the packages installed; without them what they define is judged by
-            the catalogue and by its use.
-        looks_elsewhere: the project's other files stay as they are; tells which of them make models, too.
-        outlines: finds the outlines of the project's other files. Given where only the new bytes matter: a script that
-            shows by its own text that nothing in it is to be wrapped is not analysed then, and has no decisions.
+        sources: the project's other files and the installed packages; without them, their definitions are judged by
+            the catalogue and by their use.
+        looks_elsewhere: whether to find the project's other files that make models; those files stay unchanged.
 
     Returns:
         The new bytes with the reason for every site.
@@ -88,13 +84,13 @@ def instrument_source(
         SourceSyntaxError: `source` is not Python.
         SourceDecodeError: `source` does not fit its declared encoding.
         EditedSinceError: `source` is an instrumented script that was edited since.
-        InternalError: the result does not stand up to being undone or parsed.
+        InternalError: the result cannot be parsed, or undone exactly.
     """
     if _is_instrumented(source, source_name=source_name):
         return Result(source, source, (), already_instrumented=True)
     text = decode(source, source_name=source_name)
-    result = _instrument(source, text, settings, source_name, sources, outlines, looks_elsewhere=looks_elsewhere)
-    # By now what was known of the script is gone: to parse the result takes as much room again.
+    result = _instrument(source, text, settings, source_name, sources, looks_elsewhere=looks_elsewhere)
+    # The analysis has been freed by now: parsing the result needs as much memory again.
     check_rewritten(source, result.instrumented, text, source_name=source_name)
     return result
 
@@ -105,18 +101,15 @@ def _instrument(
     settings: Settings,
     source_name: str,
     sources: Sources | None,
-    outlines: UnitFinder | None,
     *,
     looks_elsewhere: bool,
 ) -> Result:
-    """What instrumenting a script gives that was not instrumented before; not checked yet."""
+    """The result for a script that is not instrumented yet; not checked."""
     tree = parse(text, source_name=source_name)
     suppressions = read_suppressions(text)
     script = index_unit(SCRIPT, "", tree)
     try:
         with room_for_nesting():
-            if outlines is not None and not may_wrap(script, settings, replace(sources or Sources(), parsed=outlines)):
-                return Result(source, source, (), already_instrumented=False)
             project = Project(script, settings, sources)
             facts, hierarchy = analyse(project)
             given = find_given_classes(facts, hierarchy)
@@ -159,9 +152,9 @@ def _models_elsewhere(
     text: SourceText,
     wrapped: frozenset[SiteKey],
 ) -> tuple[str, ...]:
-    """The other files that would change if they were instrumented with the script, as far as it leads to them.
+    """The files reached from the script that would change if they were instrumented with it.
 
-    Those aside that only get what is `wrapped` in the script.
+    Files that only receive what is `wrapped` in the script do not count.
     """
     with_models = files_with_models(facts, given) - {SCRIPT}
     read = None if sources is None else sources.read
@@ -183,11 +176,11 @@ def _models_elsewhere(
 
 
 def _is_instrumented(source: bytes, *, source_name: str) -> bool:
-    """Whether a valid source comment says so.
+    """Whether the script has a valid source comment.
 
     Raises:
-        EditedSinceError: there is a source comment, but the script was edited since; wrapping what may be wrapped
-            already would make duplicates.
+        EditedSinceError: there is a source comment, but the script was edited since; instrumenting it again could
+            wrap objects twice.
     """
     if not may_be_instrumented(source):
         return False

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from instrumentor.engine.outcome import Outcome
 
 _NAMED_MODELS = 5
-# Why there is no proxy for what is a model.
+# Reasons why a model has no proxy.
 _LEFT_OUT = {
     "deselected": "left out by --select or --skip",
     "suppressed": "suppressed by a comment",
@@ -28,12 +28,12 @@ _NAMED_FILES = 3
 
 
 def say(message: str) -> None:
-    """Print one line on standard error; what a path or script holds does not break it up."""
+    """Print one line on standard error; characters of a path or script that would break it up are escaped."""
     print(escape_unprintable(message), file=sys.stderr)
 
 
 def describe_models(outcome: Outcome) -> str:
-    """Count and name what is wrapped: `2 models (netD, line 40; netG, line 60)`."""
+    """Count and name the wrapped models: `2 models (netD, line 40; netG, line 60)`."""
     wrapped = [decision for decision in outcome.decisions if decision.verdict == "wrap"]
     if not wrapped:
         return "creates no model; one line was added so that it imports the instrumented files"
@@ -46,7 +46,7 @@ def describe_models(outcome: Outcome) -> str:
 
 
 def describe_nothing(outcome: Outcome) -> str:
-    """Say why nothing is wrapped, in words that ` in <file>` can follow."""
+    """Say why nothing is wrapped, phrased so that ` in <file>` can follow."""
     if outcome.status == "already instrumented":
         return "already instrumented"
     counts = Counter(decision.reason_code for decision in outcome.decisions)
@@ -55,7 +55,7 @@ def describe_nothing(outcome: Outcome) -> str:
 
 
 def has_model(outcome: Outcome) -> bool:
-    """Whether anything in a script was taken for a model, wrapped or not."""
+    """Whether a script has anything recognized as a model, wrapped or not."""
     return any(each.verdict != "not wrapped" or each.reason_code in _LEFT_OUT for each in outcome.decisions)
 
 
@@ -68,12 +68,12 @@ def describe_elsewhere(shown: str, files: Sequence[str]) -> str:
 
 
 def describe_run(path: str) -> str:
-    """Say how an instrumented script is run."""
+    """Say how to run an instrumented script."""
     return f"run it with: python {shlex.quote(path)}"
 
 
 def describe_ways_on(shown: str) -> str:
-    """Say what to do about a script in which nothing was taken for a model."""
+    """Say what to do about a script in which no model was recognized."""
     return (
         f"{shown}: --explain --verbose shows how its objects were classified; if one is a model, list the function "
         "that creates it under factories = [...] in [tool.instrumentor] of pyproject.toml"
@@ -81,7 +81,7 @@ def describe_ways_on(shown: str) -> str:
 
 
 def describe_decision(shown: str, decision: Decision, outcome: Outcome) -> str:
-    """One decision as compilers say things: `path:line:column: verdict: ...`."""
+    """One decision in the format of compilers: `path:line:column: verdict: ...`."""
     cell, line = place_in_cells(decision.line, outcome.cells)
     place = shown if cell is None else f"{shown}:cell {cell}"
     return (

@@ -1,4 +1,4 @@
-"""Room for deeply nested code: expressions are looked into by functions that call themselves, twice for each level."""
+"""Stack depth for deeply nested code: expressions are walked recursively, with two calls per level."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A sum of some 5,000 terms: more than Python's own compiler takes.
+# Enough for a sum of some 5,000 terms, which is more than Python's own compiler accepts.
 _FRAMES = 11_000
 
 
 @contextmanager
 def room_for_nesting() -> Iterator[None]:
-    """Let calls nest more deeply for a while, where calls of Python functions take no room on the stack of C."""
+    """Raise the recursion limit for a while, on Pythons whose function calls use no C stack."""
     before = sys.getrecursionlimit()
     if sys.version_info >= (3, 11):
         sys.setrecursionlimit(max(before, _FRAMES))

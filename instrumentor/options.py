@@ -1,4 +1,4 @@
-"""The options of `instrument` and `instrument run`: each at one place, in groups that both commands take."""
+"""The options of `instrument` and `instrument run`: each defined once, in groups that both commands use."""
 
 import functools
 import inspect
@@ -64,16 +64,16 @@ class ConfidenceName(str, Enum):
 
 
 def option(names: str, panel: str, text: str, *, metavar: str = "", **more: Any) -> Any:
-    """An option in a panel of the help; without a `metavar` it is a flag, behind which the help shows no type.
+    """An option in a panel of the help; without a `metavar` it is a flag, for which the help shows no type.
 
     Args:
-        names: how it may be spelled, with blanks between.
-        panel: the heading that it stands under.
-        text: what the help says of it.
-        metavar: what stands for its value.
+        names: its spellings, separated by blanks.
+        panel: the heading that it appears under.
+        text: its help text.
+        metavar: the placeholder for its value.
         more: further arguments of `typer.Option`.
     """
-    # Some versions of typer show "None" for what has no default.
+    # Some versions of typer show "None" for an option without a default.
     shown = {"show_default": False, **more}
     return typer.Option(*names.split(), help=text, metavar=metavar, rich_help_panel=panel, **shown)
 
@@ -98,7 +98,7 @@ def _print_version(value: bool) -> None:
 
 @dataclass(frozen=True)
 class FileOptions:
-    """Which files are looked at."""
+    """Which files are processed."""
 
     paths: Annotated[
         list[str] | None,
@@ -240,7 +240,7 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class ReviewOptions:
-    """What is shown in place of writing scripts."""
+    """What is shown instead of writing scripts."""
 
     diff: Annotated[
         bool,
@@ -298,7 +298,7 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """What the programs trace: what `Settings` has."""
+    """What programs trace: the options for `Settings`."""
 
     select: Annotated[
         list[str] | None,
@@ -408,7 +408,7 @@ class TraceOptions:
 
 @dataclass(frozen=True)
 class RewritingOptions(TraceOptions):
-    """The same, and where proxies go in scripts that are written."""
+    """The same, and where proxies go in instrumented scripts."""
 
     factories: Annotated[
         FactoryRuleName | None,
@@ -485,7 +485,7 @@ class CacheOptions:
 
 @dataclass(frozen=True)
 class ClearableCacheOptions(CacheOptions):
-    """The same, and whether it is forgotten first."""
+    """The same, and whether it is cleared first."""
 
     clear_cache: Annotated[
         bool,
@@ -495,7 +495,7 @@ class ClearableCacheOptions(CacheOptions):
 
 @dataclass(frozen=True)
 class MessageOptions:
-    """What is said."""
+    """Which messages are printed."""
 
     quiet: Annotated[
         bool,
@@ -512,7 +512,7 @@ class MessageOptions:
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """A function for typer that takes every option of the groups which `function` takes, and puts these together."""
+    """A function for typer with every option of the groups that `function` takes; it builds the groups from them."""
     parameters: list[inspect.Parameter] = []
     groups: dict[str, type] = {}
     for parameter in inspect.signature(function).parameters.values():

@@ -1,4 +1,4 @@
-"""Text as people are shown it: a number with its noun, and nothing that would steer a terminal."""
+"""Text for display: a number with its noun, and no characters that control a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def count(number: int, noun: str) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Spell out what would steer a terminal or turn text around: a script's bytes are data, not commands."""
+    """Escape characters that control a terminal or reverse text: a script's bytes are data, not commands."""
     if text.isprintable():
         return text
     return "".join(
@@ -20,7 +20,7 @@ def escape_unprintable(text: str) -> str:
 
 
 def escape_in_json(text: str) -> str:
-    r"""JSON on one line that says the same with everything unprintable in its strings as `\u` escapes."""
+    r"""The same JSON, on one line, with unprintable characters in its strings as `\u` escapes."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""A script together with the files of its project that it runs: text in, texts out."""
+"""A script together with the project files that it runs: text in, texts out."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ProgramFile:
 
     Attributes:
         path: relative to the script's directory, with `/`; empty for the script.
-        result: what instrumenting it gave.
-        roots: the folders outside of the script's, relative to it, by which the script finds the file where results
-            go to a tree of their own.
+        result: the result of instrumenting it.
+        roots: search folders other than the script's, relative to it, through which the script finds the file if
+            results go to a separate tree.
     """
 
     path: str
@@ -49,26 +49,26 @@ def instrument_program(
     sources: Sources,
     is_moved: bool,
 ) -> tuple[ProgramFile, ...]:
-    """Put the models of a script, and those that the files it runs make and keep, under proxies.
+    """Put the models of a script under proxies, and those that the files it runs make and keep.
 
-    One analysis decides for all files: what a function in one file returns to another is wrapped where it is bound,
-    what a class in another file keeps is wrapped there.
+    A single analysis decides for all files. A model that a function returns to another file is wrapped where it is
+    bound; a model that a class in another file keeps is wrapped there.
 
     Args:
         source: the script's bytes.
         settings: what the user asked for.
         source_name: the path of the script as the user gave it.
-        sources: the project's other files and the packages installed.
-        is_moved: the results go to a tree of their own, where modules must be found before the originals are; a
-            script that finds instrumented ones by other folders than its own then gets a line that adds these.
+        sources: the project's other files and the installed packages.
+        is_moved: whether the results go to a separate tree, whose modules must be found before the originals. A
+            script that finds instrumented modules through other folders than its own gets a line that adds these.
 
     Returns:
-        The script first, then every file of the project in which a model is made, or that was instrumented before.
+        The script first, then every project file that makes a model or was instrumented before.
 
     Raises:
         SourceSyntaxError: `source` is not Python.
         SourceDecodeError: `source` does not fit its declared encoding.
-        EditedSinceError: the script or one of the files was instrumented, and edited since.
+        EditedSinceError: the script or one of the files was instrumented and has been edited since.
     """
     assert sources.read is not None
     read = _Originals(sources.read)
@@ -123,9 +123,9 @@ def _result(unit: Unit, plan: Plan, settings: Settings, read: _Originals, record
 
 
 def _roots_outside(project: Project, name: str) -> tuple[str, ...]:
-    """The folders by which the script finds a file, where these are not its own."""
+    """The search folders through which the script finds a file, other than its own."""
     roots = [project.root_of.get(name, "")]
-    # A package's files are found by way of the package.
+    # A package's files are found through the package.
     folder = posixpath.dirname(name)
     while folder and folder not in roots:
         roots.append(project.root_of.get(f"{folder}/__init__.py", ""))
@@ -152,7 +152,7 @@ class _Originals:
             return content
 
     def take(self, path: str, content: bytes, shown: str) -> bytes:
-        """Note a file's bytes; gives its original's."""
+        """Record a file's bytes; returns those of its original."""
         try:
             original = undo(content, source_name=shown).original
         except NotInstrumentedError:

@@ -1,4 +1,4 @@
-"""What the command line asked for, as one frozen value."""
+"""The request of the command line, as one frozen value."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ Format = Literal["text", "json", "github"]
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asked for, checked.
+    """The checked request of the command line.
 
     Attributes:
         arguments: files and directories, as typed; `-` is standard input. With `merge_reports`, reports.
         overrides: the settings given as options; they win over configuration files.
-        config: the one configuration file to read; None for the nearest of each file.
+        config: the only configuration file to read; None for the nearest one of each file.
         isolated: read no configuration file.
         output: a file, a directory or `-`; None for the default.
-        rest: what becomes of a tree's other files where `output` is its mirror.
-        stdin_name: the name standard input goes by.
-        revert: go back instead of forth.
-        entry: process the files of its project that a script runs, too.
+        rest: what happens to a tree's other files if `output` is its mirror.
+        stdin_name: the name to use for standard input.
+        revert: restore originals instead of instrumenting.
+        entry: process the project files that a script runs, too.
         in_place: replace the scripts themselves.
-        force: replace whatever is in the way.
+        force: replace existing files.
         diff: show what would change, write nothing.
-        check: only tell by the exit code whether something would change, write nothing.
+        check: set the exit code to 1 if something would change, write nothing.
         explain: show every decision, write nothing.
         statistics: count sites by decision and reason, write nothing.
-        show_files: list the files that would be looked at, and nothing else.
-        reports: files to write reports to, of a kind by their suffix.
-        format: what standard output gets about the run.
-        merge_reports: write the reports in `arguments` as one, instead of looking at scripts.
-        resume: leave out what the journal of an interrupted run lists.
-        shard: which part of how many to look at.
-        jobs: how many scripts are worked on at a time; None for as many as there are processors.
-        engine: where they are worked on.
+        show_files: list the files that would be processed, and do nothing else.
+        reports: files to write reports to; the suffix selects the kind.
+        format: the format of the output about the run on standard output.
+        merge_reports: merge the reports in `arguments` into one, instead of processing scripts.
+        resume: skip the files that the journal of an interrupted run lists.
+        shard: which part of how many to process.
+        jobs: how many scripts are processed at a time; None for the number of processors.
+        engine: where they are processed.
         python_path: where packages are installed; empty for the active environment.
         cache: whether outcomes are kept and looked up.
         cache_dir: where; None for the default.
-        clear_cache: forget them first.
-        quiet: say nothing but errors.
-        verbose: say every decision too.
+        clear_cache: clear the cache first.
+        quiet: print only errors.
+        verbose: print every decision, too.
     """
 
     arguments: tuple[str, ...]
@@ -87,12 +87,12 @@ class Request:
 
     @property
     def writes(self) -> bool:
-        """Whether scripts are to be written at all."""
+        """Whether scripts are written at all."""
         return not (self.diff or self.check or self.explain or self.statistics)
 
     @property
     def records(self) -> bool:
-        """Whether anything is made of records, so that every outcome is needed whole."""
+        """Whether records are used, which need every outcome in full."""
         return bool(self.reports) or self.format != "text" or self.statistics
 
     @property
@@ -104,13 +104,13 @@ class Request:
 
     @property
     def restated(self) -> tuple[str, ...]:
-        """The settings given as options that the lines of scripts which are instrumented already are to state."""
+        """The settings, given as options, to update in scripts that are already instrumented."""
         if not self.in_place or self.revert:
             return ()
         return tuple(name for name in sorted(NAMES) if getattr(self.overrides, name) is not UNSET)
 
     def identity(self) -> str:
-        """A digest of all that two runs must share for one to go on where the other stopped."""
+        """A digest of everything that must be equal for one run to resume another."""
         passing = {"reports", "resume", "jobs", "engine", "cache", "cache_dir", "clear_cache", "quiet", "verbose"}
         stated = [(each.name, getattr(self, each.name)) for each in fields(self) if each.name not in passing]
         return hashlib.blake2b(repr(stated).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from instrumentor.source.source_text import SourceText
 
 _STAR_IMPORT = re.compile(r"import[\s\\]*\*")
-# Where a statement starts: first folders to look modules up in, then the import, then what a proxy adds.
+# The order at the start of a statement: search folders for modules, the import, then the text of proxies.
 _FIRST, _IN_FRONT = (-2,), (-1,)
 
 
@@ -40,19 +40,19 @@ def rewrite(
     source_name: str,
     search_folders: Sequence[str] = (),
 ) -> bytes:
-    """Write the planned proxies into a script; what comes back is to be checked by `check_rewritten`.
+    """Write the planned proxies into a script; check the result with `check_rewritten`.
 
     Args:
         original: the script's bytes.
-        source: the same, decoded.
-        tree: the same, parsed.
-        changes: where the planned proxies go; None where none is.
+        source: the decoded script.
+        tree: the parsed script.
+        changes: where the planned proxies go; None if there are none.
         settings: the arguments of the proxy calls.
-        source_name: what the source comment records.
-        search_folders: folders, relative to the script's own, in which it is to look modules up.
+        source_name: the path that the source comment records.
+        search_folders: folders, relative to the script's own, to add to its module search path.
 
     Returns:
-        The new bytes; `original` itself where nothing is planned.
+        The new bytes; `original` itself if nothing is planned.
     """
     if changes is None and not search_folders:
         return original
@@ -71,13 +71,13 @@ def rewrite(
 
 
 def plan_changes(source: SourceText, tree: ast.Module, plan: Plan) -> Changes | None:
-    """Say where in a script's text what is planned goes; None where nothing is."""
+    """Find where in a script's text the planned proxies go; None if there are none."""
     return find_changes(source, tree, plan.wraps, _unused_name(source.text, tree)) if plan.wraps else None
 
 
 def _proxy_edits(source: SourceText, changes: Changes, settings: Settings) -> Iterator[NewLine | NewText]:
-    """The insertions that make some changes."""
-    # libcst takes 0.15 s to import, which a script without any model need not pay.
+    """The insertions for the given changes."""
+    # Importing libcst takes 0.15 s, which a script without models should not cost.
     from instrumentor.splicing import edits_within
     from instrumentor.transformer import ProxyMaker
 
@@ -99,7 +99,7 @@ def _import_edit(source: SourceText, changes: Changes) -> NewLine | NewText:
 
 
 def _new_line(source: SourceText, start: Position, after_line: int, text: str) -> NewLine:
-    # A form feed sets the indentation back to nothing; what follows it is what counts.
+    # A form feed resets the indentation to zero; only what follows it counts.
     indentation = source.lines[start.line - 1][: start.column].rpartition("\f")[2]
     beside = after_line + 1 if after_line < start.line else after_line
     return NewLine(after_line, f"{indentation}{text}{_newline_of(source, beside)}")
@@ -110,7 +110,7 @@ def _newline_of(source: SourceText, line: int) -> str:
 
 
 def _search_edit(source: SourceText, tree: ast.Module, folder: str) -> NewLine | NewText:
-    """The insertion that adds a folder to those where modules are looked up: before any import that needs it."""
+    """The insertion that adds a folder to the module search path, before any import that needs it."""
     text = emit.render_search_path(folder, can_encode=source.can_encode)
     body, places = tree.body, TreeText(source)
     count = 1 if body and is_docstring(body[0]) else 0
@@ -125,8 +125,8 @@ def _search_edit(source: SourceText, tree: ast.Module, folder: str) -> NewLine |
 
 
 def _unused_name(text: str, tree: ast.Module) -> str:
-    """A name for the runtime module that neither the script uses nor an import by `*` may bring."""
-    # Most texts show that none does. Python takes names in some other letters for those in plain ones.
+    """A name for the runtime module that the script does not use and that no star import can bind."""
+    # A text search rules out most scripts. NFKC, because Python normalizes identifiers.
     may_have_names = emit.PROXY in unicodedata.normalize("NFKC", text)
     may_have_star = _STAR_IMPORT.search(text) is not None
     nodes = walk(tree) if may_have_names or may_have_star else []
@@ -135,7 +135,7 @@ def _unused_name(text: str, tree: ast.Module) -> str:
 
 
 def _identifiers(nodes: Iterable[ast.AST]) -> set[str]:
-    """Every name that a script binds or uses, attributes of other things aside."""
+    """Every name that a script binds or uses, except attribute names."""
     found: set[str] = set()
     for node in nodes:
         for field in ("id", "arg", "name", "rest", "asname"):
@@ -148,7 +148,7 @@ def _identifiers(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _has_late_star_import(tree: ast.Module, nodes: Iterable[ast.AST]) -> bool:
-    """Whether anything is imported by `*` behind the imports at the top, which could rebind a plain name."""
+    """Whether there is a star import after the imports at the top, which could rebind a plain name."""
     leading = set(map(id, tree.body[: count_leading(tree.body, len(tree.body) and tree.body[-1].lineno + 1)]))
     return any(
         isinstance(node, ast.ImportFrom) and id(node) not in leading and any(each.name == "*" for each in node.names)
@@ -161,16 +161,16 @@ def _is_future_import(statement: ast.stmt) -> bool:
 
 
 def check_rewritten(original: bytes, instrumented: bytes, source: SourceText, *, source_name: str) -> None:
-    """Make sure that what `rewrite` gave is Python and can be undone: no wrong text is ever written anywhere.
+    """Check that the result of `rewrite` is Python and can be undone, so that no wrong text is ever written.
 
     Args:
         original: the script's bytes.
-        instrumented: the new bytes; what is the very same as the original needs no look.
-        source: the original, decoded.
-        source_name: what the source comment records.
+        instrumented: the new bytes; not checked if they are the original object itself.
+        source: the decoded original.
+        source_name: the path that the source comment records.
 
     Raises:
-        InternalError: the result does not stand up to being undone or parsed.
+        InternalError: the result cannot be parsed, or undone exactly.
     """
     if instrumented is original:
         return

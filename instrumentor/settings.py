@@ -20,25 +20,25 @@ CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
 
 @dataclass(frozen=True)
 class Settings:
-    """The choices that change what is written into a script.
+    """The settings that affect what is written into a script.
 
     Attributes:
-        logdir: directory the instrumented script writes its trace to; a name ending in `.log` asks for a text log.
+        logdir: directory that the instrumented script writes its trace to; a name ending in `.log` means a text log.
         log_level: how much the runtime records.
         statistics_of: which tensors it records statistics of.
-        first: how many iterations at the start are all recorded.
-        every: after those, each `every`-th is.
+        first: how many iterations at the start are recorded.
+        every: after those, every `every`-th iteration is recorded.
         ranks: which processes of a distributed run write a trace, such as `0,8-15`; empty for all.
         max_size: how large the trace of each process may grow, such as `2G`; empty for no limit.
         flow: whether the tests and loops of the models' code are recorded.
-        recurse: whether the proxies reach the submodules of a wrapped model.
+        recurse: whether the proxies cover the submodules of a wrapped model.
         select: name globs of the bindings to wrap, such as `model` or `self.net*`; empty selects all.
-        skip: name globs of the bindings to leave alone, or dotted-name globs of what makes them; wins over `select`.
-        min_confidence: how sure it must be that an object is a module for it to be put under a proxy.
-        wrap_factories: whether a public function that only returns what it makes puts it under a proxy itself: "auto"
-            where none of the files given calls it, so that callers do elsewhere; "always", or "never".
+        skip: name globs of the bindings to skip, or dotted-name globs of what makes them; overrides `select`.
+        min_confidence: the confidence that an object is a module from which on it is put under a proxy.
+        wrap_factories: whether a public function that only returns the model it makes wraps it itself: "auto" for
+            functions that none of the given files calls, "always", or "never".
         factories: dotted-name globs of functions that make a module, such as `mylib.models.build_*`.
-        wrappers: dotted-name globs of callables whose result holds the module passed to them.
+        wrappers: dotted-name globs of callables whose result contains the module passed to them.
         identity_methods: names of methods that return the module they are called on.
         module_classes: dotted-name globs of classes that are modules, however they are defined.
     """

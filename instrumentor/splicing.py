@@ -1,4 +1,4 @@
-"""Changes within statements: each is parsed by itself, changed and rendered, and what was added is put in place."""
+"""Changes within statements: each statement is parsed alone and changed, and the additions become insertions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from instrumentor.source.source_text import SourceText
     from instrumentor.transformer import ProxyMaker
 
-# At one place in a line: what ends an expression stands before what starts one.
+# At the same place in a line, the end of one expression comes before the start of another.
 _AFTER, _BEFORE = 0, 1
 
 
@@ -29,8 +29,8 @@ def edits_within(source: SourceText, changes: Iterable[Change], maker: ProxyMake
 
     Args:
         source: the script.
-        changes: what is to change; lines of their own are left out.
-        maker: makes what is added.
+        changes: the changes; separate lines are left out.
+        maker: makes the added code.
     """
     by_part: dict[Part, list[Change]] = {}
     for change in changes:
@@ -44,7 +44,7 @@ def edits_within(source: SourceText, changes: Iterable[Change], maker: ProxyMake
 def _edits_of_part(
     source: SourceText, part: Part, changes: Sequence[Change], maker: ProxyMaker
 ) -> list[NewText] | None:
-    """The insertions in a part of a statement, read off its changed tree; None where libcst does not give it back."""
+    """The insertions in a part of a statement, read from its changed tree; None if libcst does not reproduce it."""
     text = part.before + _text_between(source, part.span) + part.behind
     offset = _Offset(part)
     transformer = ProxyTransformer(maker, [replace(each, span=offset.span(each.span)) for each in changes])
@@ -69,7 +69,7 @@ def _edits_of_part(
 
 
 def _edits_by_position(changes: Sequence[Change], maker: ProxyMaker) -> Iterator[NewText]:
-    """The same insertions by their positions alone."""
+    """The same insertions, made from positions alone."""
     for change in changes:
         start, end = change.span
         if change.how is How.BESIDE:
@@ -78,7 +78,7 @@ def _edits_by_position(changes: Sequence[Change], maker: ProxyMaker) -> Iterator
         wrapping = emit.render_wrapping(
             maker.alias, change.name, maker.settings, can_encode=maker.can_encode, is_each=change.is_each
         )
-        # Of expressions that start at one place the longer is the outer one; of those that end there, the later.
+        # Of expressions that start at the same place, the longer is the outer one; of those that end there, the later.
         yield NewText(*start, wrapping.before, (_BEFORE, -end.line, -end.column))
         yield NewText(*end, wrapping.after, (_AFTER, -start.line, -start.column))
 
@@ -92,7 +92,7 @@ def _text_between(source: SourceText, span: Span) -> str:
 
 
 class _Offset:
-    """Where the positions of a script are in a part that is parsed by itself."""
+    """Converts positions in a script to positions in a part that is parsed alone."""
 
     def __init__(self, part: Part) -> None:
         *before, last = part.before.split("\n")

@@ -1,4 +1,4 @@
-"""The settings that the lines of an instrumented script state."""
+"""The settings written in the lines of an instrumented script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from instrumentor import emit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The keyword of each; what is not stated has its default.
+# The keyword of each setting; a setting that is not stated has its default.
 _SETTINGS: Final = {
     "logdir": "logdir",
     "log_level": "log_level",
@@ -27,10 +27,10 @@ NAMES: Final = frozenset(_SETTINGS.values())
 
 
 def stated_settings(script: bytes) -> dict[str, Any]:
-    """The settings of the first line that puts a model under a proxy, by name; none where there is no such line.
+    """The settings of the first line that puts a model under a proxy, by name; empty if there is no such line.
 
     Args:
-        script: one that Python can parse.
+        script: source that Python can parse.
     """
     tree = ast.parse(script)
     aliases = {

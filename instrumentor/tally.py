@@ -1,4 +1,4 @@
-"""What a run has come to: how many files of which kind, how many models, what went wrong, and so the exit code."""
+"""The totals of a run: files by outcome, models and failures; and the exit code that follows from them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FAILED = 2
 
 @dataclass
 class Tally:
-    """Counts over all files of a run, those included that the interrupted run it goes on with was done with.
+    """Counts over all files of a run, including those that the interrupted run it resumes had finished.
 
     Attributes:
-        files: how many, by what became of them.
+        files: how many, by outcome.
         models: how many are wrapped.
         in_factories: how many of these in public functions that return them.
-        failures: a line for each thing that went wrong.
+        failures: one line for each failure.
     """
 
     files: Counter[Status] = field(default_factory=Counter)
@@ -35,11 +35,11 @@ class Tally:
     failures: list[str] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """Count one file; its failure is noted on its own."""
+        """Count one file; its failure is recorded separately."""
         self._add(outcome.status, [each.reason_code for each in outcome.decisions if each.verdict == "wrap"])
 
     def restore(self, record: FileRecord) -> None:
-        """Count one file that an interrupted run was done with."""
+        """Count one file that an interrupted run had finished."""
         self._add(record.status, [each.code for each in record.sites if each.decision == "wrap"])
         if (error := record.error) is not None:
             self.failures.append(
@@ -53,13 +53,13 @@ class Tally:
             self.in_factories += wrapped.count("factory")
 
     def exit_code(self, *, check: bool) -> int:
-        """The code to end with: with `check` a file that would change makes it another one."""
+        """The exit code; with `check`, a file that would change also makes it non-zero."""
         if self.failures:
             return FAILED
         return WOULD_CHANGE if check and self.files["changed"] else DONE
 
     def describe(self, *, revert: bool, writes: bool) -> str:
-        """All files in one line: `5 files: 2 instrumented (2 models), 1 failed:`; the failures are to follow."""
+        """All files in one line, to be followed by the failures: `5 files: 2 instrumented (2 models), 1 failed:`."""
         changed = self.files["changed"]
         if revert:
             parts = [f"{changed:,} {'reverted' if writes else 'to be reverted'}"]

@@ -1,4 +1,4 @@
-"""The change itself: a transformer that puts proxies into syntax trees of libcst, and says what it added where."""
+"""The transformer that puts proxies into libcst trees and reports what it added where."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BESIDE = "; "
 
 
 class Addition(NamedTuple):
-    """What was added to a text, in the coordinates of the new one; without columns a whole line."""
+    """Text that was added, in the coordinates of the new text; a whole line if it has no columns."""
 
     line: int
     start: int = -1
@@ -30,7 +30,7 @@ class Addition(NamedTuple):
 
     @property
     def spelled(self) -> str:
-        """As the source comment gives it."""
+        """In the notation of the source comment."""
         return f"+{self.line}" if self.start < 0 else f"{self.line}:{self.start}-{self.end}"
 
 
@@ -41,7 +41,7 @@ class ProxyMaker:
     Attributes:
         alias: the name of the runtime module in the script.
         settings: the arguments of the proxy calls.
-        can_encode: whether the script's encoding has the characters of a text.
+        can_encode: whether the script's encoding can represent a text.
     """
 
     alias: str
@@ -49,24 +49,24 @@ class ProxyMaker:
     can_encode: Callable[[str], bool]
 
     def around(self, value: cst.BaseExpression, change: Change) -> cst.Call | cst.GeneratorExp:
-        """An expression that gives what `value` gives, under a proxy."""
+        """An expression that evaluates `value` and puts the result under a proxy."""
         return emit.make_proxy(
             value, self.alias, change.name, self.settings, can_encode=self.can_encode, is_each=change.is_each
         )
 
     def storing(self, change: Change) -> cst.Assign:
-        """The statement that binds a target once more."""
+        """The statement that rebinds a target."""
         target = cst.parse_expression(change.target)
         value = self.around(target.deep_clone(), change)
         assert isinstance(target, cst.BaseAssignTargetExpression)
         return cst.Assign([cst.AssignTarget(target)], value)
 
     def line(self, change: Change) -> cst.SimpleStatementLine:
-        """The same as a line of its own."""
+        """The same statement as a separate line."""
         return cst.SimpleStatementLine([self.storing(change)])
 
     def line_text(self, change: Change) -> str:
-        """The text of that line, without indentation and line end."""
+        """The text of that line, without indentation or line end."""
         return cst.Module([]).code_for_node(self.storing(change))
 
 
@@ -74,7 +74,7 @@ class ProxyTransformer(cst.CSTTransformer):
     """Puts proxies, and the import of the runtime, into a tree.
 
     Args:
-        maker: makes what is added.
+        maker: makes the added nodes.
         changes: where proxies go, in the coordinates of the tree.
         import_place: where the import goes; None for none.
     """
@@ -108,7 +108,7 @@ class ProxyTransformer(cst.CSTTransformer):
         found = [Addition(syntactic[each].start.line) for each in self._lines]
         for node, value in self._expressions:
             outer, inner = _span(syntactic[node]), _span(whole[value])
-            own = 1 if isinstance(node, cst.GeneratorExp) else 0  # its brackets are its own
+            own = 1 if isinstance(node, cst.GeneratorExp) else 0  # its brackets are part of the node
             found.append(Addition(outer.start.line, outer.start.column - own, inner.start.column))
             found.append(Addition(outer.end.line, inner.end.column, outer.end.column + own))
         for small in self._beside:
@@ -122,7 +122,7 @@ class ProxyTransformer(cst.CSTTransformer):
     def on_leave(  # type: ignore[override]
         self, original_node: cst.CSTNode, updated_node: cst.CSTNode
     ) -> cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNode]:
-        """Change the expressions and statements that are meant."""
+        """Change the expressions and statements at the given places."""
         if isinstance(updated_node, cst.BaseExpression):
             return self._leave_expression(original_node, updated_node)
         if isinstance(updated_node, cst.BaseSmallStatement):
@@ -136,7 +136,7 @@ class ProxyTransformer(cst.CSTTransformer):
         if code_range is None or not self._around:
             return updated
         spans = [_span(code_range)]
-        # Python's own trees count the brackets of a tuple or generator in, libcst's those of none.
+        # `ast` counts the brackets of a tuple or generator as part of the node, libcst never does.
         lefts, rights = getattr(original, "lpar", ()), getattr(original, "rpar", ())
         for left, right in zip(reversed(lefts), rights, strict=True):
             start = self.get_metadata(PositionProvider, left).start
@@ -209,7 +209,7 @@ def transform(module: cst.Module, transformer: ProxyTransformer) -> cst.Module:
 
 
 def take_out(lines: Sequence[str], additions: Sequence[Addition]) -> str:
-    """A text without what was added within its lines."""
+    """The text without the additions within its lines."""
     kept = list(lines)
     for line, start, end in reversed(additions):
         kept[line - 1] = kept[line - 1][:start] + kept[line - 1][end:]

@@ -1,4 +1,4 @@
-"""What the command line says as a whole: what no single option can check or make sense of."""
+"""Checks and values that need the command line as a whole, not a single option."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from instrumentor.request import Request
 
-    # Whether something is wrong, with which option, and what.
+    # Whether something is wrong, which option it concerns, and the message.
     _Check = tuple[bool, str, str]
 
-# The settings that say what is put into scripts.
+# The settings that affect what is written into scripts.
 _TRACED = (
     "logdir",
     "log_level",
@@ -43,7 +43,7 @@ _TRACED = (
     "skip",
 )
 
-# Each with one that says the opposite, or wants the same output.
+# Pairs of options that contradict each other or need the same output.
 _EXCLUDING = (
     ("--in-place", "--output"),
     ("--explain", "--diff"),
@@ -55,7 +55,7 @@ _EXCLUDING = (
 
 
 def make_overrides(*groups: object) -> Section:
-    """The settings that were given as options of some groups."""
+    """The settings that were given as options in some groups."""
     given = {name: value for group in groups for name, value in vars(group).items() if value is not None}
     stated = {name: _plain(given[name]) for name in Section.__struct_fields__ if name in given}
     return Section(**stated)  # type: ignore[arg-type]
@@ -68,10 +68,10 @@ def _plain(value: object) -> object:
 
 
 def find_arguments(paths: Sequence[str], files_from: str | None) -> tuple[str, ...]:
-    """The files and directories that are meant: those named, with globs expanded, and those that a file lists.
+    """The files and directories to process: the named ones, with globs expanded, and those listed in a file.
 
     Raises:
-        typer.BadParameter: the list cannot be read, or would be read from standard input as a script is, too.
+        typer.BadParameter: the list cannot be read, or both it and a script would come from standard input.
     """
     listed = [] if files_from is None else _read_paths(files_from)
     named = (*paths, *listed)
@@ -83,7 +83,7 @@ def find_arguments(paths: Sequence[str], files_from: str | None) -> tuple[str, .
 
 
 def _read_paths(source: str) -> list[str]:
-    """Read the paths that a file lists, one to a line, or divided by NULs as `find -print0` does.
+    """Read the paths that a file lists, one per line, or separated by NULs as `find -print0` writes them.
 
     Raises:
         typer.BadParameter: it cannot be read.
@@ -93,7 +93,7 @@ def _read_paths(source: str) -> list[str]:
     except OSError as error:
         message = escape_unprintable(f"{source} cannot be read ({error.strerror})")
         raise typer.BadParameter(message, param_hint="--files-from") from None
-    if b"\0" in listed:  # names as they are, whatever they hold
+    if b"\0" in listed:  # names may contain anything else
         return [os.fsdecode(each) for each in listed.split(b"\0") if each]
     return [os.fsdecode(each.rstrip(b"\r")) for each in listed.split(b"\n") if each.strip()]
 
@@ -102,7 +102,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     """Read `I/N`.
 
     Raises:
-        typer.BadParameter: it is something else.
+        typer.BadParameter: the text is not a shard.
     """
     index, _, count = text.partition("/")
     if index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count):
@@ -111,7 +111,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def refuse_nonsense(request: Request) -> None:
-    """Check what no single option can check.
+    """Refuse options that contradict one another and meaningless values.
 
     Raises:
         typer.BadParameter: options that contradict one another, or a value that means nothing.
@@ -121,13 +121,13 @@ def refuse_nonsense(request: Request) -> None:
 
 
 def refuse_nonsense_of_run(overrides: Section, script: str, python_path: Sequence[str], *, is_both: bool) -> None:
-    """Check what no single option of `instrument run` can check.
+    """The same for `instrument run`.
 
     Args:
         overrides: the settings given as options.
         script: what is to be run.
-        python_path: where packages are said to be installed.
-        is_both: one configuration file is to be read alone, and none.
+        python_path: where packages are installed, as given.
+        is_both: whether both `--config` and `--isolated` were given.
 
     Raises:
         typer.BadParameter: options that contradict one another, or a value that means nothing.
@@ -269,7 +269,7 @@ def _wrong_about_results(request: Request) -> Iterator[_Check]:
 
 
 def _acting(request: Request) -> dict[str, bool]:
-    """The options that say what is to be done with scripts, and whether they are given."""
+    """The options that say what to do with scripts, and whether they were given."""
     return {
         "--in-place": request.in_place,
         "--output": request.output is not None,

@@ -1,4 +1,4 @@
-"""Sites to decisions, each with its reason."""
+"""Turns sites into decisions, each with its reason."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def decide(
 
     Args:
         index: the analysed script.
-        settings: says which bindings are selected and which skipped.
-        source: turns the positions of the analysis into columns.
-        suppressions: the lines that the script itself excludes.
-        elsewhere: the sites whose objects get their proxy in another file of the program, with the place where.
-        given: the script's classes that code which cannot be seen gets.
-        is_alone: the script's other files stay as they are: what they make gets no proxy.
-        called: the functions at the top of the script that other files given with it call; None where that is unknown.
+        settings: which bindings are selected and which skipped.
+        source: converts the analysis's positions to columns.
+        suppressions: the lines that the script excludes by comments.
+        elsewhere: the sites whose objects are wrapped in another file of the program, with the place.
+        given: the script's classes that are passed to unseen code.
+        is_alone: whether the project's other files stay unchanged, so that what they make gets no proxy.
+        called: the script's top-level functions that other given files call; None if unknown.
     """
     judge = Judge(index, settings, suppressions, elsewhere or {}, given, is_alone=is_alone, called=called)
     report = Report(index, judge, source)

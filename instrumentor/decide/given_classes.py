@@ -1,4 +1,4 @@
-"""Classes of modules that code out of sight is given: what it makes of them gets its proxy in their initialisers."""
+"""Module classes passed to unseen code: the instances that it makes get their proxy in the class's initialiser."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class GivenClass(NamedTuple):
-    """A class of modules that code which cannot be seen is given.
+    """A module class that is passed to unseen code.
 
     Attributes:
         cls: the class.
-        giving: the call that hands it over.
-        is_made: the catalogue knows that what is called makes objects of the classes it gets.
-        place: where its objects get their proxy, at the end of its own initialiser.
-        obstacle: why they get none there, in words that follow "and"; empty where they do.
-        sites: where the script makes objects of it, too: the initialiser's proxy is theirs as well.
+        giving: the call that passes it.
+        is_made: whether the catalogue says that the callee instantiates the classes it is passed.
+        place: where its instances get their proxy, at the end of the class's own initialiser.
+        obstacle: why they get none there, phrased to follow "and"; empty if they do.
+        sites: where the script instantiates it, too; the initialiser's proxy covers these instances.
     """
 
     cls: Class
@@ -43,21 +43,21 @@ class GivenClass(NamedTuple):
 
     @property
     def confidence(self) -> Confidence:
-        """How sure it is that there are such objects."""
+        """How sure it is that there are such instances."""
         return "likely" if self.is_made else "possible"
 
     @property
     def key(self) -> SiteKey:
-        """Names the objects made of it, as a site's key names what the site makes."""
+        """Identifies its instances, as a site's key identifies the objects made there."""
         node = self.cls.node
         return SiteKey(self.cls.unit.name, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
 
 
 def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> dict[str, list[GivenClass]]:
-    """The classes of modules with parameters that are handed to code which cannot be seen, by the names of their files.
+    """The classes of modules with parameters that are passed to unseen code, by file name.
 
-    They come in the order of the calls; of what merely may make objects of them, those aside for which nothing can be
-    done.
+    They are in the order of the calls. If the callee only may instantiate a class, the class is left out unless its
+    initialiser can take the proxy.
     """
     sites_of: dict[str, list[Site]] = {}
     for site in facts.sites.values():
@@ -67,7 +67,7 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> dict[str, list[Giv
     for giving in sorted(facts.givings.values(), key=lambda each: (each.unit.name, each.node.lineno, each.callee)):
         held = held_by(giving.unit, giving.node, facts, hierarchy)
         if held is not None and held.place is not None:
-            continue  # what is made of it is part of that model
+            continue  # its instances become part of that model
         is_made = hierarchy.knowledge.makes_objects(giving.callee)
         for key in sorted(_class_keys(facts, giving.held)):
             cls = hierarchy.project.class_at(key)
@@ -93,7 +93,7 @@ def find_given_classes(facts: Facts, hierarchy: Hierarchy) -> dict[str, list[Giv
 
 
 def _makes_whole_model(site: Site, cls: Class, facts: Facts, hierarchy: Hierarchy) -> bool:
-    """Whether a site makes objects of nothing but a class of its own file, and no parts of other modules."""
+    """Whether a site makes only instances of `cls`, in the class's own file, and not as parts of other modules."""
     owner = None if site.function is None else site.function.owner
     return (
         site.unit is cls.unit
@@ -105,7 +105,7 @@ def _makes_whole_model(site: Site, cls: Class, facts: Facts, hierarchy: Hierarch
 
 
 def _place_in_initialiser(cls: Class) -> Placement | None:
-    """Behind the last statement of a class's own initialiser; None where that may not be the last to run."""
+    """The place after the last statement of a class's own initialiser; None if that may not be the last to run."""
     initialiser = cls.methods.get("__init__")
     node = None if initialiser is None else initialiser.node
     if not isinstance(node, ast.FunctionDef) or node.decorator_list:
@@ -128,7 +128,7 @@ def _ends_or_rebinds(node: ast.AST, name: str) -> bool:
 
 
 def proxies_itself(cls: Class, hierarchy: Hierarchy) -> bool:
-    """Whether something in a class's initialiser puts it, or what it makes, under a proxy already."""
+    """Whether a class's initialiser already calls a function that puts modules under a proxy."""
     initialiser = cls.methods.get("__init__")
     calls = [] if initialiser is None else [each for each in walk(initialiser.node) if isinstance(each, ast.Call)]
     named = [hierarchy.resolve(cls.unit, each.func) for each in calls]
@@ -136,7 +136,7 @@ def proxies_itself(cls: Class, hierarchy: Hierarchy) -> bool:
 
 
 def _class_keys(facts: Facts, held: Value) -> set[str]:
-    """The classes in a value, those behind partial applications and parameters included."""
+    """The classes in a value, including those inside partial applications and those passed by callers."""
     found: set[str] = set()
     for atom in facts.passed.sources(held):
         callee: Atom = atom

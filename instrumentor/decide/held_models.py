@@ -1,4 +1,4 @@
-"""Models that a library makes for objects of its own: they get their proxy where such an object gets its name."""
+"""Models that a library makes inside its own objects: they get their proxy where such an object is named."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class HeldModel(NamedTuple):
-    """A model that a call makes out of sight, for the object that it gives.
+    """A model that a call makes out of sight, for the object that it returns.
 
     Attributes:
         call: the call.
         label: what is called.
-        attribute: of the object, which holds the model.
-        place: behind the statement that names the object; None where none does so before it is used.
+        attribute: the object's attribute that holds the model.
+        place: after the statement that names the object; None if the object is used before it has a name.
     """
 
     call: ast.Call
@@ -34,14 +34,14 @@ class HeldModel(NamedTuple):
 
 
 def find_held_models(unit: Unit, facts: Facts, hierarchy: Hierarchy) -> list[HeldModel]:
-    """The models of a file that libraries make for objects of their own, in the order of the text."""
+    """The models that libraries make inside objects of a file, in the order of the text."""
     calls = [node for node in unit.parents if isinstance(node, ast.Call)]
     found = [model for call in calls if (model := held_by(unit, call, facts, hierarchy)) is not None]
     return sorted(found, key=lambda each: (each.call.lineno, each.call.col_offset))
 
 
 def held_by(unit: Unit, node: ast.AST, facts: Facts, hierarchy: Hierarchy) -> HeldModel | None:
-    """The model that a node makes out of sight; None where it makes none, or is passed one."""
+    """The model that a node makes out of sight; None if it makes none, or is passed one."""
     if not isinstance(node, ast.Call):
         return None
     label, held = _callee(unit, node, facts, hierarchy)
@@ -78,12 +78,12 @@ def _names_meant(call: ast.Call, facts: Facts) -> list[str]:
 
 
 def _imports(unit: Unit, name: str) -> bool:
-    """Whether a file itself imports a library's name, or what has it."""
+    """Whether a file itself imports a library's name, or a module that contains it."""
     return any(f"{name}.".startswith(f"{each}.") for each in unit.imports.values())
 
 
 def _is_passed_model(unit: Unit, call: ast.Call, parameter: str, facts: Facts) -> bool:
-    """Whether an argument may be a model and not merely say which one; so it counts where it is left out."""
+    """Whether an argument may be a model itself, not only the name of one; True if the argument is missing."""
     named = [keyword.value for keyword in call.keywords if keyword.arg == parameter]
     passed = [*named, *call.args[:1]]
     if not passed or isinstance(passed[0], (ast.Call, ast.Starred)):
@@ -105,7 +105,7 @@ def _place(unit: Unit, call: ast.Call, attribute: str) -> Placement | None:
         target = statement.target
     else:
         return None
-    # The added line evaluates it twice more.
+    # The added line evaluates the target twice more.
     if not isinstance(target, (ast.Name, ast.Attribute)) or not all(
         isinstance(node, (ast.Name, ast.Attribute, ast.expr_context)) for node in ast.walk(target)
     ):

@@ -1,4 +1,4 @@
-"""Which places hold the very same object."""
+"""Which places hold the same object."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.values import SiteKey
     from instrumentor.resolve.units import Function, Unit
 
-# What a function gives that remembers it.
+# The number of the object that a remembering function returns.
 REMEMBERED = "remembered"
 # Where a loop begins and ends.
 _Span = tuple[tuple[int, int], tuple[int, int]]
@@ -39,9 +39,9 @@ _NO_OBJECTS = (Plain, Box, Pack, Instance, FunctionRef, ClassRef, Method)
 
 
 class Identities:
-    """Names the objects of a script: what has one name is one object.
+    """Identifies the objects of a script: places with equal identities hold the same object.
 
-    Where code runs more than once, that is said of each round of the loops and each call of the function around it.
+    Where code runs repeatedly, this holds within each loop iteration and each call of the enclosing function.
     """
 
     def __init__(self, facts: Facts, units: Mapping[str, Unit | None]) -> None:
@@ -58,7 +58,7 @@ class Identities:
         self._loops: dict[str, list[_Span]] = {}
 
     def objects_of(self, binding: Binding) -> list[Atom]:
-        """What a binding may hold, as far as it may be a module."""
+        """The values of a binding that may be modules."""
         held = (
             atom.inner if isinstance(atom, Unwrapped) and atom.is_sure else atom
             for atom in self._facts.passed.sources(binding.value)
@@ -66,7 +66,7 @@ class Identities:
         return [atom for atom in dict.fromkeys(held) if not isinstance(atom, _NO_OBJECTS)]
 
     def of_binding(self, binding: Binding) -> Hashable:
-        """The object that a binding stores; None where that is not known for sure."""
+        """The identity of the object that a binding stores; None if it is not certain."""
         held = self.objects_of(binding)
         sites = {atom.site for atom in held if isinstance(atom, Made)}
         if len(sites) == 1 and all(isinstance(atom, Made) for atom in held):
@@ -78,7 +78,7 @@ class Identities:
         return self._traced(scope_key(binding.unit, binding.function), binding.number)
 
     def of_site(self, site: Site) -> Hashable:
-        """The object that a site makes; None where it makes more than one."""
+        """The identity of the object that a site makes; None if it may make more than one."""
         if self._is_repeated(site):
             return None
         site = self._sole_caller(site)
@@ -86,21 +86,21 @@ class Identities:
         if self._facts.made_only.get((site.scope, site.key)):
             return self._traced(site.scope, number)
         callee = self._facts.sole_callees.get((site.scope, number))
-        # Where the function may return another object, the call's number is not that of what the site makes.
+        # If the function may return another object, the call's number is not that of the site's object.
         if callee is None or self._facts.returns.get(callee) != frozenset(Made(origin) for origin in site.origins):
             return site.key
         traced = self._traced(site.scope, number)
         return site.key if traced == (site.scope, number) else traced
 
     def _sole_caller(self, site: Site) -> Site:
-        """The call to which what a site makes is returned in the end, as long as each function has only one caller."""
+        """The outermost call that a site's object is returned to, while each call on the way is the only one."""
         passed = {site.key}
         while site.key not in self._ends:
             callers = self._callers.get(site.key, [])
             if len(callers) != 1 or callers[0].origins != {site.key}:
                 break
             if callers[0].key in passed:
-                return site  # functions that call each other: where that ends depends on where it begins
+                return site  # mutual recursion: the result would depend on the starting point
             site = callers[0]
             passed.add(site.key)
         site = self._ends.get(site.key, site)
@@ -108,9 +108,9 @@ class Identities:
         return site
 
     def _traced(self, scope: str, number: Number) -> tuple[str, Number]:
-        """The number of an object where it comes from: in the caller that passes it, or the function that returns it.
+        """The number of an object at its source: in the caller that passes it, or the function that returns it.
 
-        Looked through are functions that are called once, and parameters for which every call passes the same object.
+        Follows functions that are called once, and parameters for which every call passes the same object.
         """
         found = scope, number
         passed: set[tuple[str, Number]] = set()
@@ -120,32 +120,32 @@ class Identities:
             if before is None:
                 break
             if before in passed:
-                return before  # likewise
+                return before  # mutual recursion
             found = before
         found = self._traces.get(found, found)
-        if not self._asked:  # else a function that passes on what it is passed may have been left out
+        if not self._asked:  # otherwise a recursive function's own call may have been left out
             self._traces.update(dict.fromkeys(passed, found))
         return found
 
     def _passed(self, scope: str, name: str) -> tuple[str, Number] | None:
-        """What the calls of a function pass for a parameter, where those that pass an object all pass the same one.
+        """The object that calls pass for a parameter; None if they pass different ones or this is not certain.
 
-        Such a parameter holds one object in all calls of the function, however many there are.
+        A parameter that is always passed the same object holds it in every call of the function.
         """
         passed = self._facts.passed_numbers.get((scope, name), {})
         key = (scope, name)
         if not passed or scope in self._facts.called_unseen or key in self._asked:
             return None
-        self._asked.add(key)  # a function that passes on what it is passed
+        self._asked.add(key)  # the function may pass its parameter to itself
         found = {None if number is None else self._lasting(caller, number) for caller, number in passed.values()}
         self._asked.discard(key)
         return found.pop() if len(found) == 1 else None
 
     def _lasting(self, scope: str, number: Number) -> tuple[str, Number] | None:
-        """Where an object comes from that a number stands for whenever the script gets there; None where for several.
+        """The source of the only object that a number stands for in the whole run; None if it may be several.
 
-        The number of what is made or met in a loop, or in a function that runs often, stands for one object in each
-        round, except where that is what all calls pass.
+        A number in a loop or in a function that runs repeatedly stands for another object each time, unless every call
+        passes the same one.
         """
         if is_parameter(number) and (passed := self._passed(scope, number[1])) is not None:
             return passed
@@ -155,11 +155,11 @@ class Identities:
         return None if is_often or self._is_in_rounds(number) else self._traced(scope, number)
 
     def _is_in_rounds(self, number: Number) -> bool:
-        """Whether a number is given in a loop, once more in each round."""
+        """Whether a number is assigned in a loop, anew in each iteration."""
         if is_parameter(number):
             return False
         assert isinstance(number, tuple)
-        # What is joined has the name and the place of its join, anything else those of itself.
+        # A joined value has the kind and place of its join; any other has its own.
         kind, place = number[0] if isinstance(number[0], tuple) else number[:2]
         loops = self._loops.get(place.unit)
         if loops is None:
@@ -169,9 +169,9 @@ class Identities:
         return around != [(start, end)] if kind in BEHIND_LOOPS else bool(around)
 
     def _returned(self, scope: str, number: Number) -> tuple[str, Number] | None:
-        """What a function returns on every way, where the number is that of what its only call gives.
+        """The number that a function returns on every path, if the given number is that of its only call's result.
 
-        Or, for a function that is run once and gives that ever after, of what any of its calls gives.
+        For a function that runs once and then returns the same object, any call's result will do.
         """
         callee = self._facts.sole_callees.get((scope, number))
         if callee is None or callee in self._facts.yields:
@@ -184,11 +184,11 @@ class Identities:
         return callee, returned.pop()
 
     def _is_remembering(self, function: str | None) -> bool:
-        """Whether a function gives each caller the very same object, unless code that gets hold of it changes that."""
+        """Whether a function returns the same object to every caller; not if unseen code may call it."""
         return function in self._facts.remembering and function not in self._facts.called_unseen
 
     def _is_repeated(self, site: Site) -> bool:
-        """Whether a site may run more than once in one run of the script."""
+        """Whether a site may be executed more than once in a run of the script."""
         return self._repeats(site.unit, site.node) or self._runs_often(site.function)
 
     def _repeats(self, unit: Unit, node: ast.AST) -> bool:
@@ -198,7 +198,7 @@ class Identities:
         if function is None:
             return False
         if function.key not in self._often:
-            self._often[function.key] = True  # a function that calls itself
+            self._often[function.key] = True  # for recursive functions
             calls = list(self._facts.calls.get(function.key, {}).values())
             is_single = len(calls) == 1 and function.key not in self._facts.called_unseen
             self._often[function.key] = not (

@@ -1,4 +1,4 @@
-"""What becomes of each site: wrapped, covered by another proxy, or left alone."""
+"""The verdict on each site: wrapped, covered by another proxy, or left alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WITHOUT_PROXY = frozenset({"temporary", "not-module", "no-params", "deselected"
 
 
 class Fate(Enum):
-    """The ways in which a site can end."""
+    """The possible outcomes for a site."""
 
     WRAP = "wrap"
     HANDED_ON = "handed on"
@@ -49,20 +49,20 @@ class Fate(Enum):
 
 
 class Verdict(NamedTuple):
-    """What becomes of one site."""
+    """The verdict on one site."""
 
     fate: Fate
     code: str
     reason: str
     placement: Placement | None = None
-    # For HANDED_ON the calls that wrap the object; for ALIAS the sites whose object it is.
+    # For HANDED_ON, the calls that wrap the object; for ALIAS, the sites that make it.
     others: tuple[SiteKey, ...] = ()
-    # For what becomes part of another module: the sites that make that one.
+    # For an object that becomes part of another module: the sites that make that module.
     absorbers: tuple[SiteKey, ...] = ()
 
 
 class Judge:
-    """Decides what becomes of each site, on demand and once."""
+    """Computes the verdict on each site, once and on demand."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Judge:
         self._suppressions = suppressions
         self._verdicts: dict[SiteKey, Verdict] = {}
         self.given = [(each, self._judge_given(each)) for each in given]
-        # The sites whose objects get their proxy in the initialiser of their class.
+        # The sites whose objects get their proxy in their class's initialiser.
         self._merged = {
             key: each.key for each, verdict in self.given if verdict.fate is Fate.WRAP for key in each.sites
         }
@@ -92,9 +92,9 @@ class Judge:
         self._wrapped_inside = self._find_wrapped_inside()
 
     def verdict(self, site: Site) -> Verdict:
-        """What becomes of a site."""
+        """The verdict on a site."""
         if site.key not in self._verdicts:
-            # What a site that depends on itself, as in a recursive function, counts as.
+            # The verdict on a site that depends on itself, as in a recursive function.
             self._verdicts[site.key] = Verdict(Fate.NOT_WRAPPED, "returned", "returned by a function that calls itself")
             self._verdicts[site.key] = self._find_verdict(site)
         return self._verdicts[site.key]
@@ -123,7 +123,7 @@ class Judge:
         return refused or Verdict(Fate.WRAP, *self._why(site), placement)
 
     def _judge_given(self, given: GivenClass) -> Verdict:
-        """What becomes of the objects that code out of sight makes of a class."""
+        """The verdict on the instances that unseen code makes of a class."""
         place, head = given.place, given.cls.node
         if any(map(self._suppressions.covers, (head, *([] if place is None else [place.statement])))):
             return _not_wrapped("suppressed", "excluded by a `# instrument: skip` comment", place)
@@ -148,7 +148,7 @@ class Judge:
         return Verdict(Fate.WRAP, "constructed", f"a new module, created from its class by {maker}", place)
 
     def verdict_of_held(self, held: HeldModel) -> Verdict:
-        """What becomes of a model that a library makes for an object of its own."""
+        """The verdict on a model that a library makes inside its own object."""
         place = held.place
         if place is None:
             return _not_wrapped(
@@ -193,21 +193,21 @@ class Judge:
         return None
 
     def _wrapped_when_made(self, site: Site, placement: Placement | None) -> Verdict | None:
-        """For what a function gives that keeps hold of it: its proxy is there, whatever becomes of it here."""
+        """The verdict on a call whose result is already wrapped inside the function called."""
         inside = tuple(key for key in sorted(site.origins) if key in self._wrapped_inside)
         if site.is_own or not inside or any(map(self._is_only_known_here, site.origins)):
             return None
         return Verdict(Fate.ALIAS, "merged", "created and wrapped in the function called", placement, inside)
 
     def _is_only_known_here(self, origin: SiteKey) -> bool:
-        """Whether what a function gives shows by its use alone, and only to its caller, that it is a module."""
+        """Whether only its use by the caller shows that a function's result is a module."""
         site = self.index.facts.sites.get(origin)
         return site is not None and site.nature is Nature.UNKNOWN and self.index.nature(site) is Nature.NOT_MODULE
 
     def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
         for events in self.index.certain_absorptions(site):
             if any(self.index.is_called_before(site, each) for each in events):
-                continue  # What it does until then would be missing.
+                continue  # its earlier calls would be missing from the trace
             if self._is_alone and any(map(self.index.is_made_elsewhere, events)):
                 continue  # no proxy is put there
             absorbers = [each for event in events for each in self.index.absorbers(event) if each is not site]
@@ -232,22 +232,22 @@ class Judge:
         return _not_wrapped("returned", "returned to callers outside this file, where it is wrapped", placement)
 
     def _is_handed_out(self, site: Site) -> bool:
-        """Whether an object leaves its function as the value returned, and nobody else needs its proxy before."""
+        """Whether an object is returned by its function, and nothing needs its proxy before that."""
         if self.index.is_handed_out(site):
             return True
         function = site.function
         facts = self.index.facts
         if self._settings.wrap_factories == "never" and function is not None and is_public(site.unit, function.node):
-            # Its callers wrap what it gives, also those that get it from a registry.
+            # Callers wrap its result, including those that get the function from a registry.
             return function_returning(site.unit, site.node, None) is function.node
         if function is None or site.key.path or function.key in facts.escaped or facts.is_dropped(site):
             return False
-        # Nobody but its own class knows of what is returned as it was made, whatever that tells others of it.
+        # If it is returned directly, only its own class has seen it, whatever that passes on.
         resolve = partial(self.index.hierarchy.resolve, site.unit)
         return function_returning(site.unit, site.node, resolve) is function.node
 
     def _final_placement(self, site: Site, placement: Placement | None) -> Placement | None:
-        """Where the proxy goes; behind the last call that gives the object other parameters, where there is one."""
+        """Where the proxy goes; after the last call that replaces the object's parameters, if there is one."""
         if placement is None or placement.place is Place.RETURNED:
             placement = self._place_at_binding(site) or _inline_if_returned(placement)
         elif placement.place is Place.DISCARDED:
@@ -258,7 +258,7 @@ class Judge:
         return placement
 
     def _place_at_binding(self, site: Site) -> Placement | None:
-        """Behind the first statement that binds an object which stands nowhere on its own."""
+        """The place after the first statement that binds an object whose expression has no place of its own."""
         is_coroutine = self.index.is_coroutine(site)
         for binding in self.index.holders_of(Made(site.key)):
             same_scope = binding.unit is site.unit and binding.function is site.function
@@ -269,14 +269,14 @@ class Judge:
         return None
 
     def _place_if_kept(self, site: Site, placement: Placement) -> Placement | None:
-        """Behind the definition that it decorates; around the expression, if something holds the object."""
+        """The place after the definition that it decorates, or around the expression if something holds the object."""
         decorated = place_decorated(site.unit, placement)
         if decorated is not None:
             return decorated
         return replace(placement, place=Place.INLINE) if placement.can_inline and self._is_kept(site) else placement
 
     def _is_kept(self, site: Site) -> bool:
-        """Whether something that a statement stores is what a site makes."""
+        """Whether some statement stores a site's object."""
         return bool(self.index.holders_of(Made(site.key)))
 
     def _place_behind(self, event: Event, made: Made, placement: Placement) -> Placement:
@@ -332,9 +332,9 @@ class Judge:
     # ---- functions that make objects ----
 
     def _find_wrapped_inside(self) -> set[SiteKey]:
-        """The returned objects that are wrapped where they are made, since their callers cannot, or too late.
+        """The returned objects that are wrapped where they are made, because their callers cannot or are too late.
 
-        One call may hand on what was made at several places; it must wrap all of them or none.
+        A call may return objects made at several places; it must wrap all of them or none.
         """
         inside: set[SiteKey] = set()
         while True:
@@ -351,7 +351,7 @@ class Judge:
             inside |= more
 
     def _find_factories(self) -> set[SiteKey]:
-        """The objects that public functions of this file only return, and put under a proxy themselves."""
+        """The objects that public functions of this file only return, and wrap themselves."""
         if not self._factories and self._wraps_factories:
             self._factories.update(each.key for each in self.index.own_sites if self._is_of_factory(each))
         return self._factories
@@ -362,12 +362,12 @@ class Judge:
         return rule == "always" or (rule == "auto" and self._called is not None)
 
     def _is_of_factory(self, site: Site) -> bool:
-        """Whether an object gets its proxy where a public function returns it: none of the files given calls that."""
+        """Whether an object is wrapped where a public function returns it, by the rule for factories."""
         function = site.function
         if function is None or not is_public(site.unit, function.node):
             return False
         if not self._is_handed_out(site):
-            # A decorator may hand the function on, so that who calls it cannot be seen.
+            # A decorator may pass the function on, and then its callers cannot be seen.
             is_decorated = not isinstance(function.node, ast.Lambda) and bool(function.node.decorator_list)
             is_registered = is_decorated and function.key in self.index.facts.escaped
             return is_registered and function_returning(site.unit, site.node, None) is function.node
@@ -377,7 +377,7 @@ class Judge:
         return not is_called and not self.index.callers(site)
 
     def _find_kept_elsewhere(self) -> set[SiteKey]:
-        """The objects that functions of this file give to calls in files that stay as they are, and that keep them."""
+        """The objects that functions of this file return to calls in unchanged files that keep them."""
         facts = self.index.facts
         stores = [each for each in facts.bindings.values() if isinstance(each.target, (ast.Attribute, ast.Subscript))]
         stored = {strip(atom) for each in stores for atom in each.value}
@@ -386,7 +386,7 @@ class Judge:
         return {origin for site in kept for origin in site.origins}
 
     def _is_given_on(self, site: Site) -> bool:
-        """Whether what a call in another file gives goes to the caller of the function around it."""
+        """Whether the enclosing function of a call in another file returns the call's result."""
         facts = self.index.facts
         returned = NOTHING if site.function is None else facts.returns.get(site.function.key, NOTHING)
         return Made(site.key) in facts.contents.reach(returned)
@@ -409,11 +409,11 @@ class Judge:
         return {origin.key for origin in own if not self.index.is_in_module_class(origin)}
 
     def _hands_on(self, site: Site, inside: set[SiteKey]) -> bool:
-        """Whether a call gives what is wrapped in the function called: whoever it is returned to gets it so."""
+        """Whether a call's result is already wrapped in the function called, so that further callers get it wrapped."""
         return not inside.isdisjoint(site.origins) and not self.index.is_in_module_class(site)
 
     def _is_for_hidden_caller(self, site: Site) -> bool:
-        """Whether a method's fresh object goes to a base class that cannot be seen."""
+        """Whether a method's new object goes to an unseen base class."""
         function = site.function
         if function is None or function.owner is None or self.index.callers(site):
             return False
@@ -447,7 +447,7 @@ def _line_after(binding: Binding, expression: ast.expr) -> Placement:
 
 
 def _is_simple(binding: Binding) -> bool:
-    """Whether a line behind a statement can bind its target once more."""
+    """Whether a line after a statement can rebind its target."""
     return isinstance(binding.target, ast.Name) and isinstance(binding.statement, (ast.Assign, ast.AnnAssign))
 
 

@@ -1,4 +1,4 @@
-"""What the objects of a script are, and where that was read."""
+"""The classes of a script's objects, and where they were found."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class ObjectOrigin(NamedTuple):
-    """What an object is.
+    """The classes of an object, and where they were found.
 
     Attributes:
-        class_names: the classes that it may have, dotted; those of the script itself by their name.
-        read_at: where the first of them was read: a path with a line; "catalogue" or "configuration" for what only
-            these say; empty for what only its use tells.
+        class_names: the object's possible classes, dotted; the script's own classes by name.
+        read_at: where the first of them was found: a path with a line; "catalogue" or "configuration" if only these
+            name it; empty if the object is known only by its use.
     """
 
     class_names: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class ObjectOrigin(NamedTuple):
 
 
 class Origins:
-    """Says of sites what they make."""
+    """Finds the origins of the objects that sites make."""
 
     def __init__(self, index: SiteIndex) -> None:
         self._index = index
@@ -38,7 +38,7 @@ class Origins:
         self._ends: dict[SiteKey, Site] = {}
 
     def of(self, sites: Iterable[Site]) -> ObjectOrigin:
-        """What some sites make, those included whose objects they hand on."""
+        """The origin of the objects made at some sites, or at the sites whose objects they return."""
         found: dict[str, str] = {}
         read_at = ""
         seen: set[SiteKey] = set()
@@ -65,7 +65,7 @@ class Origins:
         return ObjectOrigin(tuple(found), next(iter(found.values()), read_at))
 
     def _end(self, site: Site) -> Site:
-        """The first site from this one on of which more is known than that it hands on what another one makes."""
+        """The first site in the chain of origins that does more than return another site's object."""
         passed: dict[SiteKey, None] = {}
         while site.key not in self._ends and site.key not in passed:
             passed[site.key] = None
@@ -78,7 +78,7 @@ class Origins:
         return found
 
     def of_class(self, cls: Class) -> ObjectOrigin:
-        """An object of a class of the project."""
+        """The origin of an instance of a project class."""
         return ObjectOrigin((dotted_name(cls),), self._place(cls))
 
     def _of_label(self, label: str) -> ObjectOrigin:
@@ -90,5 +90,5 @@ class Origins:
         return self._by_label[label]
 
     def _place(self, cls: Class) -> str:
-        """A project's file, by its path from the script's folder; only the line for the script itself."""
+        """Where a class is defined: its file, from the script's folder, and line; in the script only the line."""
         return f"{cls.unit.name}:{cls.node.lineno}" if cls.unit.name else f"line {cls.node.lineno}"

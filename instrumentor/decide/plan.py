@@ -1,4 +1,4 @@
-"""All decisions about one script, and what is written for them."""
+"""All decisions about one script, and the proxies to write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Wrap(NamedTuple):
 
     Attributes:
         placement: where.
-        name: what the object is called in the trace.
+        name: the object's name in the trace.
     """
 
     placement: Placement
@@ -25,12 +25,12 @@ class Wrap(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """All that was decided about one script.
+    """The decisions about one script.
 
     Attributes:
-        decisions: what is told to the user.
-        wraps: what is written.
-        wrapped: the sites whose objects these proxies get.
+        decisions: what is reported to the user.
+        wraps: the proxies to write.
+        wrapped: the sites whose objects get these proxies.
     """
 
     decisions: tuple[Decision, ...]

@@ -1,4 +1,4 @@
-"""Decisions about several files of one program, each knowing what the others wrap."""
+"""Decisions about several files of one program; each takes into account what the others wrap."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def decide_program(
     """Decide about each file of a program.
 
     Args:
-        units: importers before what they import, so that callers are decided on before the functions they call.
+        units: importers before the modules they import, so that callers are decided before the functions they call.
         facts: the analysis of the whole program.
         hierarchy: its classes.
-        given: those of them that code which cannot be seen gets, by their files.
+        given: the classes that are passed to unseen code, by file.
         settings: what the user asked for.
         source_name: the path of the script that is run.
-        text_of: gives the text of a file.
+        text_of: returns the text of a file.
 
     Returns:
-        The plans by the files' names.
+        The plans by file name.
     """
     plans: dict[str, tuple[Unit, Plan]] = {}
     elsewhere: dict[SiteKey, str] = {}
@@ -58,17 +58,17 @@ def decide_program(
 
 
 def files_with_models(facts: Facts, given: Mapping[str, Sequence[GivenClass]]) -> set[str]:
-    """The files of a program in which there is anything to decide about."""
+    """The files of a program that need any decision."""
     return {site.unit.name for site in facts.sites.values()} | given.keys()
 
 
 def recorded_path(source_name: str, path: str) -> str:
-    """The path of a program's file as its source comment is to record it."""
+    """The path of a program's file for its source comment."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(source_name), path)) if path else source_name
 
 
 def _note_origins(facts: Facts, plan: Plan, recorded: str, elsewhere: dict[SiteKey, str]) -> None:
-    """Note what other files make that gets its proxy in this one."""
+    """Record the objects of other files that are wrapped in this one."""
     for key in sorted(plan.wrapped):
         pending = list(facts.sites[key].origins) if key in facts.sites else []
         while pending:

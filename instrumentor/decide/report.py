@@ -1,4 +1,4 @@
-"""The decisions to tell and the proxies to write, gathered from the verdicts."""
+"""The decisions to report and the proxies to write, collected from the verdicts."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from instrumentor.decide.held_models import HeldModel
     from instrumentor.source.source_text import SourceText
 
-# How the members of a container of modules are read.
+# The expression that lists the members of a module container.
 _CONTAINERS = {"torch.nn.ModuleList": "list({})", "torch.nn.ModuleDict": "list({}.values())"}
 
 
 class Report:
-    """Gathers what is written and what is told to the user."""
+    """Collects the proxies to write and the decisions to report."""
 
     def __init__(self, index: SiteIndex, judge: Judge, source: SourceText) -> None:
         self._index = index
@@ -68,7 +68,7 @@ class Report:
         self._ends: dict[SiteKey, SiteKey] = {}
 
     def decisions(self) -> tuple[Decision, ...]:
-        """All decisions by position, their objects named in that order."""
+        """All decisions by position; their identities are numbered in that order."""
         ordered = sorted(self._decisions, key=lambda each: (each.line, each.column, each.target))
         names: dict[Hashable, str] = {}
         for decision in ordered:
@@ -93,7 +93,7 @@ class Report:
             self._add_unwrapped(site, verdict)
 
     def add_given_classes(self) -> None:
-        """Add the decisions about the script's classes of which code out of sight makes objects."""
+        """Add the decisions about the script's classes that unseen code instantiates."""
         for given, verdict in self._judge.given:
             placement, origin = verdict.placement, self._origins.of_class(given.cls)
             statement = given.cls.node if placement is None else placement.statement
@@ -116,7 +116,7 @@ class Report:
             self._decisions.setdefault(decision, None)
 
     def add_held_models(self, models: Iterable[HeldModel]) -> None:
-        """Add the decisions about the models that libraries make for objects of their own."""
+        """Add the decisions about the models that libraries make inside their own objects."""
         for held in models:
             verdict = self._judge.verdict_of_held(held)
             placement = held.place
@@ -142,7 +142,7 @@ class Report:
         labels = [label for each, _ in members for label in each.labels]
         label = one_of(labels)
         makers = [each.rpartition(".")[2] for each in labels]
-        # What an object is says more than which functions it came through.
+        # A class name says more than the functions that the object came through.
         name = placement.name or one_of([each for each in makers if each[:1].isupper()] or makers)
         self.wraps[group] = Wrap(placement, name)
         self.wrapped.update(each.key for each, _ in members)
@@ -165,7 +165,7 @@ class Report:
         self._add_members(site, placement)
 
     def _add_members(self, site: Site, placement: Placement) -> None:
-        """Tell of what a container of modules is made of, which nothing binds."""
+        """Report the unbound modules that a module container is built from."""
         reader = _CONTAINERS.get(catalogue.canonical_name(site.labels[0])) if site.labels else None
         unbound = [self._index.facts.sites[atom.site] for atom in site.arguments if isinstance(atom, Made)]
         if (
@@ -187,12 +187,12 @@ class Report:
         )
 
     def _is_absorbed_by(self, site: Site, container: Site) -> bool:
-        """Whether what a site makes goes straight into a container."""
+        """Whether a site's object goes straight into a container."""
         is_absorbed = id(container.node) in self._index.facts.absorbed.get(Made(site.key), {})
         return is_absorbed and Made(site.key) not in self._stored
 
     def _identity_at(self, placement: Placement, site: Site) -> Hashable:
-        """The object that the statement of a placement binds, which may be what a site makes."""
+        """The identity of the object that a placement's statement binds, which may be the site's object."""
         for binding in self._bindings.get(placement.statement, ()):
             if binding.text == placement.text:
                 is_bound = placement.place is Place.LINE or Made(site.key) in binding.value
@@ -200,7 +200,7 @@ class Report:
         return None
 
     def _aliases(self, keys: set[SiteKey], placement: Placement) -> tuple[tuple[str, int], ...]:
-        """The bindings that hold nothing but what is made at some sites."""
+        """The bindings that hold only objects made at the given sites."""
         found = [
             (binding.text, binding.statement.lineno)
             for key in keys
@@ -210,7 +210,7 @@ class Report:
         return tuple(sorted(dict.fromkeys(found), key=lambda alias: (alias[1], alias[0])))
 
     def _find_holders(self) -> dict[SiteKey, list[tuple[Binding, set[SiteKey]]]]:
-        """The script's bindings whose objects are all known, with the sites that make these, by each of the sites."""
+        """For each site, the fully known bindings that may hold its object, each with the sites of all it may hold."""
         found: dict[SiteKey, list[tuple[Binding, set[SiteKey]]]] = {}
         for binding in self._index.facts.bindings.values():
             held = [strip(atom) for atom in self._index.facts.passed.sources(binding.value) if atom.is_object]
@@ -223,7 +223,7 @@ class Report:
     def _add_unwrapped(self, site: Site, verdict: Verdict) -> None:
         placement = verdict.placement
         if placement is None or (self._is_part(site, verdict) and not self._is_bound(site, placement)):
-            return  # a layer among the arguments of another is that one's business
+            return  # a layer passed to another one is reported with that one
         decision = Decision(
             "not wrapped",
             placement.statement.lineno,
@@ -237,7 +237,7 @@ class Report:
         if verdict.fate is not Fate.NOT_WRAPPED:
             lines = sorted(self._cover_lines(verdict.others))
             if not lines or self._is_bound_by_statement(placement):
-                return  # told with the statement that binds it, as any other name of the object
+                return  # reported with the statement that binds it, like any other name of the object
             decision = replace(
                 decision,
                 verdict="merged",
@@ -321,7 +321,7 @@ class Report:
         )
 
     def _is_all_covered(self, binding: Binding) -> bool:
-        """Whether whatever module a binding may hold is known and under a proxy."""
+        """Whether every module that a binding may hold is known and under a proxy."""
         for atom in self._identities.objects_of(binding):
             base = strip(atom)
             if not isinstance(base, Made) or not self._is_covered(base.site, set()):
@@ -329,7 +329,7 @@ class Report:
         return True
 
     def _is_covered(self, key: SiteKey, seen: set[SiteKey]) -> bool:
-        """Whether a known proxy is for whatever a site makes, whichever way it goes."""
+        """Whether a known proxy covers a site's object on every path."""
         site = self._index.facts.sites.get(key)
         if site is None or key in seen:
             return key in self._given_lines
@@ -340,7 +340,7 @@ class Report:
         return bool(behind) and all(self._is_covered(each, seen | {key}) for each in behind)
 
     def _add_other(self, binding: Binding, held: Collection[Atom]) -> None:
-        """Tell about values that a reader may take for models."""
+        """Report values that a reader may take for models."""
         for atom in in_order(held):
             if isinstance(atom, Scripted) and self._index.is_module(root(atom)):
                 self._tell_binding(binding, "derived", "another view of a module's parameters, not a module to train")
@@ -363,7 +363,7 @@ class Report:
                 self._tell_binding(binding, "not-module", "not a module, judging by the function called")
 
     def _is_worth_telling(self, made: Made) -> bool:
-        """Whether a reader may wonder about what a call gave: not about numbers, outputs and losses."""
+        """Whether a reader may wonder about a call's result: not for numbers, outputs and losses."""
         site = self._index.facts.sites[made.site]
         label = site.labels[0] if site.labels else ""
         if site.is_read or not label or "(" in label or self._index.hierarchy.knowledge.effect_of(label) is not None:
@@ -376,7 +376,7 @@ class Report:
         return True
 
     def _is_data_of_model(self, binding: Binding) -> bool:
-        """Whether a value holds what methods of a module gave, such as a state dict, or what a dropped one computed."""
+        """Whether a value is a module method's result, such as a state dict, or was computed by a temporary module."""
         derived = [atom for atom in self._index.facts.contents.reach(binding.value) if isinstance(atom, Derived)]
         bases = [base for atom in derived if isinstance(base := root(atom), Made) and self._index.is_module(base)]
         if not bases or binding.source is None:
@@ -418,14 +418,14 @@ class Report:
         placement = verdict.placement
         if verdict.fate is Fate.WRAP and placement is not None:
             if placement.place is Place.INLINE and placement.is_argument:
-                return False  # what the call gives back is another name of its argument
+                return False  # the call returns its argument, under another name
             original = self._index.placement(site)
             places = [placement, original or placement]
             return any(binding.statement is each.statement and binding.text == each.text for each in places)
         return False
 
     def _cover_lines(self, keys: Iterable[SiteKey]) -> set[int]:
-        """The lines of the proxies that cover what was made at some sites."""
+        """The lines of the proxies that cover objects made at the given sites."""
         behind = self._verdicts_behind(keys)
         lines = {self._given_lines[key] for _, verdict in behind for key in verdict.others if key in self._given_lines}
         return lines | {
@@ -435,7 +435,7 @@ class Report:
         }
 
     def _absorbers(self, keys: Iterable[SiteKey]) -> list[SiteKey]:
-        """The sites of the modules that what was made at some sites becomes part of, directly or further up."""
+        """The sites of the modules that directly or indirectly absorb objects made at the given sites."""
         found: dict[SiteKey, None] = {}
         pending = list(keys)
         while pending:
@@ -445,7 +445,7 @@ class Report:
         return list(found)
 
     def _verdicts_behind(self, keys: Iterable[SiteKey]) -> list[tuple[Site, Verdict]]:
-        """The verdicts on some sites, and on those whose verdict theirs refers to."""
+        """The verdicts on the given sites, and on the sites that these verdicts refer to."""
         found: dict[SiteKey, tuple[Site, Verdict]] = {}
         pending = list(keys)
         while pending:
@@ -457,7 +457,7 @@ class Report:
         return list(found.values())
 
     def _end(self, key: SiteKey) -> SiteKey:
-        """The first site from this one on whose verdict says more than that it hands its object on to one other."""
+        """The first site in the chain whose verdict does more than refer to a single other site."""
         passed: dict[SiteKey, None] = {}
         while key not in self._ends and key not in passed:
             passed[key] = None
@@ -495,13 +495,13 @@ def _called_name(source: ast.expr | None) -> str:
 
 
 def _is_tensor(binding: Binding) -> bool:
-    """Whether names say that a parameter is stored, as where weights are tied, or what only tensors tell of."""
+    """Whether names say that a parameter is stored, as when tying weights, or an attribute that only tensors have."""
     if binding.text.rpartition(".")[2] in catalogue.TENSOR_ATTRIBUTES:
         return True
     return _reads(binding, catalogue.TENSOR_ATTRIBUTES)
 
 
 def _reads(binding: Binding, names: Set[str]) -> bool:
-    """Whether what is stored is read by some attribute of these names."""
+    """Whether the stored value is read through an attribute with one of these names."""
     read = ast.walk(binding.source) if binding.source is not None else ()
     return any(isinstance(node, ast.Attribute) and node.attr in names for node in read)

@@ -1,1 +1,1 @@
-"""Many scripts: the unit of work, where the units run, and what is kept of them between runs."""
+"""Processing many scripts: the unit of work, where units run, and the results kept between runs."""

@@ -1,4 +1,4 @@
-"""Many tasks through an engine: outcomes in the tasks' order, a bounded number of them at a time."""
+"""Runs many tasks through an engine; outcomes come in task order, with a bounded number in progress."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from instrumentor.engine.outcome import Outcome, Task
     from instrumentor.engine.workers import Workers
 
-# Outcomes that are known already wait for those before them; so many at most.
+# The maximum number of known outcomes that wait for earlier ones.
 _MAX_SEGMENT = 1024
 _SEGMENTS_PER_JOB = 3
 
 
 class Done(NamedTuple):
-    """A task, its outcome, and whether that was known already."""
+    """A task, its outcome, and whether the outcome was already known."""
 
     task: Task
     outcome: Outcome
@@ -29,7 +29,7 @@ class Done(NamedTuple):
 
 @dataclass
 class _Segment:
-    """Some tasks in a row: those whose outcome was known, and those that wait for one call."""
+    """Consecutive tasks: those with a known outcome, and those that wait for one call."""
 
     tasks: list[Task] = field(default_factory=list)
     known: list[Outcome | None] = field(default_factory=list)
@@ -42,10 +42,10 @@ class _Segment:
 
 
 class BatchRunner:
-    """Runs tasks through an engine; a context manager, which stops it."""
+    """Runs tasks through an engine; a context manager that stops the engine at the end."""
 
     def __init__(self, engine: Engine, jobs: int) -> None:
-        """Take an engine, which is started when there is work enough for it."""
+        """Set the engine, which is started only when there is enough work for it."""
         self._engine = engine
         self._jobs = jobs
         self._workers: Workers | None = None
@@ -61,11 +61,11 @@ class BatchRunner:
         """Process tasks.
 
         Args:
-            tasks: read as they are needed, never all at once.
-            find: looks a task's outcome up where it may be known already.
+            tasks: consumed lazily.
+            find: looks up a task's outcome; None if it is not known.
 
         Yields:
-            Every task with its outcome, in the order of `tasks` whatever finishes first.
+            Every task with its outcome, in the order of `tasks`.
         """
         waiting: deque[_Segment] = deque()
         for segment in self._segments(tasks, find):
@@ -80,7 +80,7 @@ class BatchRunner:
     def _segments(self, tasks: Iterable[Task], find: Callable[[Task], Outcome | None]) -> Iterator[_Segment]:
         segment, missing = _Segment(), 0
         for task in tasks:
-            if not task.path and segment.tasks:  # whoever waits for standard input is told first what is known
+            if not task.path and segment.tasks:  # yield known outcomes before waiting for standard input
                 yield segment
                 segment, missing = _Segment(), 0
             outcome = find(task)
@@ -110,7 +110,7 @@ class BatchRunner:
             workers = self._started()
             found = iter(workers.result(segment.future, segment.missing))
             segment.known = [outcome or next(found) for outcome in segment.known]
-            if workers.is_lost(segment.future):  # what waited behind it broke with it
+            if workers.is_lost(segment.future):  # the tasks queued after it were lost, too
                 for each in others:
                     if each.future is not None and workers.is_lost(each.future):
                         each.future = workers.submit(each.missing)

@@ -1,4 +1,4 @@
-"""Where this tool keeps what it may compute again."""
+"""The location of this tool's caches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VARIABLE = "INSTRUMENT_CACHE_DIR"
 
 
 def cache_directory() -> Path:
-    """The folder of this tool's caches: $INSTRUMENT_CACHE_DIR, or the one the system has for such things."""
+    """The folder of this tool's caches: $INSTRUMENT_CACHE_DIR, or the system's cache folder."""
     if named := os.environ.get(VARIABLE):
         return Path(named)
     if sys.platform == "win32":

@@ -1,4 +1,4 @@
-"""Which functions at the top of the files given are called by others of them, by their imports alone."""
+"""Finds the top-level functions of the given files that other given files call, from imports alone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _IMPORT = b"import"
 
 
 class CallFacts(msgspec.Struct, array_like=True, frozen=True):
-    """What a file says about functions of others.
+    """A file's calls of other files' functions.
 
     Attributes:
-        functions: the names of its own at its top.
-        imports: what names at its top stand for: a module with a name in it, as in `from module import name`.
-        stars: the modules of which it imports everything.
-        calls: the modules with the names in them that are called somewhere.
+        functions: the names of its own top-level functions.
+        imports: the meaning of its top-level names: a module and a name in it, as in `from module import name`.
+        stars: the modules that it star-imports.
+        calls: the functions called anywhere, as a module and a name in it.
     """
 
     functions: tuple[str, ...] = ()
@@ -40,15 +40,15 @@ class CallFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CallsBetween:
-    """The functions of each of some files that others of them call.
+    """The functions of each given file that other given files call.
 
-    A function counts as called where a call names it by what it was imported as. One that is reached in another way,
-    by a registry or as a value, does not.
+    A function counts as called if a call uses the name that it was imported as. A call through a registry or a value
+    does not count.
 
     Args:
         paths: the files, absolute.
-        search: says where the imports of files start from.
-        cache: the folder in which what files say is kept; None to keep nothing.
+        search: finds the folders that a file's imports start from.
+        cache: the folder in which the facts about files are kept; None to keep nothing.
     """
 
     def __init__(self, paths: Iterable[str], search: SearchPaths, cache: Path | None) -> None:
@@ -68,7 +68,7 @@ class CallsBetween:
                     self._called.setdefault(found[0], set()).add(found[1])
 
     def of(self, path: str) -> tuple[str, ...]:
-        """The names of the functions at the top of a file that others call."""
+        """The names of a file's top-level functions that other files call."""
         return tuple(sorted(self._called.get(path, ())))
 
     def _read(self, path: str) -> CallFacts:
@@ -87,7 +87,7 @@ class CallsBetween:
         return known
 
     def _definition(self, path: str, name: str) -> tuple[str, str] | None:
-        """The file and name of the function that a name of a file stands for, through what files import."""
+        """The file and name of the function that a file's name refers to, following imports."""
         pending, seen = [(path, name)], set()
         while pending:
             at = pending.pop()
@@ -104,7 +104,7 @@ class CallsBetween:
         return None
 
     def _file_of(self, path: str, module: str) -> str | None:
-        """The one of the files given that a module is, as a file imports it."""
+        """The given file that a module name refers to when `path` imports it."""
         directory = os.path.dirname(path)  # noqa: PTH120
         key = (directory, module)
         if key not in self._places:
@@ -130,7 +130,7 @@ class CallsBetween:
 
 
 def read_calls(content: bytes) -> CallFacts:
-    """What a file says about functions of others; nothing where it is not Python."""
+    """A file's calls of other files' functions; empty if it is not Python."""
     if b"def " not in content and _IMPORT not in content:
         return CallFacts()
     try:
@@ -147,7 +147,7 @@ class _Reader:
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
-        # What names stand for anywhere in the file: a module, or a name in one.
+        # The meaning of names anywhere in the file: a module, or a name in one.
         self._modules: dict[str, str] = {}
         self._names: dict[str, tuple[str, str]] = {}
         self._stars: list[str] = []
@@ -176,7 +176,7 @@ class _Reader:
                 self._names[each.asname or each.name] = (module, each.name)
 
     def _calls_of(self, function: ast.expr, plain: set[str]) -> Iterator[tuple[str, str]]:
-        """What a called expression may name, as a module and a name in it."""
+        """The functions that a called expression may refer to, each as a module and a name in it."""
         parts: list[str] = []
         while isinstance(function, ast.Attribute):
             parts.insert(0, function.attr)
@@ -187,7 +187,7 @@ class _Reader:
         if not parts:
             if first in self._names:
                 yield self._names[first]
-            else:  # it may come by a star
+            else:  # it may come from a star import
                 yield from ((module, first) for module in self._stars)
             return
         *between, last = parts

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GROUP = "instrumentor.executors"
 LOCAL = "local"
-# A unit of work takes milliseconds: what a scheduler costs for each task has to be shared by many of them.
+# A unit of work takes milliseconds, so a scheduler's cost per task must be shared by many units.
 LOCAL_BATCH = 32
 REMOTE_BATCH = 64
 
@@ -25,10 +25,10 @@ class Engine:
     """A way to run units of work.
 
     Attributes:
-        name: what `--engine` calls it.
-        make: starts it for a number of jobs at a time.
-        batch: how many files go into one task.
-        is_local: whether it runs in processes of this machine, so that little work is better done right here.
+        name: its name for `--engine`.
+        make: starts it with a number of parallel jobs.
+        batch: how many files make one task.
+        is_local: whether it uses processes of this machine, so that small workloads run faster in this process.
     """
 
     name: str
@@ -55,14 +55,14 @@ def find_engine(name: str) -> Engine:
 
 
 def count_jobs() -> int:
-    """How many jobs this process may run at a time: the processors it is allowed, not all there are."""
+    """How many jobs to run at a time: the processors that this process may use, not all of the machine's."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _make_local_executor(jobs: int) -> Executor:
-    # Most runs end before a pool is needed, and loading what it takes is a good part of such a run.
+    # Most runs end before a pool is needed, and importing it would be a good part of their time.
     from instrumentor.engine.local_executor import make_local_executor
 
     return make_local_executor(jobs)

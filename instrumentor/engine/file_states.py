@@ -1,4 +1,4 @@
-"""Whether files are as they were: by time and size where these tell, else by content."""
+"""Whether files are unchanged: by time and size where these suffice, otherwise by content."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from instrumentor.source.undo import original_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# What is remembered of files and folders during a run; forgotten altogether when it is more.
+# The maximum number of remembered files and folders in a run; beyond it, all are forgotten.
 _MAX_REMEMBERED = 50_000
 
 
 class FileStates:
-    """Looks at each file and folder once in a run."""
+    """Reads the state of each file and folder once per run."""
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[int, int] | None] = {}
-        # Of the content, and of what it was before it was instrumented.
+        # The digests of the content and of the original that it was instrumented from.
         self._digests: dict[str, tuple[bytes, bytes]] = {}
         self._names: dict[str, frozenset[str] | None] = {}
 
@@ -38,7 +38,7 @@ class FileStates:
         return self._states[path]
 
     def has_content(self, path: str, digest: bytes, *, once: bool = False) -> bool:
-        """Whether a file's content has a digest, or `once` had it, before it was instrumented; it is read once.
+        """Whether a file's content has a digest, or with `once` its original has; each file is read once.
 
         The content of a folder is the names of the modules in it.
         """
@@ -50,7 +50,7 @@ class FileStates:
         return self._digests[path][once] == digest
 
     def names_in(self, folder: str) -> frozenset[str] | None:
-        """The names in a folder, none where there is no folder; None where it may not be listed."""
+        """The names in a folder, empty if there is no folder; None if it cannot be listed."""
         if folder not in self._names:
             if len(self._names) >= _MAX_REMEMBERED:
                 self._names.clear()
@@ -58,10 +58,9 @@ class FileStates:
         return self._names[folder]
 
     def missing_part(self, path: str) -> tuple[str, str] | None:
-        """The folder that is there and the name that is missing in it, on the way to a path; None if nothing is.
+        """The deepest existing folder on a path and the name missing in it; None if the path exists.
 
-        Most of what is looked for and not found would lie in folders that are not there either, and many paths have
-        the same one missing.
+        Most paths that are not found lie in folders that do not exist either, and many share the same missing folder.
         """
         folder, name = os.path.split(path)
         above, folder_name = os.path.split(folder)
@@ -77,7 +76,7 @@ class FileStates:
         return (folder, name) if name not in names else None
 
     def come(self, folder: str, names: Iterable[str]) -> frozenset[str]:
-        """Which of some names are there in a folder."""
+        """Which of the given names exist in a folder."""
         there = self.names_in(folder)
         if there is None:
             return frozenset(name for name in names if os.path.lexists(os.path.join(folder, name)))  # noqa: PTH118

@@ -1,4 +1,4 @@
-"""When to look for cyclic garbage: between scripts, and mostly among what is new."""
+"""When to collect cyclic garbage: between scripts, and mostly in the young generation."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.libraries import Libraries
 
-# Source bytes that are looked at before what refers to itself among what is new is collected: of each script some ten
-# objects, of one that failed all that was made of it, some 60 times its source.
+# Source bytes to process before young cyclic garbage is collected. A script leaves some ten objects; one that failed
+# leaves everything made of it, some 60 times its source.
 _COLLECT_AFTER_BYTES = 500_000
-# Source bytes of which the caches have let go before all there is gets looked through.
+# Source bytes that the caches must have dropped before a full collection.
 _COLLECT_ALL_AFTER_BYTES = 600_000
 
 
 class GarbageCollection:
-    """Collects what scripts leave behind, while Python itself does not.
+    """Collects the garbage of scripts while Python's own collection is off.
 
-    Looking for garbage anew with every few hundred objects costs a quarter of the time. What an analysis made is taken
-    apart and freed at once, as are the files that the caches let go of. What else is left of a script is new. What the
-    caches keep is old after the first look, and is looked at once more only when they have let go of some of it;
-    otherwise each look would cost as much as all that is kept.
+    Collecting after every few hundred objects would cost a quarter of the time. The results of an analysis are taken
+    apart and freed at once, as are files that the caches drop. Whatever else a script leaves is young. The contents of
+    the caches are old after the first collection. They are examined again only when the caches have dropped some of
+    them; otherwise each collection would cost as much as everything that is kept.
 
     Args:
         libraries: the caches.
@@ -37,10 +37,10 @@ class GarbageCollection:
         self._dropped_bytes = libraries.dropped_bytes
 
     def after_script(self, size: int) -> None:
-        """Collect what scripts left behind, if it is enough by now; the last one was of `size` bytes."""
+        """Collect the garbage of scripts if enough has accumulated; the last script had `size` bytes."""
         self._libraries.units.take_apart_dropped()
         self._scripts_bytes += size
-        # Its neighbours were parsed too, as far as they are its project's and no script before led to them.
+        # Files of its project that no earlier script imported were parsed, too.
         parsed = self._scripts_bytes + self._libraries.parsed_bytes
         if parsed <= self._collected_bytes + _COLLECT_AFTER_BYTES:
             return
@@ -54,7 +54,7 @@ class GarbageCollection:
 
 @contextmanager
 def collecting_between_scripts(libraries: Libraries) -> Iterator[GarbageCollection]:
-    """Keep Python from looking for garbage by itself."""
+    """Turn Python's automatic garbage collection off for a while."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,12 +1,12 @@
-"""What kept outcomes depend on: files as they were read, and where the modules of installed packages were found.
+"""The dependencies of kept outcomes: files as they were read, and where installed modules were found.
 
-Both have numbers, and each is looked at once in a run, however many outcomes depend on it:
+Both are numbered, and each is checked once per run, however many outcomes depend on it:
 
-    sources   other files, once for each content they were read with
-    lookups   names of modules, with what the search for them found in some folders, or that it found nothing
+    sources   other files, once for each content they had
+    lookups   module names, with the result of searching for them in some folders, which may be nothing
 
-So a package that is installed, upgraded or removed makes just those outcomes old for which its modules were looked for,
-by whatever way it comes: as a package, a module, a part of a namespace, by a path file, or installed to be edited.
+So installing, upgrading or removing a package invalidates exactly the outcomes that searched for its modules. It does
+not matter how it is installed: as a package, a module, part of a namespace, through a path file, or editable.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ create table if not exists lookups (
 );
 """
 TABLES = ("sources", "lookups")
-# Things that no outcome depends on any more are not looked for, but forgotten with everything else.
+# Unused dependencies are not searched for, but cleared with everything else at this size.
 _MAX_KEPT = 2_000_000
 _MAX_HELD = 100_000
-# Things that were noted one after the other have numbers in a row, and so are they asked for.
+# Dependencies recorded together have consecutive numbers, and are read together.
 _CHUNK = 128
 
 
 class _Source(NamedTuple):
-    """A file as it was when an outcome came to depend on it."""
+    """A file as it was when an outcome first depended on it."""
 
     path: bytes
     digest: bytes
@@ -60,21 +60,21 @@ class _Source(NamedTuple):
 
 
 class KeptDependencies:
-    """Tells whether things are as they were when outcomes came to depend on them."""
+    """Checks whether dependencies are unchanged."""
 
     def __init__(self, files: FileStates) -> None:
-        """Start a run; `files` looks at files."""
+        """Start a run; `files` gives the state of files."""
         self._files = files
         self._places: dict[tuple[str, ...], ModulePlaces] = {}
         self._sources: dict[int, _Source] = {}
         self._lookups: dict[int, tuple[str, bytes]] = {}
         self._fresh_sources: set[int] = set()
         self._fresh_lookups: set[int] = set()
-        # Files with the content that they had, whose times say so no longer.
+        # Files whose content is unchanged but whose times differ.
         self._newer: dict[int, tuple[int, int]] = {}
 
     def hold(self, connection: sqlite3.Connection, sources: bytes, lookups: bytes, folders: tuple[str, ...]) -> bool:
-        """Whether some things, given by their numbers, are as they were; modules are looked for in `folders`."""
+        """Whether dependencies, given by number, are unchanged; modules are searched for in `folders`."""
         return _all_hold(sources, self._fresh_sources, lambda number: self._is_source_fresh(connection, number)) and (
             _all_hold(lookups, self._fresh_lookups, lambda number: self._is_lookup_fresh(connection, number, folders))
         )
@@ -87,7 +87,7 @@ class KeptDependencies:
             query = f"select * from sources where number >= ? order by number limit {_CHUNK}"
             self._sources.update((row[0], _Source(*row[1:])) for row in connection.execute(query, (number,)))
         source = self._sources.get(number)
-        if source is None:  # forgotten since, by another run
+        if source is None:  # cleared by another run
             return False
         path = os.fsdecode(source.path)
         state = self._files.state(path)
@@ -120,22 +120,22 @@ class KeptDependencies:
         return bool(self._newer)
 
     def write_news(self, connection: sqlite3.Connection) -> None:
-        """Note the times of files that have the content they had."""
+        """Record the new times of files whose content is unchanged."""
         for number, state in self._newer.items():
             connection.execute("update sources set modified_ns = ?, size = ? where number = ?", (*state, number))
 
     def forget_news(self) -> None:
-        """Take what is to be written as written."""
+        """Drop the changes to be written, once they are written."""
         self._newer.clear()
 
 
 def number_sources(connection: sqlite3.Connection, sources: Iterable[FileState]) -> bytes:
-    """The numbers of files, as `KeptDependencies.hold` takes them; those that have none get one."""
+    """The numbers of files, as `KeptDependencies.hold` takes them; new files get a number."""
     return array("I", [_source_number(connection, each) for each in sources]).tobytes()
 
 
 def number_lookups(connection: sqlite3.Connection, folders: tuple[str, ...], lookups: Iterable[Lookup]) -> bytes:
-    """The same for where modules were found in some folders."""
+    """The same for module lookups in some folders."""
     searched = digest_of(os.fsencode("\0".join(folders)))
     numbers = array("I")
     for each in lookups:
@@ -148,13 +148,13 @@ def number_lookups(connection: sqlite3.Connection, folders: tuple[str, ...], loo
 
 
 def are_too_many(connection: sqlite3.Connection) -> bool:
-    """Whether so many things are kept that it is time to forget everything; goes by their numbers, which is quick."""
+    """Whether there are so many dependencies that all should be cleared; judged by their numbers, which is quick."""
     query = "select coalesce((select max(number) from {0}) - (select min(number) from {0}) + 1, 0)"
     return any(connection.execute(query.format(table)).fetchone()[0] > _MAX_KEPT for table in TABLES)
 
 
 def _all_hold(packed: bytes, fresh: set[int], is_fresh: Callable[[int], bool]) -> bool:
-    """Whether all things with the numbers in `packed` are as they were; notes in `fresh` those that are."""
+    """Whether all dependencies numbered in `packed` are unchanged; adds the unchanged ones to `fresh`."""
     if not packed:
         return True
     numbers = array("I", packed)

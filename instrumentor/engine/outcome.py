@@ -1,4 +1,4 @@
-"""A script to process, and what processing it gave: plain values that cross to other processes and machines."""
+"""Tasks and their outcomes: plain values that can be sent to other processes and machines."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ class Task(msgspec.Struct, frozen=True):
     """One script to process.
 
     Attributes:
-        path: where it lies, absolute.
+        path: its absolute path.
         shown: its path as the user would type it, for messages.
-        name: what its source comment is to record.
+        name: the path for its source comment.
         settings: what the user asked for.
-        goal: "instrument"; "explain" for all decisions, about the original where it is instrumented already; "revert";
+        goal: "instrument"; "explain" for all decisions, about the original if it is already instrumented; "revert";
             "program" to instrument it together with the files of its project that it runs.
-        root: the directory it was found in; None where it was given by name.
+        root: the directory it was found in; None if it was named.
         packages: where the packages that it imports are installed.
-        modules_cache: the folder in which what is read of them is kept; None to keep nothing.
-        called: the functions at its top that other files given with it call.
-        restated: the settings that its lines are to state from now on, if it is instrumented already; the others of
-            them stay as they are.
+        modules_cache: the folder in which facts about them are kept; None to keep nothing.
+        called: its top-level functions that other given files call.
+        restated: the settings to update in its lines, if it is already instrumented; the others stay.
     """
 
     path: str
@@ -51,16 +50,16 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def was_found(self) -> bool:
-        """Whether it was found in a directory, not given by name.
+        """Whether it was found in a directory, not named.
 
-        Then it is not parsed where its bytes show that it can hold no site, and what was never instrumented is no
-        mistake in a revert.
+        If so, it is not parsed if its bytes show that it has no site, and a revert ignores it if it was never
+        instrumented.
         """
         return self.root is not None
 
     @property
     def is_brief(self) -> bool:
-        """Whether nothing is said of it unless it changes; then nobody needs the decisions."""
+        """Whether it is reported only if it changes, so that an unchanged script's decisions are not needed."""
         return self.was_found and self.goal == "instrument"
 
 
@@ -68,11 +67,11 @@ class Failure(msgspec.Struct, frozen=True):
     """Why a script could not be processed.
 
     Attributes:
-        text: the line to print, with path, line and column where they are known.
+        text: the line to print, with path, line and column if known.
         message: the same without them.
         line: from 1.
         column: from 1.
-        trace: the traceback, for a mistake of this tool's own.
+        trace: the traceback, for a bug in this tool.
     """
 
     text: str
@@ -83,12 +82,12 @@ class Failure(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, error: InstrumentError) -> Failure:
-        """What a mistake tells of itself."""
+        """The failure for an error."""
         return cls(str(error), error.message, error.line, error.column)
 
     @classmethod
     def of_unexpected(cls, error: Exception, shown: str) -> Failure:
-        """What to tell of a mistake of this tool's own that was met in one file; the others need not wait for it."""
+        """The failure for a bug in this tool that one file triggered; the other files are still processed."""
         message = (
             f"internal error, the file was left as it is ({type(error).__name__}: {error});"
             " please report it, with what --verbose says"
@@ -111,25 +110,25 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What processing one script gave.
+    """The result of processing one script.
 
     Attributes:
-        status: what became of it.
+        status: the kind of result.
         source: the script as it was read.
-        result_digest: of the bytes to write; empty where there are none.
+        result_digest: the digest of the bytes to write; empty if there are none.
         lines: how many lines it has.
-        decisions: every site with its verdict and reason; none for a brief task whose script shows by its own text that
-            nothing in it is to be wrapped.
-        original: the script's bytes, where it changes.
-        result: the bytes to write, where it changes.
-        recorded_source: for a revert, what the source comment calls the original.
+        decisions: every site with its verdict and reason; none for a file that was not analysed because it has nothing
+            to wrap.
+        original: the script's bytes, if it changes.
+        result: the bytes to write, if it changes.
+        recorded_source: for a revert, the path of the original in the source comment.
         cells: for a notebook, the first line of each of its code cells in the numbering of `decisions`, with the
             cell's number from 1.
         failure: what went wrong.
-        elsewhere: for a script given by name, the other files of its project that make models which it does not get
-            hold of, relative to its directory.
-        dependencies: the other files that were looked at.
-        lookups: the modules of installed packages that were looked for.
+        elsewhere: for a script that was named, the project's other files that make models which never reach it,
+            relative to its directory.
+        dependencies: the other files that were read.
+        lookups: the modules of installed packages that were searched for.
     """
 
     status: Status

@@ -1,4 +1,4 @@
-"""A progress bar for work that takes a while: on a terminal only, and only from its second second on."""
+"""A progress bar for long work: only on a terminal, and only after the first second."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _QUIET_S = 1.0
 
 
 class Progress:
-    """Counts files; a context manager, which takes the bar away at the end."""
+    """Counts files; a context manager that removes the bar at the end."""
 
     def __init__(self, total: Callable[[], int], *, enabled: bool = True, is_alone: bool = False) -> None:
         """Wait for work.
 
         Args:
             total: counts all files; called once, when the bar is first shown.
-            enabled: whether a bar is wanted at all.
-            is_alone: whether there is but one file. Then a thread shows the bar, while this one works; with several,
-                there is no such thread, since processes may have to be forked.
+            enabled: whether a bar may be shown at all.
+            is_alone: whether there is only one file. If so, a thread shows the bar while this one works. Otherwise
+                there is no such thread, since processes may be forked.
         """
         self._total = total
         self._is_alone = is_alone
@@ -65,7 +65,7 @@ class Progress:
         bar.update(task, completed=self._done, found=found)
 
     def close(self) -> None:
-        """Take the bar away, so that what is said next stands alone."""
+        """Remove the bar, so that it does not mix with later messages."""
         if self._timer is not None:
             self._timer.cancel()
         with self._showing:
@@ -77,7 +77,7 @@ class Progress:
             self._timer.join()
 
     def _show_in_time(self) -> None:
-        """Show the bar of the one file, unless it is done by now."""
+        """Show the bar for the only file, unless it is done by now."""
         with self._showing:
             if self._enabled:
                 self._bar = self._show()

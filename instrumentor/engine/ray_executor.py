@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A worker that dies takes its task with it; Ray starts the task anew on another one, this many times.
+# If a worker dies, Ray restarts its task on another one, up to this many times.
 _RETRIES = 3
 
 
 class RayExecutor(Executor):
-    """Runs calls on the Ray cluster that this process belongs to ($RAY_ADDRESS), or on one of this machine.
+    """Runs calls on the Ray cluster that this process belongs to ($RAY_ADDRESS), or on a local one.
 
-    The files have to be readable under the same paths on every node, as on a cluster's shared file system.
+    Files must be readable under the same paths on every node, as on a shared file system.
     """
 
     def __init__(self, jobs: int) -> None:
-        """Connect, or start Ray with `jobs` workers where there is no cluster."""
+        """Connect, or start Ray with `jobs` workers if there is no cluster."""
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
             try:
@@ -45,10 +45,10 @@ class RayExecutor(Executor):
         self._references: set[Any] = set()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a call on some worker.
+        """Run a call on a worker.
 
         Returns:
-            Its result to come; a worker that died over it again and again is a `BrokenExecutor`.
+            The future result; it raises `BrokenExecutor` if workers repeatedly died on the call.
         """
         if fn not in self._functions:
             self._functions[fn] = ray.remote(max_retries=_RETRIES)(fn)
@@ -71,7 +71,7 @@ class RayExecutor(Executor):
         return result
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Cancel what is left if asked to, and leave Ray if this executor started it."""
+        """Cancel pending calls if asked to, and shut Ray down if this executor started it."""
         if cancel_futures:
             for reference in list(self._references):
                 ray.cancel(reference, force=True)

@@ -1,12 +1,12 @@
-"""Outcomes of earlier runs, kept on the disk: a file that is as it was, and all it depends on, is not read again.
+"""Outcomes of earlier runs, kept on disk: a file is not read again while it and its dependencies are unchanged.
 
-One SQLite file, so that runs at the same time may share it and a run that is killed leaves it whole. Rows lie in the
-order in which a tree is walked, and are read many at a time:
+It is one SQLite file, so concurrent runs can share it and a killed run leaves it intact. Rows are in the order in which
+a tree is walked, and are read in blocks:
 
-    results   one for each script and choice of settings, with the numbers of its folder and of what it depends on
-    folders   for all scripts of a folder together, which names of the project were looked for and not there
+    results   one for each script and choice of settings, with the numbers of its folder and its dependencies
+    folders   for all scripts of a folder together, the project's names that were searched for and not found
 
-What outcomes depend on besides is in the tables of `kept_dependencies`.
+The other dependencies are in the tables of `kept_dependencies`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ create table if not exists folders (
 
 
 class _Details(msgspec.Struct, array_like=True):
-    """What only some runs want to know of an outcome."""
+    """The parts of an outcome that only some runs need."""
 
     decisions: tuple[Decision, ...]
     cells: tuple[tuple[int, int], ...]
@@ -96,7 +96,7 @@ class _KeptChange(msgspec.Struct, array_like=True):
 
 
 class _Row(NamedTuple):
-    """What is known of a script."""
+    """The kept outcome of a script."""
 
     path: bytes
     folder: int
@@ -111,7 +111,7 @@ class _Row(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """An outcome that is to be written."""
+    """An outcome to write."""
 
     script: FileState
     status: Status
@@ -126,7 +126,7 @@ class _Kept(NamedTuple):
 
 
 class _Page(NamedTuple):
-    """Some rows of one run: those whose paths come from `first` on, up to `last` where there are more."""
+    """A block of a run's rows: paths from `first` on, up to `last` if there are more."""
 
     run: bytes
     first: bytes
@@ -134,22 +134,22 @@ class _Page(NamedTuple):
     rows: dict[bytes, _Row]
 
     def covers(self, run: bytes, path: bytes) -> bool:
-        """Whether a script would be among the rows if it had one."""
+        """Whether a script's row would be in this block if it had one."""
         return run == self.run and self.first <= path and (self.last is None or path <= self.last)
 
 
 class ResultsCache:
-    """Outcomes by file and settings; a context manager, so that what is new is kept.
+    """Outcomes by file and settings; a context manager that writes new outcomes at the end.
 
-    Runs at the same time may share it. What goes wrong with it costs time, never the run: then nothing is found.
+    Concurrent runs may share it. Its errors never fail a run: nothing is found then, which only costs time.
     """
 
     def __init__(self, directory: Path, search: SearchPaths | None = None) -> None:
         """Open a cache.
 
         Args:
-            directory: where it lies; made if need be.
-            search: says where the imports of scripts start from.
+            directory: where it is stored; created if necessary.
+            search: finds the folders that a script's imports start from.
         """
         self._search = search or SearchPaths()
         self._environment = _environment_digest()
@@ -163,16 +163,16 @@ class ResultsCache:
         self._last_run: tuple[Task, str, bytes] | None = None
         self._page: _Page | None = None
         self._folders: dict[int, tuple[int, str, bytes]] = {}
-        # By the numbers of folders, what was missing and has come; None where imports start from elsewhere now.
+        # By folder number, the names that were missing and exist now; None if imports start from elsewhere now.
         self._come: dict[int, dict[str, frozenset[str]] | None] = {}
-        # By run, folder, and where its imports started from.
+        # By run, folder, and where the folder's imports start from.
         self._pending: dict[tuple[bytes, bytes, str], dict[bytes, _Kept]] = {}
         self._pending_count = 0
         self._flushed_s = time.monotonic()
-        # Folders whose imports start from elsewhere now: nothing that is kept of them holds any more.
+        # Folders whose imports start from elsewhere now, so that their rows are invalid.
         self._stale: set[int] = set()
         self._touched: set[int] = set()
-        # Scripts with the content that they had, whose times say so no longer.
+        # Scripts whose content is unchanged but whose times differ.
         self._newer_scripts: dict[tuple[bytes, bytes], tuple[int, int]] = {}
         self._directory = directory
         self._connection = self._open() or self._open()
@@ -188,15 +188,15 @@ class ResultsCache:
 
     @property
     def is_open(self) -> bool:
-        """Whether outcomes can be kept and found at all."""
+        """Whether the cache can be used."""
         return self._connection is not None
 
     def find(self, task: Task, *, with_decisions: bool = True) -> Outcome | None:
-        """The outcome of a task as it was found before; None where it may be another one now.
+        """The kept outcome of a task; None if it may be different now.
 
         Args:
-            task: what is to be done.
-            with_decisions: whether they are wanted even of a script that does not change.
+            task: the task.
+            with_decisions: whether to include decisions even for a script that does not change.
 
         Returns:
             The outcome without bytes and dependencies.
@@ -218,7 +218,7 @@ class ResultsCache:
                 return outcome
             query = "select details from results where run = ? and path = ?"
             found = self._connection.execute(query, (run, path)).fetchone()
-            if found is None:  # forgotten since, by another run
+            if found is None:  # cleared by another run
                 return None
             details = self._decoder.decode(found[0])
         except (sqlite3.Error, msgspec.MsgspecError, TypeError, ValueError) as error:
@@ -258,21 +258,21 @@ class ResultsCache:
         return outcome, tuple(changes)
 
     def add(self, task: Task, outcome: Outcome, changes: Sequence[Change] | None = None) -> None:
-        """Keep an outcome; failures are looked at anew each time.
+        """Keep an outcome, unless it is a failure.
 
         Args:
             task: what was done.
             outcome: what it gave.
-            changes: the files that change, for `find_changes`; None to keep no bytes.
+            changes: the files that change, for `find_changes`; None if their bytes need not be kept.
         """
         if self._connection is None or outcome.failure is not None or outcome.source.digest is None:
             return
-        if os.path.islink(task.path):  # noqa: PTH114 - whose imports start from another folder
+        if os.path.islink(task.path):  # noqa: PTH114 - its imports start from another folder
             return
         parts = [self._files.missing_part(each.path) for each in outcome.dependencies if each.digest is None]
         missing: dict[str, list[str]] = {}
         for part in dict.fromkeys(parts):
-            if part is None:  # it has come meanwhile
+            if part is None:  # it was created meanwhile
                 return
             missing.setdefault(part[0], []).append(part[1])
         roots = self._roots_of(task.path)
@@ -281,7 +281,7 @@ class ResultsCache:
             packed = self._encoder.encode(details)
             packed_changes = b"" if changes is None else self._pack(changes)
             "".join((roots, *missing, *(name for names in missing.values() for name in names))).encode()
-        except UnicodeEncodeError:  # names that are no text, as file systems may have them
+        except UnicodeEncodeError:  # file names need not be valid text
             return
         folder = _in_order(os.path.dirname(task.path))  # noqa: PTH120
         kept = self._pending.setdefault((self._run(task), folder, roots), {})
@@ -308,8 +308,8 @@ class ResultsCache:
     # ---- reading ----
 
     def _run(self, task: Task) -> bytes:
-        """What is the same for a whole run, as a digest; most scripts share it with the one before."""
-        # What an outcome holds of the path is what the source comment records of it.
+        """A digest of what is the same for a whole run; consecutive scripts mostly share it."""
+        # An outcome depends on the path only through the source comment.
         if task.name == os.path.basename(task.path):  # noqa: PTH119
             place = ""
         elif task.path.endswith(task.name):
@@ -355,7 +355,7 @@ class ResultsCache:
         return self._page.rows.get(path)
 
     def _holds(self, connection: sqlite3.Connection, run: bytes, task: Task, row: _Row) -> bool:
-        """Whether a script and all that was read for it, or looked for, are as they were."""
+        """Whether a script and everything that was read or searched for it are unchanged."""
         path = task.path
         come = self._come_to_folder(connection, row.folder, path)
         if come is None or (come and not self._is_independent_of(connection, run, row, come)):
@@ -371,10 +371,10 @@ class ResultsCache:
     def _is_independent_of(
         self, connection: sqlite3.Connection, run: bytes, row: _Row, come: dict[str, frozenset[str]]
     ) -> bool:
-        """Whether a script has not looked for what has come; other scripts of its folder have."""
+        """Whether a script did not search for the names that exist now, unlike other scripts of its folder."""
         query = "select missing from results where run = ? and path = ?"
         found = connection.execute(query, (run, row.path)).fetchone()
-        if found is None:  # forgotten since, by another run
+        if found is None:  # cleared by another run
             return False
         missing = self._missing_decoder.decode(found[0])
         return all(names.isdisjoint(missing.get(folder, ())) for folder, names in come.items())
@@ -382,7 +382,7 @@ class ResultsCache:
     def _come_to_folder(
         self, connection: sqlite3.Connection, number: int, path: str
     ) -> dict[str, frozenset[str]] | None:
-        """What scripts of a folder missed and is there now, by the folder it came to; None if they look elsewhere."""
+        """Names that a folder's scripts missed and that exist now, by their folder; None if they search elsewhere."""
         if number not in self._come:
             if number not in self._folders:
                 if len(self._come) > _MAX_HELD:
@@ -413,7 +413,7 @@ class ResultsCache:
             self._directory.mkdir(parents=True, exist_ok=True)
             path = self._directory / f"results-{_FORMAT}.sqlite"
             connection = sqlite3.connect(path, timeout=5, isolation_level=None)
-            # A write-ahead log would not do on the network file systems that clusters have.
+            # A write-ahead log does not work on the network file systems of clusters.
             connection.execute("pragma journal_mode = truncate")
             connection.execute("pragma synchronous = off")
             connection.executescript(_SCHEMA)
@@ -425,7 +425,7 @@ class ResultsCache:
         return connection
 
     def _repair(self, error: Exception) -> None:
-        """Do without the cache for this run, and take it away if it is damaged."""
+        """Stop using the cache in this run, and delete it if it is damaged."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -434,7 +434,7 @@ class ResultsCache:
             clear(self._directory)
 
     def _flush(self) -> None:
-        """Write what is new, in one short transaction: others may be waiting."""
+        """Write the new outcomes in one short transaction, because other runs may be waiting."""
         connection = self._connection
         news = (self._pending, self._stale, self._touched, self._newer_scripts)
         is_any = any(news) or self._dependencies.has_news
@@ -508,19 +508,19 @@ class ResultsCache:
 
 
 def clear(directory: Path) -> None:
-    """Remove what is kept in `directory`."""
+    """Delete the cache in `directory`."""
     for path in directory.glob("results-*.sqlite*"):
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def _in_order(path: str) -> bytes:
-    """A path as a key whose order is that of a walk: entries by name, a folder with all in it at its own place."""
+    """A path as a key that sorts in walk order: entries by name, each folder's contents at the folder's place."""
     return os.fsencode(path).replace(os.fsencode(os.sep), b"\0")
 
 
 def _forget_old(connection: sqlite3.Connection, today: int) -> None:
-    """Forget, once a day, what was not asked for in a long time."""
+    """Once a day, delete outcomes that have not been used for a long time."""
     if connection.execute("pragma user_version").fetchone()[0] == today:
         return
     connection.execute("begin immediate")
@@ -534,7 +534,7 @@ def _forget_old(connection: sqlite3.Connection, today: int) -> None:
 
 
 def _environment_digest() -> bytes:
-    """A digest of what is the same for a whole run: this tool's own code, and the Python whose grammar is used."""
+    """A digest of this tool's own code and of the Python whose grammar is used."""
     code = sorted(_list_code(os.path.dirname(os.path.dirname(__file__))))  # noqa: PTH120
     return digest_of("\n".join([__version__, sys.version, sys.byteorder, *code]).encode("utf-8", "surrogateescape"))
 

@@ -1,7 +1,7 @@
-"""The unit of work: one script, from its bytes to what is to be written.
+"""The unit of work: one script, from its bytes to the bytes to write.
 
-Nothing here writes, keeps anything between scripts or depends on where it runs: tasks and outcomes are plain values
-that cross to other processes and machines, and the same task gives the same outcome everywhere.
+Nothing here writes files, keeps state between scripts or depends on where it runs. Tasks and outcomes are plain values
+that can be sent to other processes and machines, and the same task gives the same outcome everywhere.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ if TYPE_CHECKING:
 
     from instrumentor.engine.outcome import Task
     from instrumentor.paths.files import Script
-    from instrumentor.resolve.outline_cache import OutlineCache
 
 _BYTES_PER_LINE = 40
 
 
 def process_batch(tasks: Sequence[Task], libraries: Libraries | None = None) -> list[Outcome]:
-    """Process several scripts, one after the other; a failure in one is its outcome, and stops no other.
+    """Process several scripts in turn; a failure in one is its outcome and does not stop the others.
 
     Args:
         tasks: the scripts.
-        libraries: remembers what was read for others, before and within this batch; without it only within.
+        libraries: caches what was read for other scripts, in this batch and before; without it, only in this batch.
     """
     libraries = libraries or Libraries()
     outcomes = []
@@ -56,7 +55,7 @@ def process_batch(tasks: Sequence[Task], libraries: Libraries | None = None) -> 
 
 
 def process(task: Task, libraries: Libraries | None = None) -> Outcome:
-    """Read and process one script; `libraries` remembers what was read for others."""
+    """Read and process one script; `libraries` caches what was read for others."""
     state = settled_state(task.path)
     try:
         script = files.read_script(task.path, shown=task.shown)
@@ -68,7 +67,7 @@ def process(task: Task, libraries: Libraries | None = None) -> Outcome:
 def process_script(
     script: Script, task: Task, state: tuple[int, int] = (-1, -1), libraries: Libraries | None = None
 ) -> Outcome:
-    """Process one script whose bytes are at hand, such as standard input."""
+    """Process one script whose bytes have been read, such as standard input."""
     content = script.content
     recorder = Recorder(script, reads_originals=True)
     source = FileState(task.path, digest_of(content), *state)
@@ -85,26 +84,23 @@ def process_script(
         recorder.installed = libraries.at(task.packages.folders, task.modules_cache)
         roots = libraries.search.roots(directory)
         sources = Sources(recorder.read, roots, recorder, libraries.units, called=frozenset(task.called))
-        outlines = libraries.outlines(task.modules_cache) if task.is_brief else None
-        outcome = _instrument(content, task, common, sources, outlines)
+        outcome = _instrument(content, task, common, sources)
         return replace(outcome, dependencies=recorder.dependencies(), lookups=recorder.lookups())
     except InstrumentError as error:
         if error.path is not None and error.path.startswith(task.name):
-            # The core knows the script by what the source comment records; a notebook's cell may follow.
+            # The core uses the source comment's name for the script; a notebook's cell may follow it.
             error.path = task.shown + error.path[len(task.name) :]
         failure = Failure.of(error)
-    except Exception as error:  # noqa: BLE001 - the edge: a bug met in one script must not keep the others waiting
+    except Exception as error:  # noqa: BLE001 - a bug triggered by one script must not stop the others
         failure = Failure.of_unexpected(error, task.shown)
     return replace(common, status="failed", failure=failure, dependencies=recorder.dependencies())
 
 
-def _instrument(
-    content: bytes, task: Task, common: Outcome, sources: Sources, outlines: OutlineCache | None
-) -> Outcome:
+def _instrument(content: bytes, task: Task, common: Outcome, sources: Sources) -> Outcome:
     transform = (
         instrument_notebook
         if is_notebook(task.shown)
-        else partial(instrument_source, looks_elsewhere=not task.was_found, outlines=outlines)
+        else partial(instrument_source, looks_elsewhere=not task.was_found)
     )
     result = transform(content, task.settings, source_name=task.name, sources=sources)
     common = replace(common, elsewhere=result.elsewhere)
@@ -116,7 +112,7 @@ def _instrument(
             if again.instrumented != content:
                 return _changed(common, content, again.instrumented, decisions=again.decisions)
         if task.goal == "explain":
-            # The decisions are about the original; its lines are also what a trace speaks of.
+            # The decisions refer to the original, as does a trace.
             original = _undo(content, task)[0]
             about = transform(original, task.settings, source_name=task.name, sources=sources)
             decisions, cells = about.decisions, getattr(about, "cells", ())
@@ -127,7 +123,7 @@ def _instrument(
 
 
 def _restated(content: bytes, task: Task) -> Settings:
-    """The settings of a script's lines, but for those that are to change."""
+    """The settings stated in a script's lines, with the requested changes."""
     stated = {name: getattr(Settings(), name) for name in NAMES} | stated_settings(content)
     kept = {name: value for name, value in stated.items() if name not in task.restated}
     return dataclasses.replace(task.settings, **kept)

@@ -1,7 +1,7 @@
-"""Where tasks are processed: in this process while there is little to do, else through an engine.
+"""Where tasks are processed: in this process if there is little to do, otherwise through an engine.
 
-This module is loaded when the first task has to be processed, and the whole analysis with it: what earlier runs know
-needs neither.
+This module imports the whole analysis. It is imported only when the first task must be processed, since kept outcomes
+need neither.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from instrumentor.engine.executors import Engine
     from instrumentor.engine.outcome import Task
 
-# Starting processes pays from about this much work on; what takes less is done in this one.
+# Starting processes pays off only above about this much work.
 _ALONE_S = 0.5
 _SMALL_BATCH = 8
 
 
 class Workers:
-    """Processes batches of tasks; an engine is started when there is work enough for it."""
+    """Processes batches of tasks; starts an engine when there is enough work for it."""
 
     def __init__(self, engine: Engine, jobs: int) -> None:
         self._engine = engine
@@ -36,18 +36,18 @@ class Workers:
         self._executor: Executor | None = None
         self._spent_s = 0.0
         self._libraries = Libraries()
-        # What is loaded by now stays. Collections, of which there are many, need not look at it, nor copy the memory
-        # of it that forked processes share.
+        # Everything imported by now stays alive. Freezing spares each collection from traversing it, and forked
+        # processes from copying the shared memory.
         gc.freeze()
 
     @property
     def batch_size(self) -> int:
-        """How many tasks are best handed over together."""
-        # While this process works alone, small pieces show progress and tell sooner that there is much to do.
+        """The best number of tasks to submit together."""
+        # While this process works alone, small batches show progress and reveal sooner that there is much to do.
         return _SMALL_BATCH if self._engine.is_local and self._executor is None else self._engine.batch
 
     def submit(self, tasks: list[Task]) -> Future[list[Outcome]]:
-        """Process tasks, here and now or somewhere else; what comes back is for `result`."""
+        """Process tasks, at once in this process or in the engine; pass the returned future to `result`."""
         if self._engine.is_local and (self._jobs == 1 or self._spent_s < _ALONE_S):
             started = time.perf_counter()
             done: Future[list[Outcome]] = Future()
@@ -61,7 +61,7 @@ class Workers:
             return self._restart().submit(process_batch, tasks)
 
     def result(self, future: Future[list[Outcome]], tasks: list[Task]) -> list[Outcome]:
-        """Wait for the outcomes of tasks that were submitted."""
+        """Wait for the outcomes of submitted tasks."""
         try:
             return future.result()
         except BrokenExecutor:
@@ -69,16 +69,16 @@ class Workers:
 
     @staticmethod
     def is_lost(future: Future[list[Outcome]]) -> bool:
-        """Whether tasks will never be processed, since the engine broke over others; they are to be submitted anew."""
+        """Whether tasks were lost because the engine broke on others; they must be submitted again."""
         return future.done() and isinstance(future.exception(), BrokenExecutor)
 
     def stop(self, *, cancel: bool) -> None:
-        """Stop the engine; `cancel` what it has not begun."""
+        """Stop the engine; with `cancel`, drop the tasks that it has not begun."""
         if self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=cancel)
 
     def _process_one_by_one(self, tasks: list[Task]) -> list[Outcome]:
-        """Find the script that a worker died over: each goes alone, and one that does it again is to blame."""
+        """Find the script that killed a worker: each one runs alone, and one that does so again is to blame."""
         self._restart()
         return [self._process_alone(task) for task in tasks]
 

@@ -1,1 +1,1 @@
-"""Notebooks, as the scripts that they are."""
+"""Notebooks, processed as scripts."""

@@ -1,11 +1,11 @@
-"""What is to be known of notebooks without reading one."""
+"""Notebook names and cell positions, without reading a notebook."""
 
 from __future__ import annotations
 
 import re
 
 SUFFIX = ".ipynb"
-# How reasons name lines: `line 7`, `line 7 or 9`.
+# Lines as written in reasons: `line 7`, `line 7 or 9`.
 _LINES = re.compile(r"\bline (\d+(?: or \d+)*)")
 
 
@@ -15,7 +15,7 @@ def is_notebook(path: str) -> bool:
 
 
 def place_in_cells(line: int, cells: tuple[tuple[int, int], ...]) -> tuple[int | None, int]:
-    """The cell and the line in it for a line of a notebook's code; no cell and the line itself for a script."""
+    """The cell, and the line in it, of a line of a notebook's code; for a script, None and the line itself."""
     for start, number in reversed(cells):
         if start <= line:
             return number, line - start + 1
@@ -23,13 +23,13 @@ def place_in_cells(line: int, cells: tuple[tuple[int, int], ...]) -> tuple[int |
 
 
 def describe_line(line: int, cells: tuple[tuple[int, int], ...]) -> str:
-    """A line as a reader finds it: `line 12`, of a notebook `cell 3 line 4`."""
+    """A line as shown to a reader: `line 12`, or `cell 3 line 4` in a notebook."""
     cell, line = place_in_cells(line, cells)
     return f"line {line}" if cell is None else f"cell {cell} line {line}"
 
 
 def describe_lines_in(text: str, cells: tuple[tuple[int, int], ...]) -> str:
-    """A reason with the lines that it speaks of as a reader finds them."""
+    """A reason with its lines as shown to a reader."""
     if not cells:
         return text
     return _LINES.sub(

@@ -1,4 +1,4 @@
-"""Where the strings of a notebook's cells stand in its JSON text, so that all the rest can stay as it is."""
+"""Positions of cell source strings in a notebook's JSON text, so that the rest can stay unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class Literal(NamedTuple):
-    """A string in JSON text: its value, and where it stands, from quote to quote."""
+    """A string in JSON text: its value, and its span including the quotes."""
 
     value: str
     start: int
@@ -19,12 +19,12 @@ class Literal(NamedTuple):
 
 
 class CellSource(NamedTuple):
-    """What one code cell holds.
+    """The source of one code cell.
 
     Attributes:
-        number: the cell's number from 1, among cells of all kinds.
-        literals: its source, one string or one for each line.
-        is_list: whether it is a list of strings.
+        number: the cell's number from 1, counting cells of all kinds.
+        literals: its source: a single string, or one for each line.
+        is_list: whether the source is a list of strings.
     """
 
     number: int
@@ -41,7 +41,7 @@ def find_code_cells(text: str) -> list[CellSource]:
     """Find the sources of a notebook's code cells, in order.
 
     Raises:
-        ValueError: `text` is not JSON, or not that of a notebook of format 4.
+        ValueError: `text` is not JSON, or not a notebook of format 4.
     """
     document = _Scanner(text).scan()
     if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
@@ -65,7 +65,7 @@ def _value(literal: object) -> object:
 
 
 class _Scanner:
-    """Reads JSON as `json.loads` does, with a `Literal` for each string; other values are skipped over."""
+    """Reads JSON as `json.loads` does, with a `Literal` for each string; other values are skipped."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -112,7 +112,7 @@ class _Scanner:
         return entries, at + 1
 
     def _next(self, at: int, closing: str) -> int:
-        """Go on behind a value: to the next one, or to the end of what it stands in."""
+        """Move past a value, to the next one or to the end of its container."""
         at = self._skip_blank(at)
         if self._text[at : at + 1] == ",":
             return self._skip_blank(at + 1)

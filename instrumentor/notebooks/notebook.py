@@ -1,8 +1,8 @@
-"""Notebooks: their code cells as one script, and what is added to it put back into the cells.
+"""Instruments notebooks: joins the code cells into one script, and puts the additions back into the cells.
 
-Only insertions are made, into the JSON text itself: outputs, metadata, key order, indentation and escapes stay as
-they are, to the byte. The source comment goes to the end of the last cell of Python; what it lists are the spans of the
-insertions, in characters of the file's text, so that undoing them needs no JSON at all.
+The JSON text only gets insertions: outputs, metadata, key order, indentation and escapes stay the same, to the byte.
+The source comment goes to the end of the last Python cell. It lists the spans of the insertions, in characters of the
+file's text, so that undoing them needs no JSON at all.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from instrumentor.settings import Settings
 
 _MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:(?P<target>[A-Za-z_][\w., ]*=[ \t]*)?[%!?].*|[\w.]+\?{1,2}[ \t]*)")
-# Cell magics whose cell is Python all the same.
+# Cell magics whose cell is still Python.
 _PYTHON_CELLS = re.compile(r"%%(?:time|timeit|capture|prun|memit|mprun|debug|python3?)\b")
 
 
 @dataclass(frozen=True)
 class NotebookResult(Result):
-    """What instrumenting a notebook gave.
+    """The result of instrumenting a notebook.
 
     Attributes:
         cells: the first line of each code cell in the numbering of `decisions`, with the cell's number from 1.
@@ -46,7 +46,7 @@ class NotebookResult(Result):
 
 
 class _Insertion(NamedTuple):
-    """Text put into the JSON text before character `at`."""
+    """Text inserted into the JSON text before character `at`."""
 
     at: int
     text: str
@@ -62,7 +62,7 @@ def instrument_notebook(
     """Put the models of a notebook under proxies; arguments and errors are those of `instrument_source`.
 
     Raises:
-        NotebookError: it is no notebook of format 4, or no notebook of Python.
+        NotebookError: it is not a notebook of format 4, or not a Python notebook.
     """
     text = decode_notebook(source, source_name)
     cells = read_cells(text, source_name)
@@ -91,7 +91,7 @@ class _Script:
         self._source_name = source_name
         self._lines: list[str] = []
         starts = []
-        # For each line of the script the cell and the line in it.
+        # For each line of the script, the cell and the line in it.
         self._places: list[tuple[CellSource, int]] = []
         self._last: CellSource | None = None
         for cell in cells:
@@ -103,18 +103,18 @@ class _Script:
                 self._lines.append(line.removesuffix(line_end(line)) + "\n")
                 self._places.append((cell, index))
         self.starts = tuple(starts)
-        # JSON has halves of characters that no file of Python holds; in a string one character is as good as another.
+        # JSON may contain lone surrogates, which Python source cannot; within a string, any character will do.
         self.source = "".join(self._lines).encode("utf-8", "replace")
 
     def place(self, line: int) -> tuple[int, int]:
-        """The number of a cell and the line in it, from 1, for a line of the script."""
+        """The cell number and the line in the cell, from 1, for a line of the script."""
         if not self._places:
             return 1, line
         cell, index = self._places[min(line, len(self._places)) - 1]
         return cell.number, index + 1
 
     def insertions(self, instrumented: bytes, text: str) -> list[_Insertion]:
-        """What was added to the script, as insertions into the JSON text, in its order."""
+        """The additions to the script as insertions into the JSON text, in text order."""
         changed = decode(instrumented, source_name=self._source_name)
         comment = read_source_comment(changed)
         assert comment is not None
@@ -135,7 +135,7 @@ class _Script:
         return found
 
     def _new_line(self, after: int, added: str, text: str) -> _Insertion:
-        """Put a line behind line `after` of the script (0: before its first)."""
+        """Insert a line after line `after` of the script (0: before the first)."""
         if after == 0:
             cell, index = self._places[0][0], -1
         else:
@@ -157,7 +157,7 @@ class _Script:
         raise AssertionError("a cell with a statement has text")
 
     def comment_insertion(self, comment: str, text: str) -> _Insertion:
-        """The source comment, behind the last line of the last cell that is Python."""
+        """The insertion of the source comment, after the last line of the last Python cell."""
         cell = self._last
         assert cell is not None
         is_closed = cell.text.endswith("\n") or not cell.text
@@ -168,11 +168,11 @@ class _Script:
 
 
 def _insert_element(cell: CellSource, index: int, added: str, text: str, *, by_element: bool = False) -> _Insertion:
-    """Put a line into a cell whose source is a list of strings, behind line `index` (-1: before the first)."""
+    """Insert a line into a cell whose source is a list of strings, after line `index` (-1: before the first)."""
     literals = cell.literals
     if not by_element:
         element = _element_of_line(cell, index)
-        if element is None:  # strings that are not lines: keep to the one the line ends in
+        if element is None:  # strings that are not lines: insert into the one that the line ends in
             position = sum(map(len, split_lines(cell.text)[: index + 1]))
             for literal in literals:
                 if position <= len(literal.value):
@@ -186,12 +186,12 @@ def _insert_element(cell: CellSource, index: int, added: str, text: str, *, by_e
     if before.value.endswith("\n"):
         closing = "" if index == len(literals) - 1 else "\n"
         return _Insertion(before.end, f",{gap}{_quote(added + closing, text)}")
-    # The last line of a cell has no line end; it gets one, and what follows has none.
+    # A cell's last line has no line end; it gets one, and the added line has none.
     return _Insertion(before.end - 1, f'\\n",{gap}{_quote(added, text)[:-1]}')
 
 
 def _element_of_line(cell: CellSource, index: int) -> int | None:
-    """The string that ends where line `index` ends; -1 for before the first; None where none does."""
+    """The string that ends where line `index` ends; -1 for before the first; None if there is none."""
     end = sum(map(len, split_lines(cell.text)[: index + 1]))
     total = 0
     for position, literal in enumerate(cell.literals):
@@ -202,7 +202,7 @@ def _element_of_line(cell: CellSource, index: int) -> int | None:
 
 
 def _gap(cell: CellSource, text: str) -> str:
-    """What stands between the comma and the next string, as the notebook itself has it."""
+    """The whitespace between the comma and the next string, as in the notebook."""
     if len(cell.literals) > 1:
         return text[cell.literals[0].end : cell.literals[1].start].partition(",")[2]
     return text[text.rindex("[", 0, cell.literals[0].start) + 1 : cell.literals[0].start]
@@ -217,14 +217,14 @@ def _escape(value: str, text: str) -> str:
 
 
 def _offset(text: str, start: int, count: int) -> int:
-    """Where `count` characters of a JSON string end that starts (behind its quote) at `start`."""
+    """The position after `count` characters of a JSON string whose content starts at `start`."""
     at = start
     while count > 0:
         width = 1
         if text[at] == "\\":
             width = 6 if text[at + 1] == "u" else 2
             value = json.loads(f'"{text[at : at + width]}"')
-            # A character beyond the first plane is written as two escapes.
+            # A character outside the basic plane is written as two escapes.
             if "\ud800" <= value <= "\udbff" and text[at + width : at + width + 2] == "\\u":
                 width *= 2
         at += width
@@ -233,10 +233,10 @@ def _offset(text: str, start: int, count: int) -> int:
 
 
 def _apply(source: bytes, text: str, insertions: list[_Insertion], source_name: str) -> bytes:
-    """Make the insertions, and the comment that lists them.
+    """Apply the insertions, and the comment that lists them.
 
     Raises:
-        InternalError: undoing them does not give the original.
+        InternalError: undoing them does not restore the original.
     """
     ordered = sorted(insertions, key=lambda each: each.at)
     grown = 0
@@ -272,7 +272,7 @@ def _internal(source_name: str, detail: str) -> InternalError:
 
 
 def _mask(cell: str) -> list[str]:
-    """The lines of a cell with what is not Python replaced, line for line, by what does nothing."""
+    """The lines of a cell, with each line that is not Python replaced by one that does nothing."""
     lines = list(split_lines(cell))
     if not lines or _parses(cell):
         return lines
@@ -295,11 +295,11 @@ def _mask(cell: str) -> list[str]:
 
 
 def _end_of_statement(bodies: list[str], start: int) -> int:
-    """Where the lines end that belong together, by brackets, strings or backslashes, with the one at `start`.
+    """The end of the lines that brackets, strings or backslashes join to the one at `start`.
 
-    Within them IPython knows no magics. They are all that are left where this is not Python.
+    IPython recognizes no magics within them. If this is not Python, they are all remaining lines.
     """
-    # Halves of characters are no more than others in a string, and not every tokenizer takes them.
+    # Replace lone surrogates, since not every tokenizer accepts them.
     left = (f"{bodies[at]}\n".encode("utf-8", "replace").decode() for at in range(start, len(bodies)))
     try:
         has_begun = False
@@ -313,7 +313,7 @@ def _end_of_statement(bodies: list[str], start: int) -> int:
 
 
 def _stand_in(magic: re.Match[str], line: str) -> str:
-    """What does nothing in the place of a magic: a comment, or a statement where a block or a name may need one."""
+    """The no-op that replaces a magic: a comment, or a statement if a block or a name may need one."""
     indent = magic["indent"]
     if magic["target"]:
         return f"{indent}{magic['target'].strip()} None{line_end(line)}"

@@ -1,4 +1,4 @@
-"""Instrumented notebooks back to the original, by the source comment alone."""
+"""Restores the original of an instrumented notebook, from the source comment alone."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from instrumentor.source.undo import Undone, recorded_source, without_spans
 if TYPE_CHECKING:
     from instrumentor.notebooks.json_source import CellSource, Literal
 
-# No notebook has more characters than nine digits say, and of thousands of digits Python makes no number.
+# Nine digits suffice for any notebook, and Python refuses to convert thousands of digits.
 _SPAN = re.compile(r"(\d+)-(\d+)")
 _SPANS = re.compile(r"json:(?P<spans>(?:\d{1,9}-\d{1,9},)*)(?P<last>\d{1,9})")
 
 
 class NotebookComment(NamedTuple):
-    """What the comment in an instrumented notebook says.
+    """The comment in an instrumented notebook.
 
     Attributes:
         source: the original's path.
         sha256: the digest of its bytes, in hex.
-        added: what was added to its text, as the comment spells it.
-        literal: the JSON string that the comment stands in.
+        added: the additions, in the comment's notation.
+        literal: the JSON string that contains the comment.
     """
 
     source: str
@@ -36,11 +36,11 @@ class NotebookComment(NamedTuple):
 
 
 def revert_notebook(source: bytes, *, source_name: str) -> Undone:
-    """Give back the bytes that `instrument_notebook` was called with.
+    """Restore the bytes that `instrument_notebook` was given.
 
     Raises:
-        NotInstrumentedError: it carries no source comment.
-        EditedSinceError: it was edited, or saved anew, since it was instrumented.
+        NotInstrumentedError: it has no source comment.
+        EditedSinceError: it was edited or saved again after it was instrumented.
     """
     text = decode_notebook(source, source_name)
     comment = source_comment(read_cells(text, source_name))
@@ -55,7 +55,7 @@ def revert_notebook(source: bytes, *, source_name: str) -> Undone:
     if spans is not None:
         before = [(int(start), int(stop)) for start, stop in _SPAN.findall(spans["spans"])]
         undone, last = text, int(spans["last"])
-        # A string of its own starts at the comma before it; else the comment shares the closing quote.
+        # If the comment is a separate string, it starts at the comma before it; otherwise it shares the closing quote.
         end = comment.literal.end if text[last : last + 1] == "," else comment.literal.end - 1
         undone = without_spans(text[:last] + text[end:], before)
     original = undone.encode("utf-8", "surrogatepass")
@@ -86,7 +86,7 @@ def read_cells(text: str, source_name: str) -> list[CellSource]:
     """The code cells of a notebook's text.
 
     Raises:
-        NotebookError: it is no notebook of format 4, or no notebook of Python.
+        NotebookError: it is not a notebook of format 4, or not a Python notebook.
     """
     try:
         return find_code_cells(text)
@@ -97,7 +97,7 @@ def read_cells(text: str, source_name: str) -> list[CellSource]:
 
 
 def source_comment(cells: list[CellSource]) -> NotebookComment | None:
-    """The source comment at the end of a code cell; None where there is none."""
+    """The source comment at the end of a code cell; None if there is none."""
     for cell in reversed(cells):
         if cell.literals:
             last = cell.literals[-1]

@@ -1,4 +1,4 @@
-"""A tree beside the original one that runs as it stands: what changes is instrumented, the rest is there too."""
+"""A complete copy of a tree, ready to run: changed files are instrumented, the rest is copied or linked."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 Rest = Literal["link", "copy", "none"]
 
 MANIFEST = ".instrument-mirror{}.json"
-# Python finds a script's neighbours beside the file that a link leads to, and would import the originals.
+# Never linked: Python looks for modules beside a link's target, and would import the originals.
 _COPIED = (".py", ".pyi", ".ipynb", ".pyw")
 _SKIPPED = frozenset(DEFAULT_EXCLUDE)
 
 
 class _Manifest(msgspec.Struct):
-    """What the runs that wrote one manifest did.
+    """The record of the runs that wrote a manifest.
 
     Attributes:
-        version: the version of this format.
-        files: the digests of what they wrote, by its path below the output.
+        version: the format version.
+        files: the digests of the files they wrote, by path below the output.
         roots: the directories that they mirrored.
     """
 
@@ -51,24 +51,24 @@ class _Manifest(msgspec.Struct):
 
 
 class Mirror:
-    """The tree below one output directory.
+    """The tree in one output directory.
 
-    What it wrote there it remembers in a manifest: only that is ever replaced, and only while nobody edited it. The
-    shards of a run, which may work on one mirror at the same time, have a manifest each, and each adds its own part.
+    A manifest lists the files it wrote. Only these are ever replaced, and only if nobody has edited them. Shards may
+    work on one mirror at the same time; each has its own manifest and adds its own part.
     """
 
     def __init__(self, output: str, roots: Sequence[str], *, force: bool, shard: tuple[int, int] | None = None) -> None:
-        """Take the place and the directories to mirror.
+        """Set the output and the directories to mirror.
 
         Args:
-            output: the directory; that of the one root's own files, or one above a folder for each of several.
+            output: the directory; holds the files of a single root, or a folder for each of several roots.
             roots: the directories, as typed.
-            force: replace what others wrote.
+            force: replace files that this tool did not write.
             shard: which part of how many is added here; None for all.
 
         Raises:
             OutputIsSourceError: the output is one of the roots.
-            OutputClashError: two of the roots would become one.
+            OutputClashError: two of the roots would become the same folder.
         """
         self.output = Path(output)
         self._force = force
@@ -95,30 +95,30 @@ class Mirror:
         self._gone: set[str] = set()
 
     def target(self, shown: str, root: str) -> Path:
-        """Where the counterpart of a file in a root lies."""
+        """The path of the counterpart of a file in a root."""
         return self._base(root) / os.path.relpath(shown, root)
 
     def is_own(self, target: Path, existing: bytes) -> bool:
-        """Whether a file there is as this tool wrote it."""
+        """Whether a file there is unchanged since this tool wrote it."""
         key, digest = self._key(target), digest_of(existing).hex()
         return any(written.get(key) == digest for written in self._known.values())
 
     def remember(self, target: Path, content: bytes) -> None:
-        """Note what was written."""
+        """Record a file that was written."""
         self._written[self._key(target)] = digest_of(content).hex()
 
     def keep(self, shown: str, root: str) -> None:
-        """Leave the counterpart of a script as it is: the interrupted run with which this one goes on wrote it."""
+        """Keep the counterpart of a script, which was written by the interrupted run that this one resumes."""
         target = self.target(shown, root)
-        with contextlib.suppress(OSError):  # Somebody has removed it: it is added like any other file.
+        with contextlib.suppress(OSError):  # It was removed, so it is added like any other file.
             self.remember(target, target.read_bytes())
 
     def is_output(self, path: str) -> bool:
-        """Whether a path lies in the output: a mirror inside the tree is no part of the tree."""
+        """Whether a path is in the output: a mirror inside the tree is not part of the tree."""
         return (os.path.realpath(path) + os.sep).startswith(os.path.realpath(self.output) + os.sep)
 
     def make_room(self, folder: Path) -> None:
-        """Let a folder and those above be no links to folders of the tree itself, as those without Python files are.
+        """Remove links to the tree's own folders on the way to `folder`; folders without Python files are such links.
 
         Raises:
             UnwritableOutputError: the operating system refuses.
@@ -128,17 +128,17 @@ class Mirror:
                 source = self._source(each)
                 if source is not None and os.path.realpath(source) == os.path.realpath(each):
                     try:
-                        each.unlink(missing_ok=True)  # another shard may have done it
+                        each.unlink(missing_ok=True)  # another shard may have removed it
                     except OSError as error:
                         raise unwritable(each, error) from None
 
     def drop_gone(self) -> Iterator[tuple[Path, Path]]:
-        """Remove what earlier runs over the same directories wrote for files that are no longer there.
+        """Remove files that earlier runs over the same directories wrote for sources that no longer exist.
 
-        An old package would be imported in place of a new module of its name. What was edited since stays.
+        An old package would be imported instead of a new module with its name. Files edited since are kept.
 
         Yields:
-            What was removed, and what it was made of.
+            The removed file, and the source that it was made from.
         """
         if set(self._known_roots) != self._real_roots():
             return
@@ -149,21 +149,21 @@ class Mirror:
                 continue
             if not is_within(target.parent, self.output):
                 continue
-            with contextlib.suppress(OSError):  # It is gone already, or stays.
+            with contextlib.suppress(OSError):  # It is gone already, or cannot be removed.
                 if digest_of(target.read_bytes()).hex() != digest:
                     continue
                 target.unlink()
                 yield target, source
             self._gone.add(key)
-            with contextlib.suppress(OSError):  # Something else is in the folder.
+            with contextlib.suppress(OSError):  # The folder is not empty.
                 for folder in target.parents:
                     folder.rmdir()
 
     def fill(self, rest: Rest) -> Iterator[InstrumentError]:
-        """Add what is not there yet: copies of other Python files, links to (or copies of) everything else.
+        """Add the missing files: copies of other Python files, links to (or copies of) everything else.
 
         Yields:
-            What could not be added.
+            An error for each entry that could not be added.
         """
         if rest == "none":
             return
@@ -207,7 +207,7 @@ class Mirror:
         return self.output / Path(os.path.abspath(root)).name  # noqa: PTH100
 
     def _source(self, target: Path) -> Path | None:
-        """The file or folder whose counterpart lies at a place in the output; None where none can."""
+        """The file or folder whose counterpart is at a path in the output; None if there cannot be one."""
         for root in self._roots:
             if target.is_relative_to(base := self._base(root)):
                 return Path(root) / target.relative_to(base)
@@ -217,7 +217,7 @@ class Mirror:
         return os.path.relpath(target, self.output).replace(os.sep, "/")
 
     def _is_entered(self, entry: Path) -> bool:
-        """Whether an entry is a folder whose own entries are looked at one by one."""
+        """Whether an entry is a folder whose entries are handled one by one."""
         return (
             entry.is_dir()
             and not entry.is_symlink()
@@ -227,7 +227,7 @@ class Mirror:
         )
 
     def _is_mine(self, entry: Path, root: str) -> bool:
-        """Whether an entry is for this shard to add: by its path, as scripts are told which shard processes them."""
+        """Whether this shard adds an entry; decided by its path, as for scripts."""
         return self._shard is None or is_in_shard(Found(str(entry), root), *self._shard)
 
     def _add_all(self, entries: Sequence[Path], target: Path, rest: Rest) -> Iterator[InstrumentError]:
@@ -260,7 +260,7 @@ class Mirror:
             return
         refuse_to_leave(target.parent, self.output)
         if os.path.lexists(target):
-            return  # a link or copy of an earlier run, or something of the user's own
+            return  # a link or copy from an earlier run, or the user's own file
         target.parent.mkdir(parents=True, exist_ok=True)
         if rest == "copy":
             if is_directory:
@@ -272,12 +272,12 @@ class Mirror:
 
 
 def _read_manifest(path: Path) -> _Manifest:
-    """What a manifest says; nothing where it is damaged."""
+    """The contents of a manifest; empty if it is damaged."""
     try:
         manifest = msgspec.json.decode(path.read_bytes() if path.is_file() else b"", type=_Manifest)
     except (OSError, msgspec.MsgspecError, RecursionError):
         return _Manifest()
-    # Whoever wrote it: what it lists lies below it.
+    # Whoever wrote the manifest, its paths must stay below it.
     manifest.files = {key: digest for key, digest in manifest.files.items() if ".." not in PurePosixPath(key).parts}
     return manifest
 

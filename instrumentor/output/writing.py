@@ -1,4 +1,4 @@
-"""Puts results where they belong: beside the scripts, into a directory, into a mirror of the tree, or in place."""
+"""Writes results to their targets: beside the scripts, into a directory, into a mirror of the tree, or in place."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _STDOUT_NAME = "standard output"
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one script, before anything is written.
+    """The result for one script, before it is written.
 
     Attributes:
-        script: the script; its content only where it changes.
-        content: its new bytes; None where they are known to be at the target already.
+        script: the script; its content only if it changes.
+        content: its new bytes; None if they are known to be at the target already.
         target: where they go; None for standard output.
         in_place: the target is the script, on purpose.
-        done: what is said when they are written, after `a.py -> b.py: `.
-        there_already: what is said when the target holds them already.
-        would: what is said when they are not, after `a.py: `.
+        done: the message when they are written, after `a.py -> b.py: `.
+        there_already: the message when the target holds them already.
+        would: the message when they are not written, after `a.py: `.
     """
 
     script: Script
@@ -48,32 +48,32 @@ class Change:
 
     @property
     def shown_target(self) -> str:
-        """The path that a diff names for the result."""
+        """The path of the result in a diff."""
         return self.script.shown if self.target is None or self.in_place else str(self.target)
 
     def where(self) -> str:
-        """The script, and where its result goes: `a.py -> b.py`."""
+        """The script and the target of its result: `a.py -> b.py`."""
         if self.in_place:
             return self.script.shown
         return f"{self.script.shown} -> {_STDOUT_NAME if self.target is None else self.target}"
 
 
 class Writer:
-    """Decides for each outcome where its bytes go, and writes them there; one for a whole run."""
+    """Decides where each outcome's bytes go, and writes them; one instance serves a whole run."""
 
     def __init__(
         self, *, output: str | None, in_place: bool, force: bool, patches: bool, mirror: Mirror | None
     ) -> None:
-        """Take what the user asked for.
+        """Set what the user requested.
 
         Args:
             output: a file, a directory or `-`; None for the default.
             in_place: replace the scripts themselves.
-            force: replace whatever is in the way.
-            patches: nothing is written, and a file found in a directory is compared with itself.
+            force: replace existing files.
+            patches: whether nothing is written, and a file found in a directory is compared with itself.
             mirror: the tree that files found in directories go to.
         """
-        # Where a tree goes, scripts that are named beside it go too: into a directory, which may still have to be made.
+        # Named scripts go where the tree goes: into a directory, which may not exist yet.
         self._output = output if mirror is None or output is None else os.path.join(output, "")  # noqa: PTH118
         self._in_place = in_place
         self._force = force
@@ -82,10 +82,10 @@ class Writer:
         self._written: dict[str, str] = {}
 
     def change_of(self, script: Script, task: Task, outcome: Outcome) -> Change:
-        """What an outcome that changes its script is to become.
+        """The change to write for an outcome that changes its script.
 
         Raises:
-            UnnamedOriginalError: for a revert, the recorded name is not one for a file.
+            UnnamedOriginalError: for a revert, the recorded name is not a file name.
         """
         if task.goal == "revert":
             return self._reverted(script, task, outcome)
@@ -102,11 +102,11 @@ class Writer:
         )
 
     def copy_of(self, script: Script, task: Task, outcome: Outcome) -> Change | None:
-        """The copy that an unchanged script becomes where an output was asked for; None where it becomes none."""
-        if self._in_place or task.was_found:  # what a mirror copies it copies at the end
+        """The copy to write for an unchanged script if an output was requested; None if there is none."""
+        if self._in_place or task.was_found:  # a mirror copies unchanged files at the end
             return None
         target = files.instrumented_path(script, self._output)
-        # Whoever asked for a script at some path, or in a pipe, means to run what is there.
+        # A user who requested a script at some path, or in a pipe, wants to run the result.
         if target is not None and (self._output is None or outcome.status == "already instrumented"):
             return None
         reason = describe_nothing(outcome)
@@ -121,7 +121,7 @@ class Writer:
         )
 
     def is_there(self, script: Script, task: Task, outcome: Outcome) -> bool:
-        """Whether the target of a change holds its result already."""
+        """Whether the target already holds the result."""
         if task.goal == "revert" or self._in_place:
             return False
         target = self._instrumented_path(script, task)
@@ -132,7 +132,7 @@ class Writer:
         """Write a change.
 
         Returns:
-            What to tell the user.
+            The message for the user.
 
         Raises:
             InstrumentError: it is not to be written, or cannot be.
@@ -165,7 +165,7 @@ class Writer:
         return f"{change.where()}: {change.done if is_new else change.there_already}"
 
     def _directory_of(self, change: Change, task: Task) -> Path | None:
-        """The directory that a result stays in; None where the user has named the very file."""
+        """The directory that a result must stay in; None if the user named the file itself."""
         if self.mirror is not None and task.was_found:
             return self.mirror.output
         if task.root is not None:
@@ -177,7 +177,7 @@ class Writer:
         return Path(self._output) if files.is_directory_output(self._output) else None
 
     def _done_by(self, change: Change, task: Task) -> str | None:
-        """The script by which this run did the same to the same file: links lead to one, and so do originals."""
+        """The script for which this run already wrote the same file: several links or results can share an original."""
         if change.target is None or (done := self._written.get(os.path.realpath(change.target))) is None:
             return None
         if change.in_place:
@@ -194,7 +194,7 @@ class Writer:
         if self.mirror is not None and task.root is not None:
             beside = files.original_path(script, outcome.recorded_source, None)
             target = None if beside is None else self.mirror.target(str(beside), task.root)
-        # An original goes back to where it was without being asked twice: that is what a revert is.
+        # A revert restores an original where it was, without asking for more.
         in_place = self._output is None and (
             target is not None and script.path is not None and files.is_same_file(target, script.path)
         )
@@ -209,7 +209,7 @@ class Writer:
         )
 
     def _reason_to_keep(self, existing: bytes, change: Change, task: Task) -> str | None:
-        """Say why a file in the way should stay; None where it is an output that this tool can make again."""
+        """Say why an existing file should stay; None if it is an output that this tool can make again."""
         target = change.target
         if target is not None and self.mirror is not None and self.mirror.is_own(target, existing):
             return None
@@ -220,7 +220,7 @@ class Writer:
         if task.goal == "revert":
             with contextlib.suppress(InstrumentError):
                 if take_out(existing, source_name=str(target)).original == change.content:
-                    return None  # instrumented in place from the very original that comes back
+                    return None  # instrumented in place from the same original that is restored
             return "exists and differs from the original"
         try:
             recorded = take_out(existing, source_name=str(target)).recorded_source
@@ -236,7 +236,7 @@ class Writer:
 
 
 def show_diff(change: Change) -> None:
-    """Write the diff of a change to standard output: exact bytes, or on a terminal text with colours."""
+    """Write the diff of a change to standard output: exact bytes, or coloured text on a terminal."""
     from instrumentor.report.diff import render_diff, source_encoding, unified_diff
     from instrumentor.report.terminal import encoding_of, uses_color
 
@@ -253,7 +253,7 @@ def show_diff(change: Change) -> None:
 
 
 def _from_here(shown: str) -> str:
-    """A path as a patch applies to it: relative to the current directory where it lies in it."""
+    """A path for a patch: relative to the current directory if it is inside it."""
     if not Path(shown).is_absolute():
         return shown
     relative = os.path.relpath(shown)

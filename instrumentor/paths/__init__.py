@@ -1,1 +1,1 @@
-"""Which scripts are meant, and how they are read and written."""
+"""Selects, reads and writes scripts."""

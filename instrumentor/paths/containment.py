@@ -1,4 +1,4 @@
-"""Keeps what is written where the user said: no link that somebody has put there leads it anywhere else."""
+"""Keeps output in the directory that the user named, even if links in it lead elsewhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def refuse_to_leave(target: Path, within: Path) -> None:
-    """Check that `target` lies in the directory `within`, behind all links too, those that lead to nothing included.
+    """Check that `target` is in the directory `within` after following all links, dangling ones included.
 
     Raises:
-        OutputLeadsOutError: it lies elsewhere.
+        OutputLeadsOutError: it is elsewhere.
     """
     try:
         real, top = os.path.realpath(target), os.path.realpath(within)
-    except (OSError, ValueError):  # No path at all: who writes there is told so.
+    except (OSError, ValueError):  # An invalid path, which is reported when it is written.
         return
     if real != top and not real.startswith(os.path.join(top, "")):  # noqa: PTH118
         raise OutputLeadsOutError(
@@ -30,20 +30,20 @@ def refuse_to_leave(target: Path, within: Path) -> None:
 
 
 def refuse_dangling(target: Path) -> None:
-    """Check that a file which the user named, if it is a link, leads to something or stays in its directory.
+    """Check that a file named by the user is not a dangling link out of its directory.
 
-    A file that is there already, behind a link of that name, is the user's to replace. That a new one would come into
-    being somewhere else, the name does not tell.
+    The user may replace an existing file through a link. But the name does not show that a new file would be created
+    somewhere else.
 
     Raises:
-        OutputLeadsOutError: it is a link to nothing, elsewhere.
+        OutputLeadsOutError: it is a dangling link that leads elsewhere.
     """
     if os.path.islink(target) and not os.path.exists(target):  # noqa: PTH110, PTH114  These raise nothing.
         refuse_to_leave(target, target.parent)
 
 
 def is_within(target: Path, within: Path) -> bool:
-    """Whether `refuse_to_leave` would let a file be written."""
+    """Whether `refuse_to_leave` would accept a file."""
     try:
         refuse_to_leave(target, within)
     except OutputLeadsOutError:

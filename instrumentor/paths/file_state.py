@@ -1,4 +1,4 @@
-"""What a file was like when it was read."""
+"""The state of a file when it was read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# File systems keep time in steps of up to two seconds: a file written just now may be written again within one.
+# File systems store times with a resolution of up to two seconds, so a recent file may change without a new time.
 _SETTLED_NS = 2_000_000_000
 
 
@@ -20,9 +20,10 @@ class FileState(msgspec.Struct, frozen=True):
     """A file as it was when it was read.
 
     Attributes:
-        path: where it lies.
-        digest: of its content, or of the names of the modules in it where it is a folder; None where there was none.
-        modified_ns: its time of modification; -1 if it may change once more without another time showing it.
+        path: its path.
+        digest: the digest of its content, or of the names of the modules in it if it is a folder; None if it did not
+            exist.
+        modified_ns: its modification time; -1 if it could change again without a new time.
         size: in bytes.
     """
 
@@ -33,7 +34,7 @@ class FileState(msgspec.Struct, frozen=True):
 
 
 def digest_of(content: bytes) -> bytes:
-    """The digest by which contents are compared."""
+    """The digest used to compare contents."""
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
@@ -43,7 +44,7 @@ def digest_of_names(names: Iterable[str]) -> bytes:
 
 
 def stat_file(path: str) -> tuple[int, int] | None:
-    """The time of modification in ns, and the size in bytes; None where there is no file."""
+    """The modification time in ns, and the size in bytes; None if there is no file."""
     try:
         status = os.stat(path)  # noqa: PTH116 - the million of them count
     except (OSError, ValueError):
@@ -52,11 +53,11 @@ def stat_file(path: str) -> tuple[int, int] | None:
 
 
 def settled_state(path: str) -> tuple[int, int]:
-    """The time and size of a file that is about to be read; (-1, -1) if that may not tell it from a later one."""
+    """The time and size of a file about to be read; (-1, -1) if a later version could have the same."""
     state = stat_file(path)
     return state if state is not None and is_settled(state[0]) else (-1, -1)
 
 
 def is_settled(modified_ns: int) -> bool:
-    """Whether a file that was modified then can be told by its time from one that is modified from now on."""
+    """Whether any later modification of a file is bound to give it another time."""
     return abs(time.time_ns() - modified_ns) > _SETTLED_NS

@@ -1,4 +1,4 @@
-"""Reads and writes scripts: nothing is replaced that should stay, and nothing is written by half."""
+"""Reads and writes scripts: files that should stay are not replaced, and writes are atomic."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Script:
 
     Attributes:
         shown: its path as the user typed it, for messages and reports; "<stdin>" for standard input without a name.
-        name: what the source comment records: `shown` with `/`, and only the file's name where it is absolute.
+        name: the path for the source comment: `shown` with `/`, or only the file name if it is absolute.
         content: its bytes.
-        path: where it lies; None for standard input.
+        path: its path; None for standard input.
         directory: where outputs go by default: its own, as typed.
     """
 
@@ -60,15 +60,15 @@ class Script:
 
 @dataclass(frozen=True)
 class Writing:
-    """One file to be written, or to be refused.
+    """One file to write, unless that is refused.
 
     Attributes:
-        target: where to; None for standard output.
+        target: its path; None for standard output.
         content: the bytes.
-        in_place: the user means to replace the script itself.
-        force: the user means to replace whatever is there.
-        replaces: with `in_place`, what the script held when it was read.
-        within: the directory that the user named and that nothing leaves; None where the user named the file.
+        in_place: whether the user wants to replace the script itself.
+        force: whether the user wants to replace existing files.
+        replaces: with `in_place`, the script's content when it was read.
+        within: the directory that the user named, which output must not leave; None if the user named the file.
     """
 
     target: Path | None
@@ -84,13 +84,13 @@ def read_script(argument: str, *, stdin_name: str | None = None, shown: str | No
 
     Args:
         argument: a path, or `-` for standard input.
-        stdin_name: the name that standard input goes by.
-        shown: the path to call it by, where that is not the one it is read from.
+        stdin_name: the name to use for standard input.
+        shown: the path to show, if it is not the one it is read from.
 
     Raises:
-        MissingFileError: nothing is there.
+        MissingFileError: nothing exists there.
         DirectoryGivenError: a directory is there.
-        UnreadableFileError: the operating system does not hand the bytes over.
+        UnreadableFileError: the file cannot be read.
     """
     if argument == STANDARD_STREAM:
         shown = stdin_name or STDIN_NAME
@@ -105,7 +105,7 @@ def read_script(argument: str, *, stdin_name: str | None = None, shown: str | No
     except IsADirectoryError:
         raise _directory_given(shown) from None
     except (OSError, ValueError) as error:
-        if _is_directory(path):  # Windows reports a directory as a denied permission
+        if _is_directory(path):  # Windows reports "permission denied" for a directory
             raise _directory_given(shown) from None
         raise UnreadableFileError(
             f"cannot be read ({describe_os_error(error)}); make it readable or name another file", path=shown
@@ -123,7 +123,7 @@ def _read_stdin(shown: str) -> bytes:
 
 
 def _read_all(file: IO[bytes], shown: str) -> bytes:
-    """All that a file holds; a device may never end.
+    """A file's whole content; the size is limited because a device may never end.
 
     Raises:
         UnreadableFileError: it is larger than any script or notebook.
@@ -139,43 +139,43 @@ def _read_all(file: IO[bytes], shown: str) -> bytes:
 
 
 def recorded_name(shown: str) -> str:
-    """Spell a path as the source comment records it: with `/`, and only its last part where it is absolute."""
+    """Spell a path for the source comment: with `/`, and only its last part if it is absolute."""
     if os.path.isabs(shown):  # noqa: PTH117
         return os.path.basename(shown)  # noqa: PTH119
     return shown.replace(os.sep, "/")
 
 
 def portable_path(path: str) -> str:
-    """Spell a path as reports do: with `/`, and as text even where its bytes are none."""
+    """Spell a path for reports: with `/`, and as valid text even if its bytes are not."""
     return readable_text(path.replace(os.sep, "/"))
 
 
 def readable_text(text: str) -> str:
-    """A text that any file can hold: what is no character, in paths or in a script's strings, is replaced."""
+    """A text that can be encoded: lone surrogates, from paths or a script's strings, are replaced."""
     return _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def project_directory(script: Script) -> Path:
-    """The directory that a script's imports start from; behind a link, as for Python itself."""
+    """The directory that a script's imports start from; links are followed, as by Python itself."""
     return script.directory if script.path is None else Path(os.path.realpath(script.path)).parent
 
 
 def read_siblings(script: Script) -> Callable[[str], bytes | None]:
-    """Make the function by which the core reads the project's other files.
+    """Make the function that reads the project's other files for the core.
 
     Args:
-        script: the one whose directory they are looked up in; behind a link, as Python itself does it.
+        script: the script in whose directory they are looked up; links are followed, as by Python itself.
 
     Returns:
         A function from a path relative to that directory (`net.py`, `models/resnet.py`) to the file's bytes;
-        None where there is no regular, readable file.
+        None if there is no regular, readable file.
     """
     directory = project_directory(script)
 
     def read_sibling(relative: str) -> bytes | None:
         path = directory / relative
         try:
-            # A named pipe called net.py would keep us waiting for ever.
+            # Reading a named pipe called net.py would block for ever.
             return path.read_bytes() if path.is_file() and path.stat().st_size <= _LARGEST else None
         except (OSError, ValueError):
             return None
@@ -206,7 +206,7 @@ def list_modules(folder: Path) -> list[str]:
 
 
 def is_directory_output(output: str) -> bool:
-    """Tell whether `--output` names a directory: one that exists, or one that is spelled with a slash at its end."""
+    """Tell whether `--output` names a directory: an existing one, or a path that ends with a slash."""
     separators = tuple(separator for separator in (os.sep, os.altsep) if separator)
     return output.endswith(separators) or _is_directory(Path(output))
 
@@ -214,8 +214,8 @@ def is_directory_output(output: str) -> bool:
 def instrumented_path(script: Script, output: str | None) -> Path | None:
     """Decide where an instrumented script goes; None for standard output.
 
-    Without `output` that is `instrumented_<name>` beside the script, and standard output for standard input.
-    In a directory given as `output` it has the same name.
+    Without `output`, that is `instrumented_<name>` beside the script, or standard output for standard input.
+    In a directory given as `output`, it keeps its name.
 
     Raises:
         UnnamedOriginalError: `output` is a directory, and the script comes from standard input without a name.
@@ -236,9 +236,9 @@ def instrumented_path(script: Script, output: str | None) -> Path | None:
 def original_path(script: Script, recorded_source: str, output: str | None) -> Path | None:
     """Decide where the original of an instrumented script goes; None for standard output.
 
-    Without `output` it goes beside the script, under the name the source comment records. That is the script
-    itself where it was instrumented in place. Only the last part of the recorded path counts: what a file says
-    never leads out of its own directory.
+    Without `output`, it goes beside the script, under the name in the source comment. That is the script
+    itself if it was instrumented in place. Only the last part of the recorded path counts, so that a file's
+    content never leads out of its directory.
 
     Args:
         script: the instrumented script.
@@ -246,7 +246,7 @@ def original_path(script: Script, recorded_source: str, output: str | None) -> P
         output: a file, a directory, or `-`.
 
     Raises:
-        UnnamedOriginalError: the recorded name is not one for a file.
+        UnnamedOriginalError: the recorded name is not a file name.
     """
     if output == STANDARD_STREAM or (output is None and script.path is None):
         return None
@@ -264,7 +264,7 @@ def original_path(script: Script, recorded_source: str, output: str | None) -> P
 def _can_name_file(name: str) -> bool:
     try:
         os.fsencode(name)
-    except UnicodeEncodeError:  # halves of characters, which a string of JSON may hold
+    except UnicodeEncodeError:  # lone surrogates, which a JSON string may contain
         return False
     return name not in ("", "..") and "\0" not in name
 
@@ -272,12 +272,12 @@ def _can_name_file(name: str) -> bool:
 def _is_directory(path: Path) -> bool:
     try:
         return path.is_dir()
-    except (OSError, ValueError):  # a name too long, or no name at all
+    except (OSError, ValueError):  # a name that is too long or invalid
         return False
 
 
 def is_same_file(first: Path, second: Path) -> bool:
-    """Tell whether two paths lead to one file, through links too, and through folders that are yet to be made."""
+    """Tell whether two paths name the same file, also through links and folders that do not exist yet."""
     try:
         return first.samefile(second)
     except OSError:
@@ -287,10 +287,10 @@ def is_same_file(first: Path, second: Path) -> bool:
 
 
 def read_existing(target: Path) -> bytes | None:
-    """Read what a write to `target` would replace; None where it replaces nothing (no file, a device, a pipe).
+    """Read what a write to `target` would replace; None if it replaces nothing (no file, a device, a pipe).
 
     Raises:
-        UnwritableOutputError: it cannot be read, so that nothing can be said for replacing it.
+        UnwritableOutputError: it cannot be read, so it is unknown whether it may be replaced.
     """
     try:
         return target.read_bytes() if target.is_file() else None
@@ -305,24 +305,24 @@ def write_script(
     taken: dict[str, str],
     reason_to_keep: Callable[[bytes], str | None],
 ) -> bool:
-    """Write one result where it belongs, or refuse to.
+    """Write one result to its target, or refuse to.
 
     Args:
-        script: what it was made from; a new file gets this one's mode bits.
-        writing: what is to be written, and where.
-        taken: the files this run has written, by real path, each with the script it came from; added to.
-        reason_to_keep: tells for the bytes of a file in the way why they should stay ("was not written by
-            instrument"); None where they are this tool's own to replace.
+        script: its source; a new file gets the source's mode bits.
+        writing: what to write, and where.
+        taken: the files that this run has written, by real path, each with its script; updated.
+        reason_to_keep: given an existing file's bytes, returns why it should stay ("was not written by
+            instrument"); None if this tool may replace it.
 
     Returns:
-        Whether anything had to be written: False where the very bytes are there already.
+        Whether anything was written: False if the target already has these bytes.
 
     Raises:
-        OutputLeadsOutError: a link leads to where the user has not said.
-        OutputIsSourceError: the target is the script, and that is not asked for.
-        OutputExistsError: the target is there and not to be replaced.
+        OutputLeadsOutError: a link leads to a place that the user did not name.
+        OutputIsSourceError: the target is the script, which was not requested.
+        OutputExistsError: the target exists and must not be replaced.
         OutputClashError: another script of this run was written there.
-        ChangedMeanwhileError: the target is the script, which somebody has changed since it was read.
+        ChangedMeanwhileError: the target is the script, which was changed after it was read.
         UnwritableOutputError: the operating system refuses.
     """
     target = writing.target
@@ -355,7 +355,7 @@ def write_script(
 def _refuse_to_replace(
     target: Path, existing: bytes, writing: Writing, reason_to_keep: Callable[[bytes], str | None]
 ) -> None:
-    """Raise unless the user asked for `target` to be replaced, or it is this tool's own."""
+    """Raise unless the user requested to replace `target`, or this tool wrote it."""
     if writing.force:
         return
     if not writing.in_place:
@@ -365,7 +365,7 @@ def _refuse_to_replace(
         raise ChangedMeanwhileError(
             "was changed while it was being processed, and was left alone; run the command again", path=str(target)
         )
-    # Replacing a file asks for rights on its directory only; a write-protected script is to stay as it is.
+    # Replacing a file needs rights on its directory only, but a write-protected script should not change.
     elif not os.access(target, os.W_OK):
         raise UnwritableOutputError(
             "is write-protected; make it writable, or overwrite it with --force", path=str(target)
@@ -373,7 +373,7 @@ def _refuse_to_replace(
 
 
 def write_stdout(content: bytes) -> None:
-    """Write exact bytes to standard output, now.
+    """Write exact bytes to standard output and flush.
 
     Raises:
         BrokenPipeError: the reader has gone (`instrument --diff a.py | head -1`).
@@ -391,7 +391,7 @@ class Output(Protocol):
 
 
 class _GuardedOutput:
-    """Writes to a file, and tells in this tool's words what the operating system refuses: that, and no other error."""
+    """Writes to a file, and turns only errors of the operating system into this tool's errors."""
 
     def __init__(
         self, file: IO[bytes], telling_refusals: Callable[[], contextlib.AbstractContextManager[None]]
@@ -406,7 +406,7 @@ class _GuardedOutput:
 
 @contextlib.contextmanager
 def open_stdout() -> Iterator[Output]:
-    """Give standard output for exact bytes, which are on their way when the block is left.
+    """Open standard output for exact bytes; it is flushed when the block is left.
 
     Raises:
         BrokenPipeError: the reader has gone (`instrument --diff a.py | head -1`).
@@ -428,15 +428,15 @@ def _telling_refusals_of_stdout() -> Iterator[None]:
 
 
 def write_file(target: Path, content: bytes, *, mode_of: Path | None = None, within: Path | None = None) -> None:
-    """Put `content` at `target`, whole or not at all.
+    """Write `content` to `target` atomically.
 
-    Missing parent directories are made. A link is followed and stays, unless it leads out of the directory `within`.
-    An existing file keeps its mode bits (and its owner, as far as we may); a new one gets those of `mode_of`. What is
-    no regular file (`/dev/null`, a named pipe) is written to, never replaced.
+    Missing parent directories are created. A link is followed and kept, unless it leads out of the directory
+    `within`. An existing file keeps its mode bits (and its owner, if permitted); a new one gets those of `mode_of`.
+    Other kinds of files (`/dev/null`, a named pipe) are written to, never replaced.
 
     Raises:
-        OutputLeadsOutError: a link leads out of `within`, or, where the user named the file (None), to nothing.
-        UnwritableOutputError: the operating system refuses; `target` is as it was.
+        OutputLeadsOutError: a link leads out of `within`; or, if that is None, a dangling link leads elsewhere.
+        UnwritableOutputError: the operating system refuses; `target` is unchanged.
     """
     with _telling_refusals(target):
         _refuse_links(target, within)
@@ -455,11 +455,11 @@ def write_file(target: Path, content: bytes, *, mode_of: Path | None = None, wit
 
 @contextlib.contextmanager
 def open_whole(target: Path) -> Iterator[Output]:
-    """Give a file to write to, which becomes `target` when all is written, and vanishes if that fails.
+    """Open a temporary file that becomes `target` at the end of the block, or is deleted on failure.
 
     Raises:
-        OutputLeadsOutError: `target` is a link to nothing, elsewhere.
-        UnwritableOutputError: the operating system refuses; `target` is as it was.
+        OutputLeadsOutError: `target` is a dangling link that leads elsewhere.
+        UnwritableOutputError: the operating system refuses; `target` is unchanged.
     """
     telling_refusals = partial(_telling_refusals, target)
     with telling_refusals():
@@ -504,23 +504,23 @@ def _telling_refusals(target: Path) -> Iterator[None]:
 
 
 def _temporary_name(real: Path) -> Path:
-    # Not tempfile: its files are 0600, and a new file is to have what the user's umask says.
+    # Not tempfile: its files have mode 0600, and a new file should follow the user's umask.
     return real.with_name(f".instrument-{os.urandom(6).hex()}.tmp")
 
 
 def _replace(real: Path, content: bytes, mode: int | None, status: os.stat_result | None) -> None:
-    """Write `content` to a file of another name beside `real`, then give it that name."""
+    """Write `content` to a temporary file beside `real`, then rename it."""
     temporary = _temporary_name(real)
     try:
         with temporary.open("xb") as file:
             file.write(content)
         if status is not None and hasattr(os, "chown"):
-            with contextlib.suppress(OSError):  # only root may give files away
+            with contextlib.suppress(OSError):  # only root may change the owner
                 os.chown(temporary, status.st_uid, status.st_gid)
         if mode is not None:
             temporary.chmod(mode)
         os.replace(temporary, real)  # noqa: PTH105 - atomic, and one name to make fail in tests
-    except BaseException:  # Ctrl-C too leaves nothing behind
+    except BaseException:  # clean up after Ctrl-C, too
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
@@ -541,12 +541,12 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def describe_os_error(error: Exception) -> str:
-    """Say in the operating system's words what went wrong, without the number and the path."""
+    """The operating system's message for an error, without the number and the path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
 def unwritable(target: Path, error: Exception) -> UnwritableOutputError:
-    """What to say where the operating system refuses to write a file."""
+    """The error for a file that the operating system refuses to write."""
     return UnwritableOutputError(
         f"cannot be written ({describe_os_error(error)}); choose another place with -o", path=str(target)
     )
@@ -559,12 +559,12 @@ def _directory_given(argument: str) -> InstrumentError:
 
 
 def missing_file(shown: str) -> MissingFileError:
-    """The error that says that nothing is at a path, and what else it may have meant."""
+    """The error for a path that does not exist, with a suggestion."""
     return MissingFileError(f"no such file; {_nearest_name(Path(shown))}", path=shown)
 
 
 def _nearest_name(path: Path) -> str:
-    """Suggest what a path that is not there may have meant."""
+    """Suggest an existing name for a path that does not exist."""
     if os.path.islink(path):  # noqa: PTH114 - no name makes it raise
         return "it is a link to nothing"
     try:

@@ -1,4 +1,4 @@
-"""Patterns as .gitignore files have them, and the .gitignore files of a repository."""
+"""Gitignore patterns, and the .gitignore files of a repository."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 _SPECIAL = frozenset("*?[]!#\\/ ")
 _LARGEST = 1 << 20
-# Each star multiplies the time that a name may take to be matched: with ten of them it never ends.
+# Each star multiplies the worst-case matching time: with ten of them it never ends.
 _WILD = re.compile(r"(?:\*[^/*]+){4,}\*|(?:\*\*.*){6}")
 
 
 class PatternSet:
-    """Some gitignore patterns; plain names among them are looked up, not matched one by one."""
+    """A set of gitignore patterns; plain names among them are looked up in a set, not matched one by one."""
 
     def __init__(self, patterns: Sequence[str], base: str) -> None:
         """Compile patterns.
@@ -32,7 +32,7 @@ class PatternSet:
             base: the directory that paths with slashes are relative to.
 
         Raises:
-            ConfigError: a pattern that means nothing.
+            ConfigError: a pattern is invalid.
         """
         plain = all(not pattern.startswith("!") for pattern in patterns)
         self._names = frozenset(each for each in patterns if plain and each and not _SPECIAL.intersection(each))
@@ -44,7 +44,7 @@ class PatternSet:
         self._base = os.path.abspath(base)  # noqa: PTH100
 
     def matches(self, path: str, *, is_directory: bool) -> bool:
-        """Whether an absolute path itself matches; directories above it are asked about on their own."""
+        """Whether an absolute path itself matches; its parent directories must be checked separately."""
         name = os.path.basename(path)  # noqa: PTH119
         if name in self._names or name.endswith(self._suffixes):
             return True
@@ -55,23 +55,23 @@ class PatternSet:
 
 @dataclass(frozen=True)
 class GitIgnore:
-    """The .gitignore files that count in one directory: its own, and those above it up to the repository's top.
+    """The .gitignore files that apply in a directory: its own, and its parents' up to the repository's root.
 
     Attributes:
-        rules: each file's patterns with the directory they are relative to, the outermost first.
+        rules: each file's patterns with the directory they are relative to, outermost first.
     """
 
     rules: tuple[tuple[str, GitIgnoreSpec], ...]
 
     def enter(self, directory: str) -> GitIgnore:
-        """The rules one directory further down; a repository within this one starts anew."""
+        """The rules one directory further down; a nested repository has only its own."""
         if os.path.exists(os.path.join(directory, ".git")):  # noqa: PTH110, PTH118
             return GitIgnore(_read_repository(directory))
         own = _read_rules(os.path.join(directory, ".gitignore"), directory)  # noqa: PTH118
         return GitIgnore((*self.rules, *own)) if own else self
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
-        """Whether git ignores an absolute path: the innermost file that speaks of it decides, by its last pattern."""
+        """Whether git ignores an absolute path: the last matching pattern of the innermost matching file decides."""
         for base, spec in reversed(self.rules):
             verdict = spec.check_file(_relative(path, base, is_directory=is_directory)).include
             if verdict is not None:
@@ -80,7 +80,7 @@ class GitIgnore:
 
 
 def read_git_ignore(directory: str) -> GitIgnore:
-    """The rules that count in a directory; without a repository around it only those of its own .gitignore."""
+    """The rules that apply in a directory; outside a repository, only those of its own .gitignore."""
     path = Path(os.path.abspath(directory))  # noqa: PTH100
     above = [path, *path.parents]
     top = next((position for position, each in enumerate(above) if (each / ".git").exists()), 0)
@@ -102,12 +102,12 @@ def _read_rules(path: str | Path, base: str) -> tuple[tuple[str, GitIgnoreSpec],
             lines = file.read(_LARGEST).decode("utf-8", "surrogateescape").splitlines()
     except OSError:
         return ()
-    # git passes over a pattern it cannot read; so do we.
+    # Invalid patterns are skipped, as by git.
     return ((base, _spec_of([line for line in lines if _is_pattern(line)])),)
 
 
 def _spec_of(lines: Iterable[str]) -> GitIgnoreSpec:
-    # Many trees have no such patterns, and a run that finds all results in its cache is over before this is loaded.
+    # Imported late: many trees have no such patterns, and a fully cached run takes less time than this import.
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines(lines)

@@ -1,4 +1,4 @@
-"""Arguments to files: which scripts of a tree are looked at."""
+"""Turns arguments into files: selects the scripts of a tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from instrumentor.errors import InstrumentError
 
 DEFAULT_INCLUDE = ("*.py", "*.ipynb")
-# What ruff and black leave out between them.
+# The default exclusions of ruff and black together.
 DEFAULT_EXCLUDE = (
     ".bzr",
     ".direnv",
@@ -56,7 +56,7 @@ _GLOB_CHARACTERS = frozenset("*?[")
 
 
 class Patterns(NamedTuple):
-    """Gitignore patterns, and the directory that those with a slash are relative to."""
+    """Gitignore patterns, and the directory that patterns with a slash are relative to."""
 
     texts: tuple[str, ...]
     base: str = ""
@@ -67,13 +67,13 @@ _INCLUDED, _EXCLUDED = Patterns(DEFAULT_INCLUDE), Patterns(DEFAULT_EXCLUDE)
 
 @dataclass(frozen=True)
 class SelectionRules:
-    """Which files of a directory are taken.
+    """Which files of a directory are selected.
 
     Attributes:
-        include: what is taken.
-        exclude: what is left out, files and whole directories; wins over `include`.
-        respect_gitignore: whether what git ignores is left out.
-        force_exclude: whether the exclusions hold for files given by name too.
+        include: the files to select.
+        exclude: the files and directories to leave out; overrides `include`.
+        respect_gitignore: whether files that git ignores are left out.
+        force_exclude: whether the exclusions apply to files given by name, too.
     """
 
     include: Patterns = _INCLUDED
@@ -83,11 +83,11 @@ class SelectionRules:
 
 
 class Found(NamedTuple):
-    """One file to look at.
+    """One selected file.
 
     Attributes:
         shown: its path as the user would type it.
-        root: the directory argument it was found in; None where it was given by name.
+        root: the directory argument it was found in; None if it was given by name.
     """
 
     shown: str
@@ -95,13 +95,13 @@ class Found(NamedTuple):
 
     @property
     def relative(self) -> str:
-        """Its path within the root with `/`; the whole path where it was given by name."""
+        """Its path within the root with `/`; the whole path if it was given by name."""
         path = self.shown if self.root is None else os.path.relpath(self.shown, self.root)
         return path.replace(os.sep, "/").removeprefix("./")
 
 
 def expand_globs(arguments: Iterable[str]) -> Iterator[str]:
-    """Expand what a shell would have: a quoted `'zoo/**/train_*.py'`; what exists under that very name stays."""
+    """Expand globs as a shell would, such as a quoted `'zoo/**/train_*.py'`; an existing path stays as it is."""
     for argument in arguments:
         is_glob = argument != STANDARD_STREAM and not _GLOB_CHARACTERS.isdisjoint(argument)
         if not is_glob or os.path.lexists(argument):
@@ -112,12 +112,12 @@ def expand_globs(arguments: Iterable[str]) -> Iterator[str]:
 
 
 def is_directory(argument: str) -> bool:
-    """Whether an argument names a directory, whose files are meant then."""
+    """Whether an argument names a directory, which stands for its files."""
     return argument != STANDARD_STREAM and os.path.isdir(argument)  # noqa: PTH112 - no name makes it raise
 
 
 def is_in_shard(found: Found, index: int, count: int) -> bool:
-    """Whether a file belongs to part `index` (from 1) of `count`: by its relative path alone, on every machine."""
+    """Whether a file belongs to shard `index` (from 1) of `count`; this depends on its relative path alone."""
     digest = hashlib.blake2b(found.relative.encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % count == index - 1
 
@@ -128,22 +128,21 @@ def select_files(
     *,
     report: Callable[[InstrumentError], None],
 ) -> Iterator[Found]:
-    """Find the files that the arguments mean, each once.
+    """Find the files that the arguments name, each once.
 
-    A directory is walked, its entries in the order of their names; links to directories are not followed, as git
-    does not, so that none leads in a circle or out of the tree; links to files are. Files given by name are always
-    taken.
+    Directories are walked in the order of their entries' names. Links to files are followed. Links to directories are
+    not, as in git, so that no link leads in a circle or out of the tree. Files given by name are always selected.
 
     Args:
         arguments: files, directories, and `-` for standard input.
-        rules_for: gives the rules of a directory; asked once for each.
-        report: called for what cannot be taken: a stub given by name, a directory that cannot be listed.
+        rules_for: returns the rules of a directory; called once for each.
+        report: called for errors: a stub given by name, a directory that cannot be listed.
     """
     given = list(dict.fromkeys(arguments))
     roots = [argument for argument in given if is_directory(argument)]
     walkable = frozenset(roots)
-    # Files given by name come at their own place, and not again in a walk. Beside them only what lies in roots that
-    # overlap can come up twice: the million paths of one tree need not be remembered.
+    # Files given by name keep their own place and are not repeated in a walk. Otherwise only files in overlapping
+    # roots can occur twice, so the million paths of one tree need not be remembered.
     named = {_identity(argument) for argument in given if argument not in walkable}
     seen: set[str] | None = set() if _has_overlap(roots) else None
     walker = _Walker(rules_for, report)
@@ -169,15 +168,15 @@ def select_files(
 
 
 class _Walker:
-    """Walks directories; keeps only what the way down to the current one needs."""
+    """Walks directories; keeps only the state of the path down to the current one."""
 
     def __init__(self, rules_for: Callable[[str], SelectionRules], report: Callable[[InstrumentError], None]) -> None:
         self._rules_for = rules_for
         self._report = report
 
     def walk(self, root: str) -> Iterator[str]:
-        """The selected files below `root`, whose own name no rule is asked about: it was given."""
-        # An explicit stack: trees nest deeper than Python's own. Entries are put on it last one first.
+        """The selected files below `root`; no rule applies to the root's own name, since it was given."""
+        # An explicit stack, since trees may nest deeper than Python's calls. Entries are pushed in reverse order.
         absolute = os.path.abspath(root)  # noqa: PTH100
         pending: list[tuple[str, str, bool, _Level | None]] = [(root, absolute, True, None)]
         while pending:
@@ -186,7 +185,7 @@ class _Walker:
                 yield shown
                 continue
             below = self._level(shown, path, level)
-            # With the separator at its end, once for all that lies in it.
+            # With a trailing separator, computed once for all entries.
             inside = os.path.join(path, "")  # noqa: PTH118
             shown_inside = "" if shown == "." else os.path.join(shown, "")  # noqa: PTH118
             for entry in reversed(self._list(shown)):
@@ -214,7 +213,7 @@ class _Walker:
 
 @dataclass(frozen=True)
 class _Level:
-    """What holds in one directory."""
+    """The rules that apply in one directory."""
 
     rules: SelectionRules
     include: PatternSet
@@ -222,7 +221,7 @@ class _Level:
     ignore: GitIgnore | None
 
     def judge(self, entry: os.DirEntry[str], path: str) -> bool | None:
-        """Whether an entry is a directory to walk (True) or a file to take (False); None for neither."""
+        """Whether an entry is a directory to walk (True) or a file to select (False); None for neither."""
         is_directory = entry.is_dir(follow_symlinks=False)
         if not is_directory and (entry.name.endswith(_STUB) or not self.include.matches(path, is_directory=False)):
             return None
@@ -232,7 +231,7 @@ class _Level:
             return None
         if is_directory:
             return True
-        # What is behind a link counts: a broken one, one to a directory or to itself, or a pipe is no script.
+        # A link counts as its target: broken links, links to directories or themselves, and pipes are no scripts.
         try:
             return False if entry.is_file() else None
         except OSError:
@@ -253,7 +252,7 @@ def _compile_exclusions(rules: SelectionRules) -> tuple[PatternSet, ...]:
 
 
 def _is_force_excluded(shown: str, rules_for: Callable[[str], SelectionRules]) -> bool:
-    """Whether the rules leave out a file given by name, or a directory on the way to it."""
+    """Whether the rules leave out a file given by name, or one of its parent directories."""
     rules = rules_for(os.path.dirname(shown))  # noqa: PTH120
     if not rules.force_exclude:
         return False

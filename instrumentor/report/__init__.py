@@ -1,1 +1,1 @@
-"""What the command shows instead of writing files."""
+"""Reports, diffs and tables of what the command did or would do."""

@@ -1,4 +1,4 @@
-"""Two versions of a script as a unified diff: exact bytes for `patch`, colours for a reader."""
+"""Unified diffs of scripts: exact bytes for `patch`, coloured text for readers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def unified_diff(original: bytes, changed: bytes, *, from_name: str, to_name: st
         to_name: path of the second; shown after `b/`.
 
     Returns:
-        What `git apply` and `patch` understand, in the script's own encoding and with its own newlines; a line ends
-        at `\n`, as it does for them. Empty where the versions are the same.
+        A diff for `git apply` and `patch`, in the script's encoding and with its newlines; as in these tools, lines
+        end at `\n`. Empty if the versions are the same.
     """
     lines = list(
         difflib.diff_bytes(
@@ -45,11 +45,11 @@ def render_diff(diff: bytes, *, encoding: str, color: bool) -> str:
 
     Args:
         diff: the diff's bytes.
-        encoding: what the script is written in.
+        encoding: the script's encoding.
         color: whether to colour it.
 
     Returns:
-        The lines, decoded; what would steer the terminal is spelled out, and a line's closing CR is left off.
+        The decoded lines; terminal control characters are escaped, and a CR at the end of a line is removed.
     """
     shown = []
     for number, line in enumerate(_split_lines(diff), start=1):
@@ -62,12 +62,12 @@ def render_diff(diff: bytes, *, encoding: str, color: bool) -> str:
 
 
 def source_encoding(source: bytes) -> str:
-    """Name the encoding a script is written in, as Python finds it; UTF-8 where it declares one unknown."""
+    """The encoding of a script, as Python detects it; UTF-8 if it declares an unknown one."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     except SyntaxError:
         return "utf-8"
-    # A diff's lines are decoded one by one, so that a byte order mark is text like any other.
+    # A diff's lines are decoded one by one, so a byte order mark is ordinary text.
     return "utf-8" if encoding == "utf-8-sig" else encoding
 
 
@@ -85,7 +85,7 @@ def _split_lines(text: bytes) -> list[bytes]:
 
 
 def _header_name(side: str, path: str) -> bytes:
-    """Spell a path as git does: under a/ or b/, quoted where it would break the line, marked where it has blanks."""
+    """Spell a path as git does: under a/ or b/, quoted if it would break the line, marked if it has blanks."""
     name = os.fsencode(f"{side}/" + path.replace(os.sep, "/").removeprefix("./").lstrip("/"))
     if any(byte < 0x20 or byte in b'"\\\x7f' for byte in name):
         return b'"' + b"".join(_quote(byte) for byte in name) + b'"'

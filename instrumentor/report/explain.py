@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 _VERDICT_STYLES = {"wrap": "bold green", "merged": "yellow", "not wrapped": "dim"}
 _CONFIDENCE_STYLES = {"certain": "", "likely": "yellow", "possible": "red"}
 _MAX_CLASSES = 2
-# Eight columns in less than this come out as syllables one below the other.
+# In less width than this, eight columns would break words into syllables.
 _TABLE_WIDTH = 100
 
 
 class Explained(NamedTuple):
-    """A decision as it is shown.
+    """A decision to show.
 
     Attributes:
         path: the script.
-        decision: what was decided about it.
-        cells: of a notebook, where its cells start in the numbering of the decision.
+        decision: a decision about it.
+        cells: for a notebook, where its cells start, in the decision's line numbering.
     """
 
     path: str
@@ -45,28 +45,28 @@ class Explained(NamedTuple):
 
 
 def render_decisions(rows: Sequence[Explained], stream: TextIO) -> bytes:
-    """Lay out decisions for `stream`, without writing to it.
+    """Format decisions for `stream`, without writing to it.
 
     Args:
         rows: the decisions, in the order to show them.
-        stream: where the table is going to be shown.
+        stream: where the table will be shown.
 
     Returns:
-        A table in the stream's encoding, nothing where there are no decisions. A terminal gets colours and its own
-        width, or a list where that is too narrow for columns; a pipe or file gets one line for each decision, however
-        long, for `grep` and `less -S`.
+        A table in the stream's encoding; empty if there are no decisions. A terminal gets colours and its own
+        width, or a list if it is too narrow for columns. A pipe or file gets one line for each decision, of any
+        length, for `grep` and `less -S`.
     """
     if not rows:
         return b""
     target = io.BytesIO()
-    # Rich asks its file for the encoding and keeps to ASCII lines where that has no others.
+    # Rich takes the encoding from its file, and draws ASCII lines if the encoding has no others.
     rendered = io.TextIOWrapper(target, encoding=encoding_of(stream), errors="backslashreplace", newline="\n")
     color = uses_color(stream)
     console = Console(file=rendered, force_terminal=color, highlight=False, markup=False, emoji=False)
     width = line_width(stream)
     table = _build_table(rows) if width is None or width >= _TABLE_WIDTH else _build_list(rows)
     if width is None:
-        # Rich believes no measurement wider than the console.
+        # Rich limits measurements to the console's width.
         console.width = 100_000
         width = Measurement.get(console, console.options, table).maximum
     console.width = width
@@ -117,7 +117,7 @@ def _build_list(rows: Sequence[Explained]) -> Group:
 
 
 def describe_object(decision: Decision) -> str:
-    """What an object is, as the script names it, with its class and where that was read where this says more."""
+    """An object as the script names it, with its class and where that was found, if this adds information."""
     classes = [name for name in decision.class_names if name != decision.object]
     place = f" ({decision.read_at})" if decision.read_at else ""
     if not classes:
@@ -129,5 +129,5 @@ def describe_object(decision: Decision) -> str:
 
 
 def _cell(text: str) -> Text:
-    """Wrap what the script says in a `Text`: as a string Rich would read `models["g"]` for markup."""
+    """Wrap text of the script in a `Text`; in a plain string, Rich would treat `models["g"]` as markup."""
     return Text(escape_unprintable(text))

@@ -1,4 +1,4 @@
-"""Annotations for GitHub Actions: workflow commands that show on the lines of a pull request."""
+"""Annotations for GitHub Actions: workflow commands, shown at the lines of a pull request."""
 
 from __future__ import annotations
 

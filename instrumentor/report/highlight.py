@@ -1,4 +1,4 @@
-"""Code with colours, from pieces of a file: such a piece may begin or end within a string that spans lines."""
+"""Highlights pieces of a file's code, which may begin or end inside a multi-line string."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from instrumentor.report.side_by_side import Row
 
-# What a piece may continue.
+# Openings of strings that a piece may continue.
 _OPENINGS = ("", '"""\n', "'''\n")
 
 
@@ -32,13 +32,13 @@ class Coloured(NamedTuple):
 
 
 def highlight_rows(rows: Sequence[Row], path: str, statements: Set[int]) -> list[Coloured]:
-    """Colour what is shown of a file.
+    """Highlight the shown rows of a file.
 
     Args:
-        rows: in their order; what a gap divides does not follow one another.
-        path: of the file, which says what it is written in.
-        statements: lines of the original that are code; so is what was added. From these it shows whether a piece
-            begins within a docstring, of which the opening quotes are not shown.
+        rows: the rows in order; rows on both sides of a gap are not adjacent.
+        path: the file's path, which determines the language.
+        statements: lines of the original that are code, as are added lines. They show whether a piece begins
+            inside a docstring whose opening quotes are not shown.
 
     Returns:
         One pair for each row.
@@ -63,7 +63,7 @@ def _colour(piece: Sequence[Row], opening: str, lexer: Lexer) -> list[Coloured]:
 
 
 def _find_opening(piece: Sequence[Row], statements: Set[int], lexer: Lexer) -> str:
-    """The quotes that a piece must be behind for none of its code to stand within a string; none where it is so."""
+    """The quotes to put before a piece so that none of its code is inside a string; empty if none are needed."""
     code = {position for position, row in enumerate(piece) if row.kind == "added" or row.old in statements}
     text = _join([row.new_text for row in piece])
     for opening in _OPENINGS:
@@ -74,7 +74,7 @@ def _find_opening(piece: Sequence[Row], statements: Set[int], lexer: Lexer) -> s
 
 
 def _lines_within_strings(text: str, lexer: Lexer) -> set[int]:
-    """The lines, from 0, that begin within a string."""
+    """The lines, from 0, that begin inside a string."""
     found: set[int] = set()
     line = 0
     for kind, value in lexer.get_tokens(text):
@@ -87,12 +87,12 @@ def _lines_within_strings(text: str, lexer: Lexer) -> set[int]:
 
 def _highlight(lines: Sequence[str], opening: str, lexer: Lexer) -> list[str]:
     coloured: str = highlight(opening + _join(lines), lexer, HtmlFormatter(nowrap=True))
-    # A span that goes on over a line's end would tear the table's cells apart; pygments closes spans at line ends.
+    # A span across lines would break the table's cells; pygments closes spans at line ends.
     found = coloured.split("\n")[bool(opening) :]
     return [*found, *[""] * len(lines)][: len(lines)]
 
 
 def _join(lines: Sequence[str]) -> str:
-    # Pygments takes "\r" and form feeds for line ends, which here they are not. What would hide a part of the code, or
-    # turn it around, is spelled out for the reviewer.
+    # Pygments treats "\r" and form feeds as line ends, which they are not here. Characters that would hide or reverse
+    # code are escaped for the reviewer.
     return "\n".join(escape_unprintable(line.rstrip("\r").replace("\r", "␍").replace("\f", "␌")) for line in lines)

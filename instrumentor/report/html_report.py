@@ -1,4 +1,4 @@
-"""The report for reading: one self-contained page with every change side by side and the reason for it."""
+"""The report for readers: one self-contained page with every change side by side and its reason."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _KEYS = {
 
 
 def render(records: Records, summary: Summary, out: Output) -> None:
-    """Write the page: the tree of files that have sites or failed, and a section for each.
+    """Write the page: the tree of files with sites or failures, and a section for each.
 
-    Calls that do not make models are only counted: in a tree of thousands of files that is most of what is called.
+    Calls that do not make models are only counted, since most calls in a large tree are of this kind.
     """
 
     def write(text: str) -> None:
@@ -128,7 +128,7 @@ def _checkbox(name: str, value: str, *, is_checked: bool) -> str:
 
 
 def _tree(entries: list[tuple[str, int, bool]]) -> str:
-    """Folders as nested lists that open and close; the entries come in the order of their paths."""
+    """Folders as nested collapsible lists; the entries are in path order."""
     parts: list[str] = ["<ul>"]
     open_folders: list[str] = []
     for number, (path, wraps, failed) in enumerate(entries):
@@ -233,6 +233,6 @@ def _explanation(site: Site, number: int, lines: set[int]) -> str:
 
 
 def _line_link(line: int, number: int, lines: set[int], cell: int | None) -> str:
-    if cell is not None:  # its lines are no lines of the file, of which the page shows the JSON
+    if cell is not None:  # its lines are not lines of the file, whose JSON the page shows
         return f"cell {cell} line {line}"
     return f'<a href="#f{number}-l{line}">line {line}</a>' if line in lines else f"line {line}"

@@ -1,4 +1,4 @@
-"""The records of a run, on the disk while it goes on: memory stays flat, and an interrupted run can be resumed."""
+"""The records of a run, stored on disk as it proceeds: memory stays flat, and interrupted runs can be resumed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PARTIAL = ".partial"
 
 
 class Journal:
-    """Records in a file, one line of JSON each; a context manager, which removes the file after a whole run."""
+    """Records in a file, one JSON line each; a context manager that deletes the file after a complete run."""
 
     def __init__(self, beside: Path | None, *, run: str, resume: bool = False) -> None:
-        """Start a journal, or go on with one.
+        """Start a journal, or continue one.
 
         Args:
-            beside: the report it is for; its name with `.partial` is the journal's. Without one it has no name.
-            run: what all options of the run come down to; a journal of other options is not gone on with.
-            resume: go on with the journal that an interrupted run left, if there is one.
+            beside: the report it is for; the journal's name is the report's with `.partial`. None for an unnamed file.
+            run: a digest of the run's options; a journal with other options is not continued.
+            resume: continue the journal that an interrupted run left, if there is one.
 
         Raises:
             ReportError: the file cannot be written, or is the journal of another run.
@@ -68,7 +68,7 @@ class Journal:
             self._path.unlink(missing_ok=True)
 
     def add(self, record: FileRecord) -> None:
-        """Append a record, for good: what stands in the journal is done, whatever happens next.
+        """Append a record durably: files in the journal are finished, whatever happens next.
 
         Raises:
             ReportError: it cannot be written, as on a full disk.
@@ -80,14 +80,14 @@ class Journal:
         self._append(line)
 
     def records(self) -> Iterator[FileRecord]:
-        """All records in their order; may be asked for again."""
+        """All records in order; may be called again."""
         self._file.seek(0)
         self._file.readline()
         for line in self._file:
             yield self._decoder.decode(line)
 
     def _read_done(self, run: str) -> bool:
-        """Learn what is done; a last line that was cut off is taken away.
+        """Read which files are finished; a truncated last line is removed.
 
         Returns:
             Whether there is a journal at all.
@@ -130,5 +130,5 @@ class Journal:
             ) from None
 
     def _close(self) -> None:
-        with contextlib.suppress(OSError):  # tries once more to write what could not be written, which was told
+        with contextlib.suppress(OSError):  # retries a failed write, which was already reported
             self._file.close()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def render(records: Callable[[], Iterator[FileRecord]], summary: Summary, out: Output) -> None:
-    """Write the document, one file to a line."""
+    """Write the document, one file per line."""
     out.write(b'{\n"version": %d,\n"tool": %s,\n"files": [' % (VERSION, _encode(Tool())))
     for position, record in enumerate(records()):
         out.write((b",\n" if position else b"\n") + _encode(record))
@@ -35,7 +35,7 @@ def read(path: str) -> Document:
     """Read a report back.
 
     Raises:
-        ReportError: it cannot be read, or is no report of this version.
+        ReportError: it cannot be read, or is not a report of this version.
     """
     try:
         document = msgspec.json.decode(Path(path).read_bytes(), type=Document)
@@ -58,11 +58,11 @@ def _no_report(path: str, reason: str) -> ReportError:
 
 
 def schema() -> bytes:
-    """The JSON schema of the document, as it lies in docs/report.schema.json."""
+    """The JSON schema of the document, as stored in docs/report.schema.json."""
     described = msgspec.json.schema(Document)
     described["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     described["title"] = f"Report of `instrument`, version {VERSION}"
     for definition in described["$defs"].values():
-        if "description" in definition:  # A docstring: Python 3.13 gives it without its indentation, others with it.
+        if "description" in definition:  # A docstring: Python 3.13 removes its indentation, others keep it.
             definition["description"] = inspect.cleandoc(definition["description"])
     return msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n"

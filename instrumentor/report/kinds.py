@@ -1,4 +1,4 @@
-"""The kinds of reports, by the suffix of their file, and what standard output gets."""
+"""The kinds of reports by file suffix, and the formats for standard output."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class Render(Protocol):
-    """Writes all records as one report; asks for them anew for each pass, so that none need be kept."""
+    """Writes all records as one report; reads them again for each pass, so that none need be kept."""
 
     def __call__(self, records: Records, summary: Summary, out: Output) -> None:
         """Write to `out`."""
         ...
 
 
-# The module for each suffix; loaded when it is asked for, since colouring and laying out take time to import.
+# The module for each suffix; imported on demand, since the libraries for highlighting and layout load slowly.
 KINDS = {".json": "json_report", ".sarif": "sarif", ".md": "markdown", ".html": "html_report"}
 _FORMATS = {"json": "json_report", "github": "github"}
-# What stands near the beginning of each kind of report, and in hardly any other file of that suffix.
+# Text near the beginning of each kind of report that hardly any other file with the suffix has.
 _SIGNS = {
     ".json": b'"tool": {"name":"instrument"',
     ".sarif": b'"tool": {"driver":{"name":"instrument"',
@@ -41,7 +41,7 @@ _BEGINNING = 1024
 
 
 def kind_of(path: str) -> Render:
-    """The kind of report that a file's suffix asks for.
+    """The kind of report for a file's suffix.
 
     Raises:
         ReportError: there is no such kind.
@@ -55,11 +55,11 @@ def kind_of(path: str) -> Render:
 
 
 def refuse_to_replace(paths: Sequence[str]) -> None:
-    """Check before a run that no report would be written over anything but an earlier report or an empty file.
+    """Check before a run that reports would only replace earlier reports or empty files.
 
     Raises:
-        OutputExistsError: a file is there that `--report` did not write.
-        UnwritableOutputError: a file is there that cannot be read.
+        OutputExistsError: a file exists that `--report` did not write.
+        UnwritableOutputError: an existing file cannot be read.
     """
     for path in paths:
         sign = _SIGNS.get(Path(path).suffix.lower(), b"")
@@ -76,10 +76,10 @@ def _load(name: str) -> Render:
 
 
 def write_reports(records: Records, paths: Sequence[str], *, format_: str = "text", statistics_: bool = False) -> None:
-    """Write the reports to files, and what is asked for to standard output.
+    """Write the reports to files, and the requested output to standard output.
 
     Raises:
-        ReportError: a file's name does not say its kind.
+        ReportError: a file's suffix is not that of a report.
         UnwritableOutputError: a file cannot be written.
     """
     from instrumentor.report.record import summarize

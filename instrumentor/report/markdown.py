@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from instrumentor.paths.files import Output
     from instrumentor.report.record import FileRecord, Site, Summary
 
-# GitHub refuses comments of more than 65,536 characters; what is left out is said.
+# GitHub rejects comments of more than 65,536 characters; the report says what it leaves out.
 _MAX_CHARACTERS = 60_000
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 
@@ -83,7 +83,7 @@ def _place(record: FileRecord, line: int | None) -> str:
 def _code(text: str) -> str:
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     pad = " " if "`" in text else ""
-    # Inside a table a pipe ends the cell, code or not.
+    # In a table, a pipe ends the cell, even within code.
     shown = escape_unprintable(text.replace("\n", " "))
     return f"{fence}{pad}{shown}{pad}{fence}".replace("|", "\\|")
 

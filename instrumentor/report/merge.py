@@ -1,4 +1,4 @@
-"""Several reports as one: what the shards of a run wrote, each on its own machine."""
+"""Merges reports, such as those of a run's shards on different machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def merge_reports(paths: Sequence[str], targets: Sequence[str]) -> None:
         targets: the reports to write.
 
     Raises:
-        ReportError: a report cannot be read, or two of them speak of the same file.
+        ReportError: a report cannot be read, or two of them contain the same file.
     """
     found: dict[str, FileRecord] = {}
     origins: dict[str, str] = {}
@@ -37,7 +37,7 @@ def merge_reports(paths: Sequence[str], targets: Sequence[str]) -> None:
             origins[record.path] = path
 
     def records() -> Iterator[FileRecord]:
-        # As a walk finds them: a folder's entries by name, whatever it holds.
+        # In the order of a walk: each folder's entries by name.
         return (found[path] for path in sorted(found, key=lambda each: each.split("/")))
 
     write_reports(records, targets)

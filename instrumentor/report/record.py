@@ -190,13 +190,13 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_file(task: Task, outcome: Outcome, *, written_to: str | None, diff_to: str) -> FileRecord:
-    """Say in a record what became of a task.
+    """Make the record of a task's outcome.
 
     Args:
-        task: what was to be done.
-        outcome: what was done, with the bytes where it changes.
+        task: the task.
+        outcome: its outcome, with the bytes if the script changes.
         written_to: where the result went.
-        diff_to: the path that the diff names for the result.
+        diff_to: the path of the result in the diff.
     """
     sites = tuple(_record_site(decision, outcome.cells) for decision in outcome.decisions)
     failure = outcome.failure
@@ -220,7 +220,7 @@ def record_file(task: Task, outcome: Outcome, *, written_to: str | None, diff_to
 
 
 def make_readable(record: FileRecord) -> FileRecord:
-    """A record of texts that any file can hold; names and strings of a script need not be."""
+    """A record whose texts can all be encoded, which a script's names and strings need not be."""
     return msgspec.convert(_make_readable(msgspec.to_builtins(record)), FileRecord)
 
 
@@ -233,7 +233,7 @@ def _make_readable(value: Any) -> Any:
 
 
 def summarize(records: Iterable[FileRecord]) -> Summary:
-    """Count over all records."""
+    """Count sites and files over all records."""
     files = lines = 0
     statuses: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
@@ -315,11 +315,11 @@ def _record_quotes(task: Task, outcome: Outcome, sites: tuple[Site, ...]) -> tup
 
 
 class _SitesOfAdditions:
-    """Tells for which site each text was added, going through them in the order of the file."""
+    """Finds the site for which each text was added; must be asked in file order."""
 
     def __init__(self, sites: tuple[Site, ...]) -> None:
         self._wraps = [(position, site) for position, site in enumerate(sites) if site.decision == "wrap"]
-        # The sites of the expressions around which the text has begun and not yet ended.
+        # The sites of the expressions whose surrounding text has been opened but not closed.
         self._around: list[int | None] = []
         self._begun: set[int] = set()
 

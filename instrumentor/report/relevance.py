@@ -1,10 +1,10 @@
-"""Which decisions a reader may wonder about: of all calls in a tree few make what anybody takes for a model."""
+"""Which decisions may interest a reader: few of a tree's calls make anything that looks like a model."""
 
 from __future__ import annotations
 
 import re
 
-# What people call models, and what makes or keeps them.
+# Common names of models, and of what makes or keeps them.
 _MODEL_NAME = re.compile(
     r"(?i:model|encoder|decoder|generator|discriminator|critic|actor|backbone|teacher|student|policy|train(?:er|ee))"
     r"|(?i:agent|learner)|(?<![A-Za-z])(?:[Nn]et(?:s|work)?|ema|EMA)(?![a-z])|[a-z](?:Net|EMA)(?![a-z])"
@@ -12,11 +12,11 @@ _MODEL_NAME = re.compile(
 
 
 def may_pass_for_model(decision: str, code: str, target: str, made: str) -> bool:
-    """Whether a reader may wonder what becomes of something: not about optimizers, data, or a module's own layers.
+    """Whether a reader may ask what happened to an object: not for optimizers, data, or a module's own layers.
 
     Args:
         decision: "wrap", "merged" or "not wrapped".
-        code: why, as a word.
+        code: the reason as one word.
         target: what holds the object.
         made: the class or factory.
     """

@@ -69,10 +69,10 @@ def _invocation(records: Callable[[], Iterator[FileRecord]]) -> dict[str, Any]:
 def _result(
     record: FileRecord, position: int, site: Site, index: dict[str, int], seen: dict[str, int]
 ) -> dict[str, Any]:
-    # Code scanning shows what has a level, and SARIF wants a level for the kind "fail" only.
+    # Code scanning shows results with a level, and in SARIF only the kind "fail" has one other than "none".
     kind, level = ("fail", "note") if site.decision == "wrap" else ("informational", "none")
     cell = "" if site.cell is None else f"cell {site.cell}, line {site.line}: "
-    # The same site stays the same alert when lines above it come and go.
+    # A site remains the same alert when lines above it are added or removed.
     name = f"{site.code}\0{site.target}\0{site.object}"
     ordinal = seen[name] = seen.get(name, 0) + 1
     result: dict[str, Any] = {
@@ -81,7 +81,7 @@ def _result(
         "kind": kind,
         "level": level,
         "message": {"text": f"{cell}{site.target} ({site.object}) {_VERDICTS[site.decision]}: {site.reason}"},
-        # The lines of a notebook's cells are no lines of its file.
+        # Lines of a notebook's cells are not lines of its file.
         "locations": [_location(record.path, *((site.line, site.column) if site.cell is None else (None, None)))],
         "partialFingerprints": {
             "site/v1": hashlib.sha256(f"{record.path}\0{name}\0{ordinal}".encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""A unified diff as rows of two columns, with the lines around it that are referred to."""
+"""A unified diff as rows of two columns, with the other lines that decisions refer to."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+(\d{1,9})(?:,\d+)? @@")
 
 
 class Row(NamedTuple):
-    """One row: a line of the original beside one of the result, either of which may be missing.
+    """One row: a line of the original beside a line of the result; either may be missing.
 
     Attributes:
-        kind: "same", "added", "changed", or "gap" for lines that are left out.
+        kind: "same", "added", "changed", or "gap" for omitted lines.
         old: the line's number in the original.
         old_text: its text.
         new: the line's number in the result.
@@ -32,13 +32,13 @@ class Row(NamedTuple):
 
 
 def rows_of(record: FileRecord) -> list[Row]:
-    """The rows that show what changes in a file, with gaps between those that do not follow one another."""
+    """The rows that show a file's changes, with gaps between rows that are not adjacent."""
     rows = list(_rows_of_diff(record.diff))
     shown = {row.old for row in rows}
     added = [(row.new, row.old) for row in rows if row.kind == "added" and row.new is not None]
     for quote in record.quotes:
         if quote.line not in shown:
-            # So many lines were added before it as stand, in the result, before its own number.
+            # Its line in the result: shifted by every line added before it.
             new = quote.line
             for number, _ in added:
                 if number <= new:
@@ -77,7 +77,7 @@ def _rows_of_diff(diff: str) -> Iterator[Row]:
 
 
 def _leftover(removed: list[str], old: int) -> Iterator[Row]:
-    """The lines that were taken away and have no counterpart."""
+    """The removed lines that have no counterpart."""
     for offset, text in enumerate(removed):
         yield Row("changed", old + offset, text, None, "")
     removed.clear()

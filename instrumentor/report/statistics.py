@@ -16,7 +16,7 @@ from instrumentor.report.terminal import encoding_of, line_width, uses_color
 if TYPE_CHECKING:
     from instrumentor.report.record import Summary
 
-# What each code says, in the plural.
+# The meaning of each code, in the plural.
 MEANINGS = {
     "factory": "models wrapped in the function that returns them",
     "constructed": "models created by a class or function that is known to create them",
@@ -41,7 +41,7 @@ _WIDTH = 110
 
 
 def render_statistics(summary: Summary, stream: TextIO) -> bytes:
-    """Lay the counts out for `stream`, without writing to it."""
+    """Format the counts for `stream`, without writing to it."""
     target = io.BytesIO()
     text = io.TextIOWrapper(target, encoding=encoding_of(stream), errors="backslashreplace", newline="\n")
     console = Console(file=text, force_terminal=uses_color(stream), highlight=False, markup=False)

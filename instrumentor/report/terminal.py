@@ -1,4 +1,4 @@
-"""What a stream can show."""
+"""The capabilities of an output stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def uses_color(stream: TextIO) -> bool:
 
 
 def line_width(stream: TextIO) -> int | None:
-    """Measure the columns of a line on `stream`; None where nothing limits them (a pipe, a file)."""
+    """The line width of `stream` in columns; None if it is unlimited (a pipe, a file)."""
     if stream.isatty():
         return shutil.get_terminal_size().columns
     columns = os.environ.get("COLUMNS", "")
@@ -25,5 +25,5 @@ def line_width(stream: TextIO) -> int | None:
 
 
 def encoding_of(stream: TextIO) -> str:
-    """Name the encoding that `stream` shows text in."""
+    """The encoding of `stream`."""
     return stream.encoding or "utf-8"

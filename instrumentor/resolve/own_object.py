@@ -9,7 +9,7 @@ from instrumentor.resolve import catalogue
 from instrumentor.source.nodes import named_parameters, positional_parameters, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Iterable, Iterator, Set
     from typing import TypeGuard
 
 _REGISTERING = frozenset({"register_parameter", "add_module", "register_module", "__setattr__"})
@@ -25,16 +25,27 @@ _READING = frozenset(
 def own_names(cls: ast.ClassDef) -> frozenset[str]:
     """The names that the methods of a class have for its instance: `self`, their first parameters, and copies of them.
 
-    A copy counts where it stands directly in the method: `module = self`.
+    A copy counts where it stands directly in the method: `module = self`. What `__new__` makes with the `__new__` above
+    it counts wherever that stands.
     """
     names = {"self"}
     for method in cls.body:
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and not _is_without_object(method):
             names.update(each.arg for each in positional_parameters(method.args)[:1])
+            made = walk(method) if method.name == "__new__" else ()
+            names.update(name for node in made for name in _names_of_new(node))
             for statement in method.body:
                 if isinstance(statement, ast.Assign) and is_own(statement.value, names):
                     names.update(each.id for each in statement.targets if isinstance(each, ast.Name))
     return frozenset(names)
+
+
+def _names_of_new(node: ast.AST) -> Iterator[str]:
+    """The names that a statement gives to what a call of `__new__` makes: `made = super().__new__(cls)`."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        if isinstance(function, ast.Attribute) and function.attr == "__new__":
+            yield from (each.id for each in node.targets if isinstance(each, ast.Name))
 
 
 def _is_without_object(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -1,5 +1,5 @@
-"""`instrument run`: runs a script with its models under proxies, without writing any file of code.
+"""`instrument run`: runs a script with its models under proxies, without writing any source file.
 
-The script is analysed here, in a process that then becomes the script's own: `os.execv` starts Python anew with the
-compiled script in memory. So the program finds what it finds under `python train.py`, and nothing of this tool's.
+The script is analysed in this process, which then becomes the script's own: `os.execv` restarts Python with the
+compiled script in memory. So the program sees what it would see under `python train.py`, and nothing of this tool.
 """

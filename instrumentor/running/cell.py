@@ -1,7 +1,7 @@
-"""Puts lines into the cell of a notebook that is to be traced: what `%%trace` asks for, in a process of its own.
+"""Instruments a notebook cell for `%%trace`, in a separate process.
 
-It reads a pickled request, the code of the cells before and of the cell itself, and writes the pickled tree of the
-cell, with the places of what was typed; None if nothing is to be added.
+It reads a pickled request: the code of the earlier cells and of the cell itself. It writes the pickled tree of the
+cell, with the original positions, or None if there is nothing to add.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def instrument_cell(before: Iterable[str], cell: str) -> ast.Module | None:
-    """The tree of a cell with its models wrapped; None where there are none.
+    """The tree of a cell with its models wrapped; None if it has none.
 
     Args:
-        before: the code of the cells before, in Python; what is none is left out.
+        before: the code of the earlier cells; cells that are not Python are skipped.
         cell: the code of the cell.
     """
     known = "".join(f"{text.rstrip()}\n" for text in before if _is_python(text))
@@ -64,13 +64,13 @@ def _is_python(text: str) -> bool:
 
 
 def _alias(tree: ast.Module) -> str:
-    """The name by which the instrumented code knows the runtime."""
+    """The name of the runtime module in the instrumented code."""
     names = (alias for each in tree.body if isinstance(each, ast.Import) for alias in each.names)
     return next(str(alias.asname) for alias in names if alias.name == emit.RUNTIME_MODULE)
 
 
 def _use_settings_of_cell(statements: Iterable[ast.stmt], alias: str) -> None:
-    """Let the lines that were added take the settings that `%%trace` was given, and bind no name of the notebook's."""
+    """Make the added lines use the settings of `%%trace`, and bind no names in the notebook."""
     for statement in statements:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and _is_proxy(node.func, alias):

@@ -1,4 +1,4 @@
-"""`instrument run`: the command line of a program that is run with its models under proxies."""
+"""The command line of `instrument run`."""
 
 # Annotations are evaluated where they stand: typer would compile each of them again from its text.
 from typing import Annotated
@@ -43,7 +43,7 @@ run_app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
-    # What stands behind the script is the script's.
+    # Arguments after the script belong to the script.
     context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False},
 )
 

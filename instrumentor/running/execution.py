@@ -1,4 +1,4 @@
-"""Becomes the program that is to be run: Python started anew, in this very process."""
+"""Turns this process into the program to run, by restarting Python."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from instrumentor.running.program import Prepared
 
-# Options of Python whose value is the next argument.
+# Python options whose value is the next argument.
 _WITH_VALUE = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 
 
 def run(target: Target, arguments: Sequence[str], choices: Choices, *, is_quiet: bool) -> NoReturn:
     """Run a program with its models under proxies; this process becomes it.
 
-    What Python cannot run, Python is given as it is, so that its own words tell why. So is, after a word on standard
-    error, what cannot be instrumented.
+    A program that Python cannot run is given to Python unchanged, so that Python reports why. So is one that cannot be
+    instrumented, after a message on standard error.
     """
     source = None if target.file is None else read_source(target.file)
     if target.file is None and os.path.isfile(target.name):  # noqa: PTH113
@@ -46,7 +46,7 @@ def run(target: Target, arguments: Sequence[str], choices: Choices, *, is_quiet:
 
 
 def _is_python(source: bytes, target: Target) -> bool:
-    """Whether a main file can be compiled; what Python warns of while it compiles a script, is said as it says it."""
+    """Whether a main file can be compiled; a script's compile warnings are shown as Python shows them."""
     if target.module:
         return True
     try:
@@ -77,12 +77,12 @@ def _code(target: Target, source: bytes, prepared: Prepared, *, is_quiet: bool) 
 
 
 def _named(target: Target) -> list[str]:
-    """How Python is told to run a program."""
+    """The arguments that make Python run a program."""
     return ["-m", target.name] if target.module and target.module != "__main__" else [target.name]
 
 
 def _flags() -> list[str]:
-    """The options that this interpreter was given; those that the environment sets, it will set again."""
+    """The options given to this interpreter, except those set by the environment, which will apply again."""
     flags: list[str] = []
     arguments = iter(sys.orig_argv[1:])
     for each in arguments:
@@ -95,9 +95,9 @@ def _flags() -> list[str]:
 
 
 def _open_in_memory(code: bytes) -> int:
-    """The number of an open file that has no name, which the next program inherits.
+    """The descriptor of an open, unnamed file that the next program inherits.
 
-    The runtime, with which this half shares no code, hands its own on in the same way (`memory_file.py`).
+    The runtime, which shares no code with this package, does the same (`memory_file.py`).
     """
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("instrument")

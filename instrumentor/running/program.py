@@ -1,4 +1,4 @@
-"""The program that `instrument run` is to run: its main file found as Python finds it, and its models wrapped."""
+"""The program for `instrument run`: finds its main file as Python does, and wraps its models."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _Instrumented: TypeAlias = tuple[Outcome, tuple[Change, ...]]
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be run.
+    """The program to run.
 
     Attributes:
-        name: the script, the folder or archive, or the module, as it was typed.
-        file: the file with its main program; None where Python has none, or none that is source text.
+        name: the script, folder, archive or module, as typed.
+        file: the file with its main program; None if there is none, or none that is source text.
         module: the module to run; "__main__" for a folder or an archive, empty for a script.
-        search: the folder where the program's imports begin; empty for the one where it is started.
+        search: the folder where the program's imports start; empty for the current directory.
     """
 
     name: str
@@ -49,15 +49,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Choices:
-    """What was asked for besides.
+    """The other options.
 
     Attributes:
-        overrides: the settings that were given as options.
-        config: the one configuration file to read; None for the nearest.
-        isolated: read none.
-        entry: wrap models in the files of its project that the program imports, too.
+        overrides: the settings given as options.
+        config: the only configuration file to read; None for the nearest.
+        isolated: read no configuration file.
+        entry: wrap models in the project files that the program imports, too.
         python_path: where packages are installed; empty for the active environment.
-        cache: whether results, and what is learned of installed packages, are kept.
+        cache: whether results, and facts about installed packages, are kept.
         cache_dir: where; None for the default.
     """
 
@@ -75,7 +75,7 @@ class Prepared:
     """A program with its models wrapped.
 
     Attributes:
-        files: the changed files: path with all links followed, original and instrumented bytes.
+        files: the changed files: real path, original bytes and instrumented bytes.
         logdir: where its trace goes, absolute.
         shown_logdir: the same, as the user would type it.
         hint: why nothing is traced, if nothing is.
@@ -90,7 +90,7 @@ class Prepared:
 
 
 def find_script(name: str) -> Target:
-    """The script, folder or archive that a path names, as for `python PATH`."""
+    """Find the script, folder or archive at a path, as `python PATH` does."""
     directory = os.path.dirname(os.path.realpath(name))  # noqa: PTH120
     if os.path.isfile(name) and not _is_archive(name):  # noqa: PTH113
         return Target(name, name, "", directory)
@@ -101,10 +101,10 @@ def find_script(name: str) -> Target:
 
 
 def find_module(name: str) -> Target:
-    """The module that a dotted name means, as for `python -m NAME`, without importing the packages it is in."""
+    """Find the module with a dotted name, as `python -m NAME` does, without importing its parent packages."""
     folder = os.getcwd()  # noqa: PTH109
     own = "" if sys.flags.isolated or getattr(sys.flags, "safe_path", False) else folder
-    # This process was started from elsewhere: the first folder is of its own main program.
+    # The first folder belongs to this process's own main program.
     search: Sequence[str] | None = ([own] if own else []) + sys.path[bool(own) :]
     found = None
     for part in name.split("."):
@@ -123,14 +123,14 @@ def find_module(name: str) -> Target:
 def _find_spec(part: str, name: str, search: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
     try:
         found = importlib.machinery.PathFinder.find_spec(part, list(search))
-        # What is installed in a way of its own, such as an editable package, has a finder of its own.
+        # Some packages, such as editable installs, have their own finder.
         return found or (importlib.util.find_spec(part) if part == name.partition(".")[0] else None)
     except (ImportError, ValueError, AttributeError):
         return None
 
 
 def absolute_path(name: str) -> str:
-    """A path as Python makes it absolute for a main program: otherwise it stays as it was typed."""
+    """A path, made absolute as Python does it for a main program, without being normalized."""
     if os.path.isabs(name):  # noqa: PTH117
         return name
     return os.getcwd() if name == "." else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118
@@ -146,14 +146,14 @@ def prepare(target: Target, choices: Choices) -> Prepared:
     """Wrap the models of a program.
 
     Raises:
-        InstrumentError: a configuration means nothing.
+        InstrumentError: a configuration is invalid.
     """
     assert target.file is not None
     shown = os.path.relpath(target.file) if target.module else target.file
     directory = os.path.dirname(shown)  # noqa: PTH120
     configurations = Configurations(choices.overrides, file=choices.config, isolated=choices.isolated)
     settings = configurations.of_directory(directory).settings
-    # The trace lies where the program was started, wherever the program goes.
+    # The trace goes to where the program was started, even if it changes directory.
     logdir = os.path.abspath(settings.logdir)  # noqa: PTH100
     task = Task(
         path=os.path.abspath(shown),  # noqa: PTH100
@@ -228,7 +228,7 @@ def _hint(shown: str, outcome: Outcome) -> str:
 
 
 def read_source(path: str) -> bytes | None:
-    """The bytes of a main file; None where they cannot be read."""
+    """The bytes of a main file; None if they cannot be read."""
     try:
         return Path(path).read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""A program as code that Python can be started with: what `instrument run` hands over in memory."""
+"""A program as compiled code that Python can start with: what `instrument run` passes in memory."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import CodeType
 
-# Of the header of a file of code: which kind it is (none whose source would be looked for), and of which time and size.
+# The header of a .pyc file: magic number, then flags, source time and source size, which are all zero here.
 _HEADER = importlib.util.MAGIC_NUMBER + bytes(12)
 
 
 def compile_original(source: bytes, path: str) -> CodeType:
-    """The code of an instrumented script, with the places of the original.
+    """The code of an instrumented script, with the original's positions.
 
     Args:
         source: the instrumented script.
-        path: what its code is to name as its file: the original.
+        path: the original's path, which the code names as its file.
 
     Raises:
-        SyntaxError: it is too much for Python's compiler.
+        SyntaxError: Python's compiler cannot handle it.
     """
     return _compiled(original_tree(source, source_name=path), path)
 
 
 def pack_files(files: Iterable[tuple[str, bytes, bytes]]) -> dict[str, tuple[bytes, bytes]]:
-    """Files as programs find them: by absolute path, the digest of the original and the code to run in its place.
+    """Map each absolute path to the original's digest and the code to run in its place.
 
     Args:
-        files: of each the path, the original and the instrumented bytes.
+        files: for each file, the path, the original bytes and the instrumented bytes.
     """
     return {
         path: (sha256(original).digest(), marshal.dumps(compile_original(instrumented, path)))
@@ -48,15 +48,15 @@ def pack_files(files: Iterable[tuple[str, bytes, bytes]]) -> dict[str, tuple[byt
 
 
 def script_file(source: bytes, path: str, message: Mapping[str, Any]) -> bytes:
-    """A file of code that runs a script as its main program.
+    """A code file that runs a script as its main program.
 
-    Python runs it with no frame of ours below it; what it does before all else puts right what Python took from its
-    name.
+    Python runs it without any frame of this tool below it. Its first statement corrects what Python derived from the
+    code file's name.
 
     Args:
         source: the script, instrumented or not.
         path: the original, absolute, as Python would name it.
-        message: what the runtime is told.
+        message: the message to the runtime.
     """
     tree = original_tree(source, source_name=path)
     statement = ast.parse(emit.render_begin(marshal.dumps(dict(message)))).body[0]
@@ -68,9 +68,9 @@ def script_file(source: bytes, path: str, message: Mapping[str, Any]) -> bytes:
 
 
 def module_file(message: Mapping[str, Any]) -> bytes:
-    """A file of code that runs a module as its main program, as `python -m` does.
+    """A code file that runs a module as its main program, as `python -m` does.
 
-    Its one frame looks like that of the function of `runpy` that Python would call.
+    Its only frame looks like that of the `runpy` function that Python would call.
     """
     original = runpy._run_module_as_main.__code__  # type: ignore[attr-defined]  # noqa: SLF001
     last_line = _line_of_call(original.co_name)
@@ -82,14 +82,14 @@ def module_file(message: Mapping[str, Any]) -> bytes:
 
 
 def _line_of_call(function: str) -> int:
-    """The line of the last statement of a function of `runpy`."""
+    """The line of the last statement of a `runpy` function."""
     tree = ast.parse(Path(runpy.__file__).read_bytes())
     (found,) = (each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == function)
     return found.body[-1].lineno
 
 
 def _compiled(tree: ast.Module, path: str) -> CodeType:
-    """The code of a tree; what there is to be warned of, Python does for the original."""
+    """The code of a tree, compiled without warnings, which Python already gives for the original."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         code: CodeType = compile(tree, path, "exec", dont_inherit=True)
@@ -97,7 +97,7 @@ def _compiled(tree: ast.Module, path: str) -> CodeType:
 
 
 def _count_fixed(body: list[ast.stmt]) -> int:
-    """How many statements have to stay first: the docstring, and what switches features on."""
+    """How many statements must stay first: the docstring and `__future__` imports."""
     count = 1 if body and isinstance(body[0], ast.Expr) and _is_text(body[0].value) else 0
     while count < len(body) and _is_future_import(body[count]):
         count += 1

@@ -1,1 +1,1 @@
-"""A script's bytes: as text and lines, what is inserted into them, and how it comes out again."""
+"""A script's source: decoding, insertions, and their removal."""

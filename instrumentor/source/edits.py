@@ -1,4 +1,4 @@
-"""Insertions into lines of text, and where they end up."""
+"""Insertions into lines of text, and their resulting positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NewLine:
-    """A whole line, with its line end, put after line `after` (from 1; 0 for the top)."""
+    """A whole line, with its line end, inserted after line `after` (from 1; 0 for the top)."""
 
     after: int
     text: str
@@ -19,9 +19,9 @@ class NewLine:
 
 @dataclass(frozen=True)
 class NewText:
-    """Text put into line `line` (from 1) before column `column` (from 0).
+    """Text inserted into line `line` (from 1) before column `column` (from 0).
 
-    Where several go to one place, `order` says which comes first.
+    `order` sorts insertions at the same place.
     """
 
     line: int
@@ -31,14 +31,14 @@ class NewText:
 
 
 class Edited(NamedTuple):
-    """The new lines, and each insertion as the source comment gives it, in the coordinates of the new text."""
+    """The new lines, and each insertion in the source comment's notation, in the new text's coordinates."""
 
     lines: tuple[str, ...]
     added: list[str]
 
 
 def apply_edits(lines: Sequence[str], edits: Iterable[NewLine | NewText]) -> Edited:
-    """Put insertions into lines; those for one place stay in the order they come in."""
+    """Apply insertions to lines; those at the same place keep their given order."""
     whole: dict[int, list[str]] = {}
     parts: dict[int, list[NewText]] = {}
     for edit in edits:
@@ -60,7 +60,7 @@ def apply_edits(lines: Sequence[str], edits: Iterable[NewLine | NewText]) -> Edi
 
 
 def _insert(line: str, parts: list[NewText]) -> tuple[str, list[tuple[int, int]]]:
-    """A line with text put into it, and where each piece came to stand."""
+    """A line with text inserted, and the resulting span of each piece."""
     spans: list[tuple[int, int]] = []
     grown = 0
     for part in sorted(parts, key=lambda each: (each.column, each.order)):

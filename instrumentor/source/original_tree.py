@@ -1,4 +1,4 @@
-"""An instrumented script as a tree whose nodes stand where the original has them."""
+"""The tree of an instrumented script, with the original's positions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class _Place(NamedTuple):
 
 
 def original_tree(source: bytes, *, source_name: str) -> ast.Module:
-    """Parse a script; what was inserted into it stands at the lines and columns that the original has there.
+    """Parse a script; its nodes get the lines and columns of the original.
 
-    Compiled under the original's name, it gives tracebacks, warnings and traces the original's lines, text and columns.
+    If it is compiled under the original's name, tracebacks, warnings and traces show the original's lines and columns.
 
     Args:
         source: the script's bytes, instrumented or not.
@@ -53,7 +53,7 @@ def original_tree(source: bytes, *, source_name: str) -> ast.Module:
 
 
 class _Places:
-    """Where places of an instrumented script are in the original."""
+    """Maps positions in an instrumented script to the original."""
 
     def __init__(self, text: SourceText, comment: SourceComment) -> None:
         self._text = text
@@ -63,19 +63,19 @@ class _Places:
             self._spans.setdefault(line, []).append((start, end))
 
     def move(self, node: Any) -> None:
-        """Give `node` the place that it has in the original."""
+        """Give `node` its position in the original."""
         start = self._original(node.lineno, node.col_offset)
         end = self._original(node.end_lineno, node.end_col_offset)
         is_inserted = start == end or _NOWHERE in (start.column, end.column)
-        # Within an f-string, Python before 3.12 may give columns that are none.
+        # Python before 3.12 may report invalid columns within an f-string.
         if is_inserted or end < start:
             start = end = _Place(start.line, _NOWHERE)
         node.lineno, node.col_offset = start
         node.end_lineno, node.end_col_offset = end
 
     def _original(self, line: int, column: int) -> _Place:
-        """The place in the original; columns are in bytes of UTF-8, as in all trees."""
-        # As a trace counts: what was added whole belongs to the line before it.
+        """The position in the original; columns are in UTF-8 bytes, as in all trees."""
+        # As in a trace: an added line belongs to the line before it.
         number = max(1, line - bisect_right(self._added_lines, line))
         at = bisect_right(self._added_lines, line)
         if at and self._added_lines[at - 1] == line:

@@ -1,4 +1,4 @@
-"""A script's bytes as text and lines, in a way that can be turned back to the byte."""
+"""A script's bytes as text and lines, which can be converted back exactly."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from instrumentor.errors import SourceDecodeError, SourceSyntaxError
 
-# Where Python's tokenizer ends lines: not where str.splitlines() does, which also takes form feeds and U+2028.
+# Lines as in Python's tokenizer, unlike str.splitlines(), which also splits at form feeds and U+2028.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LINE_END = re.compile(r"(?:\r\n|\r|\n)\Z")
-# The tree of a script takes a hundred times the room of its text. Nobody has written this much by hand.
+# A script's tree takes a hundred times the memory of its text. Nobody writes this much by hand.
 _LONGEST = 8_000_000
 _BOM = b"\xef\xbb\xbf"
-# What tells bytes of no text: how many of them are looked at, characters that no text has, and what may explain others.
+# To detect binary data: how many bytes are checked, characters that no text has, and what may explain others.
 _HEAD = 8000
 _FEW_NULLS = 2
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -27,11 +27,11 @@ _OTHER_ENCODING = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|coding[:=]")
 
 @dataclass(frozen=True)
 class SourceText:
-    """One decoded script.
+    """A decoded script.
 
     Attributes:
-        bom: the byte order mark, or nothing.
-        encoding: the codec that its declaration names; UTF-8 without one.
+        bom: the byte order mark, or empty.
+        encoding: the declared codec; UTF-8 without a declaration.
         lines: the text in Python's own lines, each with its line end.
     """
 
@@ -41,21 +41,21 @@ class SourceText:
 
     @property
     def text(self) -> str:
-        """All lines in one, without the byte order mark."""
+        """The whole text, without the byte order mark."""
         return "".join(self.lines)
 
     @property
     def newline(self) -> str:
-        """The line end of the first line that has one; a line feed where none has."""
+        """The line end of the first line that has one; a line feed if none has."""
         return line_end(self.lines[0]) or "\n" if self.lines else "\n"
 
     @property
     def has_final_newline(self) -> bool:
-        """Whether one more line could be appended as it is."""
+        """Whether a further line can be appended directly."""
         return not self.lines or bool(line_end(self.lines[-1]))
 
     def column(self, line: int, byte_offset: int) -> int:
-        """The character column of what `ast` puts at `byte_offset` (of UTF-8) of line `line` (from 1)."""
+        """The character column for `ast`'s `byte_offset` (in UTF-8) of line `line` (from 1)."""
         text = self.lines[line - 1] if line <= len(self.lines) else ""
         if text.isascii():
             return byte_offset
@@ -66,7 +66,7 @@ class SourceText:
         return self.bom + "".join(lines).encode(self.encoding)
 
     def can_encode(self, text: str) -> bool:
-        """Whether this script's encoding has all characters of `text`."""
+        """Whether this script's encoding can represent `text`."""
         try:
             text.encode(self.encoding)
         except UnicodeEncodeError:
@@ -75,13 +75,13 @@ class SourceText:
 
 
 def line_end(line: str) -> str:
-    """The characters that end `line`; empty on a last line without any."""
+    """The line end of `line`; empty for a last line without one."""
     found = _LINE_END.search(line)
     return found[0] if found else ""
 
 
 def split_lines(text: str) -> tuple[str, ...]:
-    """Split where Python's tokenizer does, keeping the line ends."""
+    """Split into lines as Python's tokenizer does, keeping the line ends."""
     return tuple(_LINE.findall(text))
 
 
@@ -89,15 +89,15 @@ def decode(source: bytes, *, source_name: str) -> SourceText:
     """Decode a script as Python would.
 
     Raises:
-        SourceDecodeError: it is no text, or the declared encoding is unknown or does not fit the bytes.
+        SourceDecodeError: it is not text, or the declared encoding is unknown or does not fit the bytes.
     """
     if _is_binary(source):
         raise SourceDecodeError("a binary file, not Python source; exclude it", path=source_name)
     bom = _BOM if source.startswith(_BOM) else b""
     body = source[len(bom) :]
     try:
-        # A declaration may end in a lone carriage return, which BytesIO.readline() does not know as a line end. And
-        # from Python 3.14 on null bytes are refused here already, where the parser says more of them.
+        # A declaration may end in a lone carriage return, which BytesIO.readline() does not treat as a line end. And
+        # from Python 3.14 on, null bytes are already refused here, while the parser gives a better message.
         head = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\0", b" ")
         declared, _ = tokenize.detect_encoding(io.BytesIO(head).readline)
         encoding = "utf-8" if declared == "utf-8-sig" else declared
@@ -124,9 +124,9 @@ def decode(source: bytes, *, source_name: str) -> SourceText:
 
 
 def _is_binary(source: bytes) -> bool:
-    """Whether these are the bytes of no text in any encoding that Python source can be in.
+    """Whether these bytes are not text in any encoding of Python source.
 
-    A null byte or two that slipped into a text are told by their line.
+    A few null bytes in a text do not count; they are reported with their line.
     """
     head = source[:_HEAD]
     if not _CONTROL.search(head):
@@ -142,7 +142,7 @@ def parse(source: SourceText, *, source_name: str) -> ast.Module:
     """Parse a script.
 
     Raises:
-        SourceSyntaxError: this interpreter's grammar refuses it.
+        SourceSyntaxError: this interpreter's grammar rejects it.
     """
     text = source.text
     if len(text) > _LONGEST:
@@ -151,7 +151,7 @@ def parse(source: SourceText, *, source_name: str) -> ast.Module:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in the user's strings are not ours to report
+            warnings.simplefilter("ignore")  # invalid escapes in the user's strings are not this tool's concern
             return ast.parse(text)
     except SyntaxError as error:
         raise SourceSyntaxError(
@@ -174,8 +174,8 @@ def parse(source: SourceText, *, source_name: str) -> ast.Module:
 
 
 def read_comments(source: SourceText) -> dict[int, str]:
-    """The real comments (not look-alikes in strings) by line; none where the tokenizer refuses the text."""
-    # The tokenizer is fed line feeds only: some versions take a lone carriage return for a character.
+    """The comments (not look-alikes in strings) by line; empty if the tokenizer rejects the text."""
+    # The tokenizer gets only line feeds, since some versions treat a lone carriage return as a character.
     text = "".join(line.removesuffix(line_end(line)) + "\n" for line in source.lines)
     comments: dict[int, str] = {}
     try:

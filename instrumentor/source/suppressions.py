@@ -1,4 +1,4 @@
-"""Which parts of a script its own comments exclude."""
+"""The parts of a script that its comments exclude."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SKIP = re.compile(r"#\s*instrument:\s*skip(?P<file>-file)?(?![\w-])")
 
 @dataclass(frozen=True)
 class Suppressions:
-    """The lines with `# instrument: skip`, and whether `# instrument: skip-file` stands anywhere."""
+    """The lines with `# instrument: skip`, and whether there is a `# instrument: skip-file`."""
 
     lines: frozenset[int] = frozenset()
     whole_file: bool = False
 
     def covers(self, statement: ast.stmt) -> bool:
-        """Whether a statement is excluded; of a compound one only the head counts."""
+        """Whether a statement is excluded; for a compound statement, only the head counts."""
         body = getattr(statement, "body", None)
         last = body[0].lineno - 1 if isinstance(body, list) and body else statement.end_lineno or statement.lineno
         lines = range(statement.lineno, max(last, statement.lineno) + 1)
@@ -34,7 +34,7 @@ class Suppressions:
 def read_suppressions(source: SourceText) -> Suppressions:
     """Read a script's comments; look-alikes in strings do not count."""
     if not _SKIP.search(source.text):
-        return Suppressions()  # spares nearly every script the tokenizer
+        return Suppressions()  # avoids tokenizing nearly every script
     found = {line: match for line, text in read_comments(source).items() if (match := _SKIP.search(text))}
     return Suppressions(
         frozenset(line for line, match in found.items() if not match["file"]),

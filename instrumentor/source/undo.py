@@ -1,4 +1,4 @@
-"""Instrumented text back to the original, by the source comment alone."""
+"""Restores the original of an instrumented script, from the source comment alone."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from instrumentor.source.source_text import SourceText
 
 _MARK = b"# instrument: format="
-# No script has more lines than nine digits say, and of thousands of digits Python makes no number.
+# Nine digits suffice for any script's lines, and Python refuses to convert thousands of digits.
 _ADDED_LINE = re.compile(r"\+(\d{1,9})")
 _ADDED_SPAN = re.compile(r"(\d{1,9}):(\d{1,9})-(\d{1,9})")
 
 
 @dataclass(frozen=True)
 class Undone:
-    """The original's bytes and the path that the source comment records for it."""
+    """The original's bytes, and its path in the source comment."""
 
     original: bytes
     recorded_source: str
@@ -33,13 +33,13 @@ class Undone:
 
 @dataclass(frozen=True)
 class SourceComment:
-    """What the comment at the end of an instrumented script says.
+    """The comment at the end of an instrumented script.
 
     Attributes:
         source: the original's path.
         sha256: the digest of its bytes, in hex.
-        lines: the added lines, from 1 in the instrumented text.
-        spans: what was added within lines: the line, and the columns it starts and ends at.
+        lines: the added lines, numbered from 1 in the instrumented text.
+        spans: the additions within lines: the line, and the start and end columns.
         had_final_newline: whether the original ended with a line end.
     """
 
@@ -51,11 +51,11 @@ class SourceComment:
 
 
 def undo(source: bytes, *, source_name: str) -> Undone:
-    """Take out what was added.
+    """Remove the additions.
 
     Raises:
-        NotInstrumentedError: `source` ends with no source comment.
-        EditedSinceError: what is left does not have the recorded hash.
+        NotInstrumentedError: `source` does not end with a source comment.
+        EditedSinceError: the result does not have the recorded hash.
     """
     try:
         text = decode(source, source_name=source_name)
@@ -76,12 +76,12 @@ def undo(source: bytes, *, source_name: str) -> Undone:
 
 
 def may_be_instrumented(source: bytes) -> bool:
-    """Whether a source comment may stand in a script; a look that takes no decoding."""
+    """Whether a script may contain a source comment; a quick check that needs no decoding."""
     return _MARK in source
 
 
 def original_of(source: bytes) -> bytes:
-    """What a script was before it was instrumented; itself where it was not, or was edited since."""
+    """The original of a script; the script itself if it was not instrumented, or was edited since."""
     if not may_be_instrumented(source):
         return source
     try:
@@ -99,7 +99,7 @@ def _not_instrumented(source_name: str) -> NotInstrumentedError:
 
 
 def read_source_comment(text: SourceText) -> SourceComment | None:
-    """Read the comment that ends an instrumented script; None where there is none."""
+    """Read the comment at the end of an instrumented script; None if there is none."""
     last = text.lines[-1] if text.lines else ""
     found = emit.SOURCE_COMMENT.fullmatch(last.removesuffix(line_end(last)))
     if found is None:
@@ -120,7 +120,7 @@ def read_source_comment(text: SourceText) -> SourceComment | None:
 
 
 def recorded_source(comment: re.Match[str]) -> str | None:
-    """The path that a source comment records for the original; None where somebody has made no JSON of it."""
+    """The original's path in a source comment; None if an edit has made it invalid JSON."""
     try:
         return str(json.loads(comment["source"]))
     except ValueError:
@@ -128,7 +128,7 @@ def recorded_source(comment: re.Match[str]) -> str | None:
 
 
 def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """A text less some spans of it, which are in its order; what of one lies in those before it is gone already."""
+    """The text without the given spans, which are sorted; overlapping parts are removed once."""
     kept = []
     at = 0
     for start, end in spans:

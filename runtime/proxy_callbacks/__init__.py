@@ -1,4 +1,4 @@
-"""Callbacks that trace what a library's trainer trains: one for Lightning, one for transformers.
+"""Callbacks that trace the model trained by a library's trainer: one for Lightning, one for transformers.
 
 from proxy_callbacks.lightning import TraceCallback
 from proxy_callbacks.transformers import TraceCallback

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lightning.pytorch.proxy_trace")
 
 
-class TraceCallback(Callback):  # type: ignore[misc]  # Where Lightning is not installed, mypy knows nothing of it.
-    """Traces what is fitted; at the end it gives the findings to Lightning's log and their number to the loggers."""
+class TraceCallback(Callback):  # type: ignore[misc]  # Untyped for mypy where Lightning is not installed.
+    """Traces the fitted model. At the end, it logs the findings to Lightning's log and their number to the loggers."""
 
     def __init__(self, logdir: str | os.PathLike[str] = "proxy_trace", **settings: Any) -> None:
         """Trace into `logdir`.
 
         Args:
             logdir: the folder that gets a subfolder for each run.
-            settings: further ones of `Proxy.Proxy`, such as `log_level` or `every`.
+            settings: other settings of `Proxy.Proxy`, such as `log_level` or `every`.
         """
         self._training = TracedTraining(logdir, settings)
 
@@ -37,7 +37,7 @@ class TraceCallback(Callback):  # type: ignore[misc]  # Where Lightning is not i
         self._training.begin(pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """End the trace, and log what was found."""
+        """End the trace, and log the findings."""
         findings = self._training.end()
         if not trainer.is_global_zero:
             return
@@ -47,5 +47,5 @@ class TraceCallback(Callback):  # type: ignore[misc]  # Where Lightning is not i
             logger.log_metrics(metrics_of(findings), step=trainer.global_step)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:  # noqa: ARG002
-        """End the trace of a training that has failed."""
+        """End the trace of a failed training."""
         self._training.end()

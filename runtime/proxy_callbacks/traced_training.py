@@ -1,4 +1,4 @@
-"""Traces one model from the start of its training to the end, and says what was found."""
+"""Traces one model from the start to the end of its training, and returns the findings."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 class TracedTraining:
-    """The trace of a training that a library carries out."""
+    """The trace of a training run by a library."""
 
     def __init__(self, logdir: str | os.PathLike[str], settings: dict[str, Any]) -> None:
-        """Trace into `logdir`, with further `settings` of `Proxy.Proxy`."""
+        """Trace into `logdir`, with other `settings` of `Proxy.Proxy`."""
         self._logdir = Path(logdir).absolute()
         self._settings = settings
         self._model: nn.Module | None = None
         self._began_s = 0.0
 
     def begin(self, model: nn.Module) -> None:
-        """Trace `model`, unless the program does so already."""
+        """Trace `model`, unless the program already does."""
         if self._model is None and not Proxy.is_proxied(model):
             self._began_s = time.time()
             self._model = Proxy.Proxy(model, recurse=True, name="model", logdir=self._logdir, **self._settings)
 
     def end(self) -> Sequence[Finding]:
-        """End the trace; what looks wrong in it, less what is only worth knowing. Nothing if none was written."""
+        """End the trace, and return its findings, except notes. Empty if no trace was written."""
         model, self._model = self._model, None
         if model is None:
             return ()
@@ -53,7 +53,7 @@ class TracedTraining:
 
 
 def metrics_of(findings: Sequence[Finding]) -> dict[str, float]:
-    """How many findings there are, as metrics: all of them, and by how grave they are."""
+    """The numbers of findings, as metrics: in total and by severity."""
     counted = {severity: sum(each.severity == severity for each in findings) for severity in (ERROR, WARNING)}
     return {
         "trace/findings": float(len(findings)),

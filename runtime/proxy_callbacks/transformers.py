@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class TraceCallback(TrainerCallback):  # type: ignore[misc]  # transformers leaves it untyped.
-    """Traces what is trained; at the end it puts the findings into transformers' log, their number into the history.
+    """Traces the trained model. At the end, it logs the findings and adds their number to the log history.
 
-    The history of the logs is what `trainer.state.log_history` and `trainer_state.json` hold.
+    The findings go to transformers' log. The history is `trainer.state.log_history`, also in `trainer_state.json`.
     """
 
     def __init__(self, logdir: str | os.PathLike[str] = "proxy_trace", **settings: Any) -> None:
@@ -31,7 +31,7 @@ class TraceCallback(TrainerCallback):  # type: ignore[misc]  # transformers leav
 
         Args:
             logdir: the folder that gets a subfolder for each run.
-            settings: further ones of `Proxy.Proxy`, such as `log_level` or `every`.
+            settings: other settings of `Proxy.Proxy`, such as `log_level` or `every`.
         """
         self._training = TracedTraining(logdir, settings)
 
@@ -53,7 +53,7 @@ class TraceCallback(TrainerCallback):  # type: ignore[misc]  # transformers leav
         control: TrainerControl,  # noqa: ARG002
         **more: Any,  # noqa: ARG002
     ) -> None:
-        """End the trace, and log what was found."""
+        """End the trace, and log the findings."""
         findings = self._training.end()
         if not state.is_world_process_zero:
             return

@@ -1,6 +1,6 @@
-"""Views of a run that need the values themselves: a graph, activations, sizes. `Proxy.trace` loads them when called.
+"""Views of a run that need the tensors themselves: graph, activations, sizes. `Proxy.trace` loads them when called.
 
-`from proxy_views import bend, Mask, Scale` loads what changes results.
+`from proxy_views import bend, Mask, Scale` loads the functions that change results.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What `proxy_views.bending` has, loaded when it is asked for."""
+    """A name of `proxy_views.bending`, loaded on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("proxy_views.bending"), name)

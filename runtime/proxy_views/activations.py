@@ -1,4 +1,4 @@
-"""What was computed, by name, and as a table; and the parameters that it was computed with."""
+"""Views of a recorded call: its activations by name, its nodes as a table, and statistics of its parameters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Activations(dict[str, torch.Tensor]):
     """Tensors by name.
 
     Attributes:
-        overwritten: the names of those that are missing, since their values were changed in place later on.
+        overwritten: the names of tensors left out because their values were changed in place later.
     """
 
     overwritten: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, built: Built, pattern: re.Pattern[str]) -> Activations:
-        """The tensors of the nodes and modules whose names match as a whole."""
+        """The tensors of the nodes and modules whose full names match `pattern`."""
         found, overwritten = cls(), []
         computed = [node.name for node in built.module.graph.nodes if node.op not in ("get_attr", "output")]
         names = {name: name for name in computed if name in built.values}
@@ -48,7 +48,7 @@ class Activations(dict[str, torch.Tensor]):
 
 
 class Table:
-    """Rows of words under headings, each column as wide as its widest."""
+    """Rows of words under headings, in aligned columns."""
 
     def __init__(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         self._rows = [tuple(headings), *(tuple(row) for row in rows)]
@@ -59,7 +59,7 @@ class Table:
         return "\n".join(line.rstrip() for line in lines)
 
     def write(self, out: str | Path | None) -> str:
-        """The table as text; also put into the file `out`, if one is given."""
+        """The table as text. It is also written to the file `out`, if given."""
         text = str(self)
         if out is not None:
             Path(out).write_text(text + "\n", "utf-8")
@@ -67,7 +67,7 @@ class Table:
 
     @classmethod
     def of(cls, built: Built, op: str | None, flt: str | None, exclude: str | None) -> Table:
-        """The nodes of a graph: those of the operation `op`, whose names match `flt` and do not match `exclude`."""
+        """The nodes of a graph with operation `op` whose full names match `flt` and do not match `exclude`."""
         rows = []
         for node in built.module.graph.nodes:
             if op is not None and node.op != op:
@@ -94,7 +94,7 @@ def _type_and_shape(meta: dict[str, Any]) -> tuple[str, str]:
 
 
 class Weight(NamedTuple):
-    """A parameter or buffer. The numbers are over all its elements; NaN where it has none, or is not of numbers."""
+    """A parameter or buffer. The numbers are over all elements; NaN for an empty, complex or meta tensor."""
 
     name: str
     shape: tuple[int, ...]
@@ -106,7 +106,7 @@ class Weight(NamedTuple):
 
 
 class Weights(list[Weight]):
-    """Parameters and buffers; printed, a table."""
+    """Parameters and buffers; `str` gives a table."""
 
     def __str__(self) -> str:
         rows = [(each.name, str(each.shape), each.dtype, *(f"{number:.4g}" for number in each[3:])) for each in self]
@@ -114,7 +114,7 @@ class Weights(list[Weight]):
 
     @classmethod
     def of(cls, recording: Recording, pattern: re.Pattern[str]) -> Weights:
-        """Those of the model whose names match as a whole, as they are now."""
+        """Those of the model whose full names match `pattern`, with their current values."""
         found = recording.tensors.values()
         return cls(_weight(name, tensor.detach()) for name, tensor in found if pattern.fullmatch(name) is not None)
 

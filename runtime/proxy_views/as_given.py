@@ -1,4 +1,4 @@
-"""Copies of the lists, dictionaries and objects that a call is given: the program may change its own later."""
+"""Copies the lists, dictionaries and objects among a call's arguments, because the program may change them later."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PLAIN: Final = frozenset({int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout})
-"""Types whose values hold no tensor and do not change."""
+"""Immutable types whose values hold no tensor."""
 
 _ATOMS: Final = frozenset({*_PLAIN, torch.Tensor, torch.nn.Parameter, torch.Size})
-"""Types of arguments that need not be looked into: nothing in them changes."""
+"""Types of arguments that need no copy, because nothing inside them changes."""
 
 _TENSOR: Final = torch._C.TensorBase  # The base of `torch.Tensor`, which has most of its methods.
 
 
 def arguments_as_given(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What `as_given` gives for arguments, most of which have nothing to be copied."""
+    """`as_given` of each argument, with a fast path for the common case that nothing needs a copy."""
     for each in args:
         if type(each) not in _ATOMS:
             return tuple(map(as_given, args))
@@ -31,7 +31,7 @@ def arguments_as_given(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def keywords_as_given(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same for arguments by keyword; the dictionary is the call's own."""
+    """The same for keyword arguments. `kwargs` itself belongs to the call, and needs no copy."""
     for each in kwargs.values():
         if type(each) not in _ATOMS:
             return {key: as_given(each) for key, each in kwargs.items()}
@@ -39,7 +39,7 @@ def keywords_as_given(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def as_given(value: Any) -> Any:
-    """`value` itself, with the lists, dictionaries and objects in it copied: the program may change its own."""
+    """`value`, with copies of the lists, dictionaries and objects in it. Tensors are not copied."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, _TENSOR):
         return value
@@ -55,8 +55,8 @@ def as_given(value: Any) -> Any:
 
 
 def _like(value: dict[Any, Any], copied: dict[Any, Any]) -> Any:
-    """`copied` as a dictionary of the type of `value`, where such can be made of its items alone."""
+    """`copied` as a dictionary of the type of `value`; `value` itself if that type cannot be built from its items."""
     try:
         return type(value)(**copied) if hasattr(value, "__dataclass_fields__") else Fill(value)(copied)
-    except Exception:  # noqa: BLE001  Whatever the program's class does with it.
+    except Exception:  # noqa: BLE001  The program's class may raise anything.
         return value

@@ -1,4 +1,4 @@
-"""The block of `Proxy.trace`: has a recording observe the thread, and leaves everything as it was."""
+"""The block of `Proxy.trace`: lets a recording observe the thread, and restores everything at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """Records while it lasts."""
+    """Records a call between `begin` and `end`."""
 
     def __init__(
         self,
@@ -40,24 +40,24 @@ class Block:
         flow: bool,
         profile: bool,
     ) -> None:
-        """Record nothing yet.
+        """Prepare a block. Recording starts with `begin`.
 
         Args:
-            model: whose call is recorded.
-            lock: held while observers come and go.
-            tracer: gives the tracer of the process.
-            take_down_if_idle: ends the tracing that was to go on for the block alone.
+            model: the module whose call is recorded.
+            lock: held while observers are added and removed.
+            tracer: returns the tracer of the process.
+            take_down_if_idle: ends tracing if only the block kept it going.
             is_blacklisted: whether a module is never looked into.
-            call: which call of the model is recorded.
-            live_sizes: whether sizes stay in the graph.
-            leaf_functions: what is one node each.
-            leaf_modules: the types of modules that are one node each in all graphs.
-            flow: whether tests and loops are recorded.
-            profile: whether what is called is measured.
+            call: the index of the call of the model that is recorded.
+            live_sizes: whether the graph computes with tensor sizes.
+            leaf_functions: functions whose calls are single nodes.
+            leaf_modules: types of modules whose calls are single nodes in all graphs.
+            flow: whether conditions and loops are recorded.
+            profile: whether calls are measured.
 
         Raises:
-            NotAModelError: if `model` is no module.
-            LeafFunctionError: if a leaf function is no plain function.
+            NotAModelError: if `model` is not a module.
+            LeafFunctionError: if a leaf function is not a plain Python function.
         """
         if not isinstance(model, nn.Module):
             raise NotAModelError(model)
@@ -73,7 +73,7 @@ class Block:
         self._tracer: Tracer | None = None
 
     def begin(self) -> LiveTrace:
-        """Let the recording see what this thread calls."""
+        """Let the recording observe the calls of this thread."""
         self._tracer_of_process()
         with self._lock:
             tracer = self._tracer = self._tracer_of_process()
@@ -89,7 +89,7 @@ class Block:
         return self._trace
 
     def end(self) -> None:
-        """Let it see nothing any more."""
+        """Stop observing."""
         tracer, self._tracer = self._tracer, None
         if tracer is None:
             return
@@ -108,7 +108,7 @@ class Block:
                 self._take_down_if_idle(tracer)
 
     def _observer(self) -> LiveObserver | None:
-        """The live observer of the calling thread, where it is seen."""
+        """The live observer of the calling thread; None where calls are not observed."""
         tracer = self._tracer
         if tracer is None:
             return None
@@ -117,6 +117,6 @@ class Block:
 
 
 def _profiler_of(recording: Recording) -> Profiler:
-    from proxy_views.profile.profiler import Profiler  # Only those who ask for a profile wait for its import.
+    from proxy_views.profile.profiler import Profiler  # Imported only if a profile is requested.
 
     return Profiler(recording.model, recording.serial_now)

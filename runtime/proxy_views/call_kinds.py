@@ -1,4 +1,4 @@
-"""What a call of a function is to a graph: a computation, or a read that Python goes on with."""
+"""Classifies calls of functions for a graph: computations, and reads whose result Python uses."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from functools import cache
 from typing import Any, Final
 
 READ: Final = 1
-"""It gives no tensor and changes nothing: what it gives is in the program, not in the graph."""
+"""It returns no tensor and changes nothing. Its result is a constant of the program, not a value of the graph."""
 SIZE: Final = 2
-"""It gives sizes, which stay in the graph."""
+"""It returns sizes, which stay in the graph."""
 VALUE: Final = 3
-"""It gives values of a tensor to Python."""
+"""It returns values of a tensor to Python."""
 SWITCH: Final = 4
-"""It turns gradients on or off, which is part of the calls that run meanwhile."""
+"""It switches gradients or autocast. The state is recorded with each call that runs under it."""
 ITERATOR: Final = 5
-"""It gives an iterator over a tensor."""
+"""It returns an iterator over a tensor."""
 
 _BUILTIN: Final = frozenset(
     {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType}
 )
-"""Types of functions that are written in C."""
+"""Types of functions written in C."""
 
 _READS: Final = (
     *("dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_inference", "is_conj"),
@@ -41,13 +41,13 @@ _ATTRIBUTES: Final = (
 
 
 def kind_of(function: Any) -> int:
-    """Which of the kinds above a call of `function` is; 0 if it computes."""
+    """Which of the kinds above a call of `function` is; 0 for a computation."""
     return _kind_of_builtin(function) if type(function) in _BUILTIN else _kind_by_names(function)
 
 
 @cache
 def _kind_of_builtin(function: Any) -> int:
-    """Kept from one recording to the next: functions that are written in C are those of torch, and stay."""
+    """Cached across recordings: functions written in C are torch's, and are never freed."""
     return _kind_by_names(function)
 
 

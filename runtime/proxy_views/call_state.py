@@ -1,7 +1,7 @@
-"""Which of torch's switches are on around a call: gradients, inference mode, autocast.
+"""The state of torch's switches around a call: gradients, inference mode, autocast.
 
-They are part of a call. Replayed as calls that switch, they would stay on where a graph stops half way, and a reentrant
-checkpoint, which switches gradients off around its function, would leave them off.
+It is recorded with each call. If the switches themselves were replayed as calls, they would stay on when a graph stops
+half way. A reentrant checkpoint, which turns gradients off around its function, would leave them off.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ _is_inference_on: Final = torch.is_inference_mode_enabled
 
 
 class Autocast(NamedTuple):
-    """That autocast is on for a kind of device."""
+    """Autocast is on for this type of device, with this dtype."""
 
     device: str
     dtype: torch.dtype
 
 
 class CallState(NamedTuple):
-    """The switches around a call."""
+    """The state of the switches around a call."""
 
     grad: bool
     inference: bool
     autocast: tuple[Autocast, ...]
 
     def words(self, outer: CallState) -> str:
-        """How it differs from `outer`, as part of a name."""
+        """The difference from `outer`, as part of a name."""
         words = []
         if self.inference != outer.inference:
             words.append("in_inference_mode" if self.inference else "out_of_inference_mode")
@@ -42,10 +42,10 @@ class CallState(NamedTuple):
 
 
 def now(last: CallState) -> CallState:
-    """The switches of this thread now; `last` itself if they are the same."""
+    """The current state of this thread; `last` itself if nothing changed."""
     grad, inference, outside = last
     if _is_grad_on() is grad and _is_inference_on() is inference and not outside and not _may_autocast():
-        return last  # Nearly always, and it is asked for with each call.
+        return last  # The common case, and this runs for each call.
     found = CallState(_is_grad_on(), _is_inference_on(), _autocast_now())
     return last if found == last else found
 
@@ -59,6 +59,6 @@ def _autocast_now() -> tuple[Autocast, ...]:
 
 
 def _devices() -> tuple[str, ...]:
-    """The kinds of device that autocast may be on for."""
+    """The types of device for which autocast may be on."""
     accelerator = torch.accelerator.current_accelerator()
     return ("cpu",) if accelerator is None else ("cpu", accelerator.type)

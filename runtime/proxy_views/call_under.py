@@ -1,4 +1,4 @@
-"""Calls a function with gradients, inference mode and autocast switched as they were around a recorded call."""
+"""Calls a function with gradients, inference mode and autocast set as they were around a recorded call."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class CallUnder:
-    """Calls a function with other switches than those around it: the target of a node.
+    """The target of a node that calls a function under a different `CallState` than the graph's.
 
     Attributes:
-        function: what it calls.
-        state: the switches that are on meanwhile.
+        function: the function to call.
+        state: the state during the call.
     """
 
     def __init__(self, function: Callable[..., Any], state: CallState, outer: CallState) -> None:
-        """Name it after `function`, and after how `state` differs from `outer`."""
+        """Name it after `function` and the difference between `state` and `outer`."""
         self.function = function
         self.state = state
         self.outer = outer
@@ -33,7 +33,7 @@ class CallUnder:
         self.__module__ = __name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives back."""
+        """Call the function, and return its result."""
         with contextlib.ExitStack() as switches:
             state, outer = self.state, self.outer
             if state.inference != outer.inference:

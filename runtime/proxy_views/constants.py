@@ -1,4 +1,4 @@
-"""What the nodes of a graph refer to by name: parameters, buffers, modules, and values that are part of the graph."""
+"""Everything that nodes of a graph refer to by name: parameters, buffers, modules, and constants of the graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Constants:
-    """A module that holds all of it under the names that it has in the model; none of it is copied."""
+    """Builds a module that holds all of it under the names from the model. Nothing is copied."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -46,12 +46,12 @@ class Constants:
         return name
 
     def module_under(self, target: str, call: ModuleCall, outer: CallState) -> str:
-        """The name for a module that calls the one of the name `target` with the switches around `call`."""
+        """The name for a module that calls the one named `target` under the state of `call`."""
         inner = _ModuleUnder(call.module, call.state, outer)
         return self.module(f"{target.replace('.', '_')}_{call.state.words(outer)}", inner)
 
     def tensor(self, tensor: torch.Tensor) -> str:
-        """The name for a tensor that is part of the graph, numbered in order."""
+        """The name for a tensor that is a constant of the graph, numbered in order."""
         known = self._tensors.get(id(tensor))
         if known is not None:
             return known
@@ -63,7 +63,7 @@ class Constants:
         return name
 
     def object(self, value: Any) -> str:
-        """The name for any other value that is part of the graph."""
+        """The name for any other value that is a constant of the graph."""
         known = self._objects.get(id(value))
         if known is None:
             known = self._objects[id(value)] = (f"_constant{len(self._objects)}", value)
@@ -90,7 +90,7 @@ class Constants:
         return root
 
     def _holder(self, name: str) -> tuple[nn.Module | None, str]:
-        """The module to put `name` into, and the key; None if that is inside a module of the model's."""
+        """The module that is to hold `name`, and the key in it; None if that is inside one of the model's modules."""
         *above, key = name.split(".")
         holder = self._root
         path = ""
@@ -106,7 +106,7 @@ class Constants:
         return holder, key
 
     def finish(self, module: fx.GraphModule) -> None:
-        """Leave out of `state_dict` what the model leaves out of its own: `torch.fx` makes all buffers persistent."""
+        """Exclude constants and the model's non-persistent buffers from `state_dict`, as `torch.fx` would not."""
         left_out = {name for name in self._state if name in self._recording.non_persistent} | set(self._kept)
         for name in left_out:
             *above, key = name.split(".")
@@ -116,7 +116,7 @@ class Constants:
 
 
 class _ModuleUnder(nn.Module):
-    """Calls a module with other switches than those around it."""
+    """Calls a module under a different `CallState` than the graph's."""
 
     def __init__(self, module: nn.Module, state: CallState, outer: CallState) -> None:
         super().__init__()
@@ -124,5 +124,5 @@ class _ModuleUnder(nn.Module):
         self._state, self._outer = state, outer
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module gives back."""
+        """Call the module, and return its result."""
         return CallUnder(self.module, self._state, self._outer)(*args, **kwargs)

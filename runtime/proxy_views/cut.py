@@ -1,4 +1,4 @@
-"""Cuts a graph: to what is computed from some of its nodes on, or up to some."""
+"""Cuts a graph to the part that starts at given nodes, ends at given nodes, or both."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def cut(graph: fx.Graph, start: Sequence[fx.Node], stop: Sequence[fx.Node]) -> None:
-    """Let `graph` take the nodes `start` in place of what they are computed from, and give back the nodes `stop`.
+    """Make `graph` take the values of the nodes `start` as inputs, and return the nodes `stop`.
 
-    Inputs that reach around the start stay inputs, behind the new ones. Calls that change something in place stay if
-    what they change does.
+    Inputs that are still needed come after the new ones. A call that changes a tensor in place is kept if the tensor
+    is.
     """
     output = next(node for node in graph.nodes if node.op == "output")
     if stop:
@@ -39,7 +39,7 @@ def cut(graph: fx.Graph, start: Sequence[fx.Node], stop: Sequence[fx.Node]) -> N
 
 
 def _needed(wanted: Iterable[fx.Node], nodes: Iterable[fx.Node], given: set[fx.Node]) -> set[fx.Node]:
-    """What `wanted` is computed from, and what changes any of it in place."""
+    """The nodes that `wanted` depends on, and those that may change any of these in place."""
     kept: set[fx.Node] = set()
     waiting = list(wanted)
     without_users = [node for node in nodes if not node.users and node.op not in ("output", "placeholder")]
@@ -54,5 +54,5 @@ def _needed(wanted: Iterable[fx.Node], nodes: Iterable[fx.Node], given: set[fx.N
 
 
 def _works_on(node: fx.Node, kept: set[fx.Node]) -> bool:
-    """Whether `node`, whose result nothing takes, works on a tensor that is kept: it may change that."""
+    """Whether `node`, whose result is unused, takes a tensor that is kept. It may change that tensor."""
     return any(each in kept and "tensor_meta" in each.meta for each in node.all_input_nodes)

@@ -1,4 +1,4 @@
-"""What a caller of the views can get wrong, or what they cannot do, one class each."""
+"""Errors of the views: one class for each mistake a caller can make, and for each thing that views cannot do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ViewError(ProxyError):
 
 
 class NotCalledError(ViewError, RuntimeError):
-    """A view of a call that was not made."""
+    """The call to be viewed was not made."""
 
     def __init__(self, name: str, wanted: int, seen: int) -> None:
         calls = "was not called" if not seen else f"was called {seen} time{'s' if seen > 1 else ''}"
@@ -29,7 +29,7 @@ class NotCalledError(ViewError, RuntimeError):
 
 
 class CallRaisedError(ViewError, RuntimeError):
-    """A view of a call that ended in an exception."""
+    """The call to be viewed ended in an exception."""
 
     def __init__(self, name: str, call: int) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class CallRaisedError(ViewError, RuntimeError):
 
 
 class RecordingFailedError(ViewError, RuntimeError):
-    """A view of a call whose recording failed."""
+    """The recording of the call failed."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(
@@ -48,14 +48,14 @@ class RecordingFailedError(ViewError, RuntimeError):
 
 
 class StillRunningError(ViewError, RuntimeError):
-    """A view of a call that has not ended."""
+    """The call to be viewed has not ended."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the recorded call of {name} has not ended; ask for views of it behind it.")
 
 
 class NotProfiledError(ViewError, RuntimeError):
-    """A profile of a block that measured nothing."""
+    """A profile was requested of a block that measured nothing."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -64,14 +64,14 @@ class NotProfiledError(ViewError, RuntimeError):
 
 
 class ClosedError(ViewError, RuntimeError):
-    """A view of a trace that was closed."""
+    """A view was requested of a closed trace."""
 
     def __init__(self) -> None:
         super().__init__("the trace was closed, and has let go of the tensors that views are made of.")
 
 
 class TransformError(ViewError, NotImplementedError):
-    """A call inside a transform of `torch.func`, where tensors stand for others."""
+    """The call ran inside a `torch.func` transform, where tensors are wrappers around others."""
 
     def __init__(self, frames: Frames) -> None:
         self.frames = frames
@@ -79,7 +79,7 @@ class TransformError(ViewError, NotImplementedError):
 
 
 class InsideTransformError(ViewError, NotImplementedError):
-    """A view of a call that ran transforms of `torch.func`."""
+    """The call to be viewed used `torch.func` transforms, or ran inside one."""
 
     def __init__(self, place: Place | None) -> None:
         where = f" at {place}" if place is not None else ""
@@ -92,7 +92,7 @@ class InsideTransformError(ViewError, NotImplementedError):
 
 
 class BentInsideError(ViewError, NotImplementedError):
-    """A graph of a call in which something was bent inside of what is one node: it would compute without that."""
+    """Something was bent inside a call that is a single node of the graph, which would compute without the bend."""
 
     def __init__(self, what: str, node: str, *, is_chosen: bool) -> None:
         remedy = (
@@ -107,14 +107,14 @@ class BentInsideError(ViewError, NotImplementedError):
 
 
 class NoFlowError(ViewError, RuntimeError):
-    """Flow steps of a call that were not recorded."""
+    """Flow steps were requested, but not recorded."""
 
     def __init__(self) -> None:
         super().__init__("tests and loops were not recorded; ask for them before: `Proxy.trace(model, flow=True)`.")
 
 
 class UnknownNameError(ViewError, KeyError):
-    """A name that no node and no module of the graph has."""
+    """No node or module of the graph has the given name."""
 
     def __init__(self, name: str, near: Sequence[str]) -> None:
         self._message = f"there is no node or module {name!r} in the graph."
@@ -127,14 +127,14 @@ class UnknownNameError(ViewError, KeyError):
 
 
 class NotAModelError(ViewError, TypeError):
-    """Something to trace that is no module."""
+    """The object to trace is not a module."""
 
     def __init__(self, value: object) -> None:
         super().__init__(f"Proxy.trace wants an `nn.Module`, and was given a {type(value).__name__}.")
 
 
 class LeafFunctionError(ViewError, TypeError):
-    """A leaf function whose calls cannot be seen."""
+    """A leaf function is of a kind whose calls cannot be observed."""
 
     def __init__(self, value: object) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The tests and loops of one call of a model, as they came out: what `flow_steps` of a live trace gives."""
+"""The outcomes of the conditions and loops in one call of a model, as `LiveTrace.flow_steps` returns them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RecordedFlow:
-    """Keeps what happens while a call is recorded."""
+    """Collects flow steps while a call is recorded."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -27,11 +27,11 @@ class RecordedFlow:
         return self._recording.is_open
 
     def told(self, site: tuple[str, str, int], value: bool | None, iterations: int | None, code: CodeType) -> None:
-        """A test has come out, or a loop has ended."""
+        """Note that a condition was evaluated or a loop ended."""
         self._told.append((site, value, iterations, code))
 
     def steps(self) -> list[FlowStep]:
-        """What happened, in order; of a script that `instrument` has written, with the original's lines."""
+        """The steps in order. For an instrumented script, lines are those of the original."""
         counts: Counter[str] = Counter()
         maps: dict[str, SourceMap | None] = {}
         steps = []

@@ -1,7 +1,7 @@
-"""Whether gradients are on in the function of a reentrant checkpoint, when that is computed again.
+"""Determines whether gradients are on in the function of a reentrant checkpoint when it is recomputed.
 
-The function runs with gradients off at first, and with gradients on when it is computed again in the backward pass. So
-torch does not tell whether the function has switched them off itself: that is followed from switch to switch.
+The function first runs with gradients off, and is recomputed with gradients on in the backward pass. In the first run,
+torch's state therefore does not show whether the function itself turned gradients off. Each switch is tracked instead.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 _CHECKPOINT: Final = CheckpointFunction.forward.__code__
 _BEGIN: Final = torch.set_grad_enabled.__init__.__code__
-_LOOKED_THROUGH: Final = 8  # Those of observers lie between.
+_LOOKED_THROUGH: Final = 8  # Frames of observers lie in between.
 
 
 class GradSwitches:
-    """Follows the switches on one thread.
+    """Tracks the gradient switches on one thread.
 
     Attributes:
-        is_on: whether gradients are on, but for what the checkpoint itself does.
+        is_on: whether gradients would be on without the checkpoint's own switch.
     """
 
     def __init__(self, *, is_on: bool) -> None:
         self.is_on = is_on
-        self._before: dict[int, tuple[Any, bool]] = {}  # By the identity of a context, which is kept alive.
+        self._before: dict[int, tuple[Any, bool]] = {}  # By the id of a context, which is kept alive.
 
     def switch(self, frame: FrameType | None, *, is_on: bool) -> None:
-        """Follow a call of `torch._C._set_grad_enabled(is_on)`, which was made a few frames around `frame`."""
+        """Track a call of `torch._C._set_grad_enabled(is_on)`, made in `frame` or a few frames above it."""
         frame, act = _act(frame)
         if frame is None:
             self.is_on = is_on
@@ -50,7 +50,7 @@ def _acts() -> dict[CodeType, str]:
     for kind in (torch.no_grad, torch.enable_grad, torch.set_grad_enabled):
         found[kind.__enter__.__code__] = "enter"
         found[kind.__exit__.__code__] = "exit"
-    found[torch.set_grad_enabled.__call__.__code__] = "exit"  # As a decorator it switches nothing yet.
+    found[torch.set_grad_enabled.__call__.__code__] = "exit"  # Creating a decorator switches nothing yet.
     return found
 
 
@@ -58,7 +58,7 @@ _ACTS: Final = _acts()
 
 
 def _act(frame: FrameType | None) -> tuple[FrameType | None, str]:
-    """The frame of the context that switches, and whether it begins or ends; None where a plain call does."""
+    """The frame of the context manager that switches, and "enter" or "exit"; None and "" for a plain call."""
     for _ in range(_LOOKED_THROUGH):
         if frame is None:
             break
@@ -66,7 +66,7 @@ def _act(frame: FrameType | None) -> tuple[FrameType | None, str]:
         if act is not None:
             around = frame.f_back
             if frame.f_code is _BEGIN and around is not None and around.f_code in _ACTS:
-                return around, _ACTS[around.f_code]  # `no_grad` makes one to switch.
+                return around, _ACTS[around.f_code]  # `no_grad` creates a `set_grad_enabled` to switch.
             return frame, act
         frame = frame.f_back
     return None, ""

@@ -1,6 +1,6 @@
-"""Makes a `torch.fx` graph of what was recorded: of the calls of torch, on the model's own parameters.
+"""Builds a `torch.fx` graph from a recording: of torch calls, on the model's own parameters.
 
-The graph computes what the model did, to the bit, from other inputs too, as long as they take the same path.
+The graph computes the same as the model, bit for bit. This includes other inputs, if they take the same path.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _KEPT_AS_THEY_ARE: Final = (*_LITERALS, torch.memory_format, enum.Enum, torch._o
 
 
 class Leaves(NamedTuple):
-    """Which modules are one node.
+    """Which modules are single nodes.
 
     Attributes:
-        of_torch: whether those of `torch.nn` are, but for `nn.Sequential`, as `torch.fx` has it.
-        types: those of these types are.
-        names: those of these qualified names are.
+        of_torch: whether modules of `torch.nn` are, except `nn.Sequential`, as in `torch.fx`.
+        types: types of modules that are, with their subclasses.
+        names: qualified names of modules that are.
     """
 
     of_torch: bool
@@ -55,7 +55,7 @@ class Leaves(NamedTuple):
 
     @classmethod
     def parse(cls, leaf_modules: bool | Iterable[type | str], always: tuple[type, ...] = ()) -> Leaves:
-        """What `leaf_modules` of `trace.graph` means, where the types `always` are leaves as well."""
+        """The meaning of `leaf_modules` of `trace.graph`, with the types `always` as additional leaves."""
         if isinstance(leaf_modules, (bool, type, str)):
             given: tuple[Any, ...] = () if isinstance(leaf_modules, bool) else (leaf_modules,)
             of_torch = leaf_modules is True
@@ -65,7 +65,7 @@ class Leaves(NamedTuple):
         return cls(of_torch, (*types, *always), frozenset(each for each in given if isinstance(each, str)))
 
     def has(self, module: nn.Module, name: str) -> bool:
-        """Whether this one is."""
+        """Whether `module`, with this qualified name, is a single node."""
         if self.types and isinstance(module, self.types):
             return True
         if name in self.names:
@@ -74,19 +74,19 @@ class Leaves(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """A tensor of the graph that was no input, parameter, buffer or result."""
+    """A tensor in the graph that was not an input, parameter, buffer or result."""
 
     name: str
     step: int
 
 
 class Hidden(NamedTuple):
-    """Something that was bent inside of what is one node.
+    """Something that was bent inside a single node.
 
     Attributes:
-        what: was bent.
-        node: the qualified name of the module that is one node, or the name of the function.
-        is_chosen: whether it is one node because of `leaf_modules`.
+        what: what was bent.
+        node: the qualified name of the module that is a single node, or the name of the function.
+        is_chosen: whether it is a single node because of `leaf_modules`.
     """
 
     what: str
@@ -95,16 +95,16 @@ class Hidden(NamedTuple):
 
 
 class Built(NamedTuple):
-    """A graph, and what is known of it.
+    """A graph and the facts known about it.
 
     Attributes:
         module: the graph as a module.
-        values: what each node gave when it was recorded, by the node's name; of those that gave tensors.
-        versions: of these, how often torch had counted a change in place.
-        outputs: the node that gave what a call of a module put out, by the module's qualified name, for each call.
-        constants: the tensors that are part of the graph.
-        hidden: what was bent inside a node, where the graph does not have it.
-        made_by: the calls that each node stands for, by the node's name: their serial numbers.
+        values: the recorded results of nodes by name, for those whose result is a tensor.
+        versions: torch's counts of in-place changes to these results, as recorded.
+        outputs: by the qualified name of a module, the nodes that computed its output, one for each call.
+        constants: the tensors that are constants of the graph.
+        hidden: what was bent inside single nodes, and is missing in the graph.
+        made_by: the serial numbers of the calls that each node stands for, by the node's name.
     """
 
     module: fx.GraphModule
@@ -117,14 +117,14 @@ class Built(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A tensor inside what a node gives: it has a node of its own once something takes it."""
+    """A tensor inside the result of a node. It gets its own node when something uses it."""
 
     node: fx.Node
     path: tuple[Part, ...]
 
 
 class _Planned(NamedTuple):
-    """A step, with its number, and whether it is the end of one."""
+    """A step with its number. `is_end`: this is the end of a module's call, not its beginning."""
 
     number: int
     step: ModuleCall | TorchCall
@@ -132,7 +132,7 @@ class _Planned(NamedTuple):
 
 
 class GraphBuilder:
-    """Goes through the steps of a recording once, and makes a node of each."""
+    """Goes through the steps of a recording once, and builds nodes from them."""
 
     def __init__(self, recording: Recording, leaves: Leaves) -> None:
         self._recording = recording
@@ -156,7 +156,7 @@ class GraphBuilder:
         self._calls_of: dict[str, int] = {}
         self._meta: dict[str, Any] = {}
         self._step = 0
-        self._is_given_back = False  # To functions of torch a size is a tuple, to the program it is not.
+        self._is_given_back = False  # Torch functions take a tuple for a size; the program expects a `torch.Size`.
         root = recording.steps[0]
         assert isinstance(root, ModuleCall)
         self._root = root
@@ -192,7 +192,7 @@ class GraphBuilder:
         return Built(module, self._values, self._versions, self._outputs, self._found, self._made_by, self._hidden())
 
     def _hidden(self) -> list[Hidden]:
-        """What was bent where there are no nodes."""
+        """What was bent inside single nodes."""
         found = []
         for what, inside in self._recording.changes:
             if isinstance(inside, TorchCall):
@@ -208,7 +208,7 @@ class GraphBuilder:
         return found
 
     def _plan(self) -> Iterator[_Planned]:
-        """The steps that become nodes, and the ends of calls: what happens in a leaf is none of them."""
+        """The steps that become nodes, and the ends of calls. Steps inside a leaf are skipped."""
         steps = self._recording.steps if not self._root.is_opaque else []
         number = 1
         begun: list[ModuleCall] = []
@@ -232,7 +232,7 @@ class GraphBuilder:
     # Values to nodes.
 
     def _node(self, tensor: torch.Tensor) -> fx.Node:
-        """The node that gives `tensor`."""
+        """The node whose result is `tensor`."""
         known = self._nodes.get(id(tensor))
         if isinstance(known, fx.Node):
             return known
@@ -261,7 +261,7 @@ class GraphBuilder:
         return node
 
     def _bind_all(self, value: Any, node: fx.Node, version: int | None = None) -> None:
-        """Let `node` stand for `value`, and for each tensor in it."""
+        """Associate `node` with `value`, and with each tensor in it."""
         if isinstance(value, _TENSOR):
             self._bind(value, node, version)  # type: ignore[arg-type]
             return
@@ -303,11 +303,11 @@ class GraphBuilder:
             return self._made(torch.Size, (tuple(inner),), {})
         if not hasattr(value, "_fields"):
             return tuple(inner)
-        # The code of a graph does not find the class of one in a dictionary, and a class may ask what it is given.
+        # Generated code cannot find the class of a named tuple in a dictionary, and a class may check its arguments.
         return self._made(Rebuild(type(value)), (inner,), {})
 
     def _rebuilt(self, value: Any) -> Any:
-        """An object or collection that holds tensors, made anew of what is in it; any other is part of the graph."""
+        """A node that rebuilds an object or collection that holds tensors. Any other object becomes a constant."""
         if isinstance(value, Snapshot):
             before, self._is_given_back = self._is_given_back, True
             attributes = {name: self._argument(each) for name, each in value.attributes.items()}
@@ -318,7 +318,7 @@ class GraphBuilder:
             return self._made(type(value), ([self._argument(each) for each in value],), limit)
         if not isinstance(value, dict) or not any(True for _ in tensors_in(value)):
             return self._object(value)
-        if is_dataclass(value):  # As the outputs of transformers are.
+        if is_dataclass(value):  # Such as the outputs of transformers.
             given = {key: self._argument(each) for key, each in value.items() if each is not None}
             return self._made(type(value), (), given)
         return self._made(Fill(value), ({key: self._argument(each) for key, each in value.items()},), {})
@@ -331,7 +331,7 @@ class GraphBuilder:
     # Sizes.
 
     def _want_sizes(self, value: Any) -> None:
-        """Note which reads of sizes the calls that are given `value` need."""
+        """Note the reads of sizes that `value`, an argument of a call, depends on."""
         if isinstance(value, LiveSize):
             source = value.source
             if isinstance(source, SizeRead):
@@ -420,9 +420,9 @@ class GraphBuilder:
         self._note_output(call)
 
     def _switches_around(self, call: ModuleCall | TorchCall) -> CallState:
-        """The switches where the node of `call` runs: those around the graph, or around one of its checkpoints.
+        """The state in which the node of `call` runs: that of the graph, or of one of its checkpoints.
 
-        Whether checkpoints are sub-graphs is decided later, so of each switch one that differs from the call's counts.
+        Whether checkpoints become subgraphs is decided later, so a setting that differs from the call's is preferred.
         """
         root = self._root.state
         if not call.region:
@@ -435,7 +435,7 @@ class GraphBuilder:
         node.meta.update(self._meta)
         return node
 
-    # What is said of a node.
+    # Metadata of nodes.
 
     def _begin_node(self, step: ModuleCall | TorchCall, number: int) -> None:
         self._step = number
@@ -467,7 +467,7 @@ class GraphBuilder:
         return known
 
     def _name_of(self, call: ModuleCall) -> str:
-        """The qualified name of what was called; a module that the model does not hold is named after its caller."""
+        """The qualified name of the called module. A module outside the model is named after its caller and class."""
         known = self._recording.tree.get(id(call.module))
         if known is None:
             above = self._name_of(call.parent) if call.parent is not None else ""
@@ -475,7 +475,7 @@ class GraphBuilder:
         return known
 
     def _note_output(self, call: ModuleCall) -> None:
-        """Note which node gives what a call of a module, which has just ended, put out."""
+        """Note which node computed the output of a module's call, which has just ended."""
         if isinstance(call.output, _TENSOR):
             known = self._nodes.get(id(call.output))
             if known is not None:
@@ -484,7 +484,7 @@ class GraphBuilder:
 
 
 def _around_region(region: Region, root: CallState) -> CallState:
-    """The switches that a checkpoint is called under; autocast is part of each call inside it."""
+    """The state in which a checkpoint is called. Autocast is part of each call inside it."""
     return root._replace(grad=region.state.grad, inference=region.state.inference)
 
 

@@ -1,7 +1,7 @@
-"""Sees the calls of plain functions that are to be one node each.
+"""Observes the calls of plain functions that are to be single nodes.
 
-A program holds a function under any number of names, so it is its code that is replaced for the length of a block: by
-code that tells the live observer of the calling thread, and calls the original.
+A program may hold a function under any number of names, so its code object is replaced for the duration of a block. The
+new code notifies the live observer of the calling thread, and calls the original.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _stand_in(*args: Any, **kwargs: Any) -> Any:
 
 
 class LeafFunctions:
-    """Functions whose calls the observer of a thread is told of."""
+    """Functions whose calls are reported to the live observer of the calling thread."""
 
     def __init__(self, functions: Iterable[Callable[..., Any]]) -> None:
-        """Replace none of these plain Python functions yet.
+        """Take plain Python functions. None is replaced before `install`.
 
         Raises:
-            LeafFunctionError: if one is none.
+            LeafFunctionError: if one is not a plain Python function.
         """
         self._functions: list[FunctionType] = []
         for each in functions:
@@ -43,7 +43,7 @@ class LeafFunctions:
         self._originals: list[tuple[FunctionType, CodeType, CodeType]] = []
 
     def install(self, live: Callable[[], LiveObserver | None]) -> None:
-        """Replace the code of each; `live` gives the live observer of the calling thread."""
+        """Replace the code of each. `live` returns the live observer of the calling thread."""
         for function in self._functions:
             original = function.__code__
             replacement = standing_in(original, _handler(function, live))
@@ -51,7 +51,7 @@ class LeafFunctions:
             function.__code__ = replacement
 
     def remove(self) -> None:
-        """Put the code of each back, unless somebody else has replaced ours since."""
+        """Restore the code of each, unless something else has replaced ours since."""
         for function, original, replacement in reversed(self._originals):
             if function.__code__ is replacement:
                 function.__code__ = original
@@ -59,7 +59,7 @@ class LeafFunctions:
 
 
 def _handler(function: FunctionType, live_of_thread: Callable[[], LiveObserver | None]) -> Callable[[Any, Any], Any]:
-    """What is called in the place of `function`, with what that was given."""
+    """The function to call in place of `function`, with its arguments as a tuple and a dictionary."""
     inner = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -82,7 +82,7 @@ def _handler(function: FunctionType, live_of_thread: Callable[[], LiveObserver |
 
 
 def standing_in(original: CodeType, handler: Callable[[Any, Any], Any]) -> CodeType:
-    """Code that calls `handler`, and can be that of a function with the cells of `original`."""
+    """Code that calls `handler`, with the free variables of `original`, whose place it can therefore take."""
     template = _stand_in.__code__
     constants = tuple(handler if each == _HANDLER else each for each in template.co_consts)
     return template.replace(co_consts=constants, co_freevars=original.co_freevars, co_name=STAND_IN)

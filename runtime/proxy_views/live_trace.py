@@ -1,4 +1,4 @@
-"""One call of a model, seen as it happened, and the views of it: what `Proxy.trace` gives."""
+"""One recorded call of a model and the views of it, as `Proxy.trace` returns them."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 
 
 class FrozenValue(NamedTuple):
-    """Something that is fixed in a graph, although another input might have made it something else.
+    """Something that is constant in a graph, although it might differ for another input.
 
     Attributes:
-        kind: "value" (of a tensor, read by Python), "size" (compared, or made a plain number) or "tensor" (one that was
-            no input, parameter, buffer or result).
-        what: what was read or compared; the name of the tensor.
-        value: what came of it; of a tensor its dtype and shape.
-        place: the line, and after it those that led there; None if there is none outside of torch.
+        kind: "value" (of a tensor, read by Python), "size" (compared, or converted to a plain number) or "tensor" (one
+            that was not an input, parameter, buffer or result).
+        what: what was read or compared, or the name of the tensor.
+        value: the result; for a tensor, its dtype and shape.
+        place: the line, followed by those of its callers; None if there is none outside torch.
     """
 
     kind: str
@@ -73,7 +73,7 @@ class FrozenValue(NamedTuple):
 
 
 class LiveTrace:
-    """What one call of a model did. It keeps the tensors of the call alive until `close`, or its own end."""
+    """The record of one call of a model. It keeps the tensors of the call alive until `close`, or until it is freed."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class LiveTrace:
         self._built: dict[Leaves, Built] = {}
 
     def close(self) -> None:
-        """Let go of all tensors. No view can be made afterwards; graphs that were made go on to work."""
+        """Release all tensors. No view can be built afterwards; existing graphs keep working."""
         self._recording = None
         self._built.clear()
 
@@ -106,26 +106,25 @@ class LiveTrace:
         start: str | Iterable[str] | None = None,
         stop: str | Iterable[str] | None = None,
     ) -> fx.GraphModule:
-        """The call as a graph of torch's calls, on the model's own parameters; it computes the same to the bit.
+        """The call as a graph of torch calls on the model's own parameters. Its results are identical bit for bit.
 
         Args:
-            leaf_modules: which modules are one node: none, those of `torch.nn` (True), or those of these types or
-                qualified names. Those of `Proxy.register_leaf_module` always are, and so is what cannot be looked
-                into: compiled modules, TorchScript, and those that take another path when somebody looks
-                (`Proxy.blacklist`).
-            split_bias: whether a bias is added by a node of its own.
-            checkpoint: whether activation checkpoints become graphs of their own, which are recomputed in the backward
-                pass as in the model. If not, their calls are nodes like all others.
-            start: names of nodes, or qualified names of modules whose outputs are meant: the graph takes these in place
-                of the inputs, and computes on from there. It still takes those inputs that reach around them.
-            stop: in the same way, what the graph gives back.
+            leaf_modules: which modules are single nodes: none, those of `torch.nn` (True), or those with these types or
+                qualified names. Types passed to `Proxy.register_leaf_module` always are, and so are modules that cannot
+                be looked into: compiled modules, TorchScript, and blacklisted ones (`Proxy.blacklist`).
+            split_bias: whether adding a bias is a separate node.
+            checkpoint: whether activation checkpoints become subgraphs, which are recomputed in the backward pass as in
+                the model. If not, their calls are ordinary nodes.
+            start: names of nodes, or qualified names of modules, which stand for their outputs. The graph takes these
+                as inputs and starts there. It still takes any original inputs that are needed after them.
+            stop: likewise, what the graph returns.
 
         Raises:
             NotCalledError: if the model was not called in the block.
             CallRaisedError: if the call ended in an exception.
             InsideTransformError: if the model uses a transform of `torch.func`.
-            BentInsideError: if something is bent inside of what is one node.
-            UnknownNameError: if `start` or `stop` names nothing.
+            BentInsideError: if something is bent inside a single node.
+            UnknownNameError: if a name in `start` or `stop` does not exist.
             ClosedError: if the trace was closed.
         """
         built = self._fresh(self._leaves(leaf_modules))
@@ -141,11 +140,11 @@ class LiveTrace:
         return checkpoint_regions(built.module) if has_regions else built.module
 
     def execution_order(self, leaf_rule: LeafRule = "fsdp") -> ExecutionOrder:
-        """The modules of the call in the order in which they ran, and the parameters in that of their first use.
+        """The modules of the call in execution order, and the parameters in order of first use.
 
         Args:
-            leaf_rule: "fsdp" for FSDP's rule: a module that torch.nn defines is one thing, but for `nn.Sequential` and
-                the model itself. None for every call.
+            leaf_rule: "fsdp" for FSDP's rule: modules defined by torch.nn are leaves, except `nn.Sequential` and the
+                model itself. None to list every call.
 
         Raises:
             ViewError: as `graph` does.
@@ -154,7 +153,7 @@ class LiveTrace:
 
     @property
     def frozen(self) -> list[FrozenValue]:
-        """What is fixed in the graph although another input might have made it something else, in order.
+        """What is constant in the graph although it might differ for another input, in order.
 
         Raises:
             ViewError: as `graph` does.
@@ -177,10 +176,10 @@ class LiveTrace:
         return [each for _, each in sorted(found, key=lambda pair: pair[0])]
 
     def flow_steps(self) -> list[FlowStep]:
-        """How the tests in the call came out, and how often its loops ran, in that order: a loop where it ended.
+        """The outcomes of the conditions in the call and the iteration counts of its loops, in order of completion.
 
         Raises:
-            NoFlowError: if the block was not asked for them (`flow=True`).
+            NoFlowError: if the block did not record them (`flow=True`).
             ViewError: as `graph` does.
         """
         self._recorded()
@@ -189,12 +188,13 @@ class LiveTrace:
         return self._flow.steps()
 
     def activations(self, regex: str = ".*", *, leaf_modules: bool | Iterable[type | str] = False) -> Activations:
-        """The tensors that were computed, by name: of nodes and of modules whose whole name matches `regex`.
+        """The computed tensors by name: of nodes and of modules whose full name matches `regex`.
 
-        A node is called as in `graph(leaf_modules)`; a module by its qualified name, at its second call with "@1".
+        Nodes have their names from `graph(leaf_modules)`. Modules have their qualified names, followed by "@1" for the
+        second call.
 
         Returns:
-            A dictionary. What was changed in place since is left out of it; its attribute `overwritten` has the names.
+            A dictionary. It omits tensors changed in place since; its attribute `overwritten` has their names.
 
         Raises:
             ViewError: as `graph` does.
@@ -215,9 +215,9 @@ class LiveTrace:
 
         Args:
             op: only nodes of this operation ("call_function").
-            flt: only nodes whose whole name matches this regular expression.
-            exclude: none whose whole name matches this one.
-            out: a file that gets the table as well.
+            flt: only nodes whose full name matches this regular expression.
+            exclude: no nodes whose full name matches this one.
+            out: a file to which the table is also written.
             leaf_modules: as for `graph`.
 
         Raises:
@@ -229,7 +229,7 @@ class LiveTrace:
         return self.table()
 
     def weights(self, regex: str = ".*") -> Weights:
-        """The parameters and buffers whose whole qualified name matches `regex`, with minimum, maximum and deviation.
+        """The parameters and buffers whose full name matches `regex`, with minimum, maximum, mean and deviation.
 
         Raises:
             ViewError: as `graph` does.
@@ -243,11 +243,11 @@ class LiveTrace:
         *,
         leaf_modules: bool | Iterable[type | str] = False,
     ) -> Path:
-        """Draw the graph into a file that ends in .svg (a picture) or .html (a page in which boxes open and close).
+        """Draw the graph to a file that ends in .svg (a picture) or .html (a page whose boxes open and close).
 
         Args:
-            path: the file, which is written anew. A picture takes the extra `draw` and Graphviz.
-            depth: how many boxes of modules lie in one another at most. Deeper ones are closed.
+            path: the file, which is overwritten. A picture needs the extra `draw` and Graphviz.
+            depth: how deep boxes of modules are nested at most. Deeper ones are closed.
             leaf_modules: as for `graph`.
 
         Returns:
@@ -258,34 +258,34 @@ class LiveTrace:
             ViewError: as `graph` does.
             OSError: if the file cannot be written.
         """
-        from proxy_views.drawing.draw import draw  # Only now: what draws is loaded by those who draw.
+        from proxy_views.drawing.draw import draw  # Imported only if something is drawn.
 
         return draw(self.graph(leaf_modules), path, depth)
 
     def profile(self, flops: Convention = "corrected", device: Device | None = None) -> Profile:
-        """What all of the block took, by module and by call: FLOPs, memory and time, in forward and backward passes.
+        """The cost of the whole block by module and by call: FLOPs, memory and time, in forward and backward passes.
 
         Args:
-            flops: "torch" counts by the formulas of `torch.utils.flop_counter`; "corrected" in the same way, but with
-                attention on the CPU, and without counting the backward pass of convolutions with groups too high;
-                "siu" counts a multiply-add as one, and elementwise operations too.
-            device: a `proxy_views.profile.Device`, whose times are computed beside those that were measured.
+            flops: "torch" counts by the formulas of `torch.utils.flop_counter`. "corrected" also counts attention on
+                the CPU, and does not overcount the backward pass of grouped convolutions. "siu" counts a multiply-add
+                as one, and elementwise operations too.
+            device: a `proxy_views.profile.Device`, for which times are computed in addition to the measured ones.
 
         Raises:
-            NotProfiledError: if the block was not given `profile=True`.
-            ProfileError: if the block has not ended, or `flops` is none of these.
+            NotProfiledError: if the block was created without `profile=True`.
+            ProfileError: if the block has not ended, or `flops` is not one of these.
         """
         if self._profiler is None:
             raise NotProfiledError
         return self._profiler.profile(flops, device)
 
-    # What views are made of.
+    # Data for the views.
 
     def _recorded(self) -> Recording:
-        """The recording, which has ended well.
+        """The recording of a completed call.
 
         Raises:
-            ViewError: if it has not.
+            ViewError: if the call did not complete, or was not recorded.
         """
         recording = self._recording
         if recording is None:
@@ -304,7 +304,7 @@ class LiveTrace:
         return recording
 
     def recorded(self) -> tuple[Recording, Built]:
-        """What was recorded, and the graph of it, for other views; neither may be changed.
+        """The recording and its graph, for other views. Neither may be changed.
 
         Raises:
             ViewError: as `graph` does.
@@ -312,15 +312,15 @@ class LiveTrace:
         return self._recorded(), self._standard()
 
     def _leaves(self, leaf_modules: bool | Iterable[type | str]) -> Leaves:
-        """What is one node: what `leaf_modules` of a view says, and what was registered before the block."""
+        """What is a single node: as `leaf_modules` of a view says, plus the types registered before the block."""
         return Leaves.parse(leaf_modules, self._leaf_modules)
 
     def _fresh(self, leaves: Leaves) -> Built:
-        """A graph that nobody else has, and may be changed."""
+        """A new graph, which the caller may change."""
         return GraphBuilder(self._recorded(), leaves).build()
 
     def _note_profile(self, built: Built) -> None:
-        """Give the nodes `meta["profile"]`, if that was measured and is known: behind the block."""
+        """Set `meta["profile"]` on the nodes, if the block was profiled and has ended."""
         rows = self._profiler.node_rows() if self._profiler is not None else None
         if rows is None:
             return
@@ -330,12 +330,12 @@ class LiveTrace:
                 target = str(getattr(node.target, "__name__", node.target))
                 row = rows.row(node.name, target, stack[-1] if stack else None, built.made_by[node.name])
                 if row is not None:
-                    # The backward pass of a reentrant checkpoint is that of the calls it makes again.
+                    # The backward pass of a reentrant checkpoint belongs to the calls that it repeats.
                     is_again = any(node.meta.get("checkpoint_reentrant", ()))
                     node.meta["profile"] = row._replace(backward_flops=None) if is_again else row
 
     def _standard(self, leaves: Leaves | None = None) -> Built:
-        """The graph with these leaves, made once."""
+        """The graph with these leaves, built once."""
         key = leaves or self._leaves(False)
         self._recorded()
         if key not in self._built:
@@ -355,7 +355,7 @@ class LiveTrace:
 
 
 def _find(built: Built, name: str) -> fx.Node:
-    """The node of that name, or the one that gave what the module of that qualified name put out.
+    """The node with that name, or the one that computed the output of the module with that qualified name.
 
     Raises:
         UnknownNameError: if there is none.

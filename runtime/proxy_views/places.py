@@ -1,4 +1,4 @@
-"""Where in the program something was called: kept as code and instruction, put into words when asked for."""
+"""Where in the program something was called: stored as code object and instruction, formatted on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 Frames: TypeAlias = "tuple[tuple[CodeType, int], ...]"
-"""The code objects of some frames and the instruction that each is at, the innermost first."""
+"""The code objects of frames, each with the current instruction, innermost first."""
 
 _MODULE_CALL: Final = nn.Module._call_impl.__code__  # Where the call of a module begins.
 _TORCH: Final = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120  As code objects have it.
@@ -27,7 +27,7 @@ _MOST_FRAMES: Final = 64
 
 
 class Place(NamedTuple):
-    """A line of the program. Of a script that `instrument` has written, file and line are the original's."""
+    """A line of the program. For an instrumented script, file and line are the original's."""
 
     file: str
     line: int
@@ -38,11 +38,11 @@ class Place(NamedTuple):
 
 
 def frames_inside_module(depth: int, *, of_call: bool = False) -> Frames:
-    """The frames from the caller's caller outwards, to where the innermost call of a module begins.
+    """The frames up the stack to where the innermost call of a module begins, innermost first.
 
     Args:
         depth: how many frames above this function's caller to begin.
-        of_call: whether a call of a module is just beginning, so that the frames are those inside the one around it.
+        of_call: whether a call of a module is just beginning. The frames are then those inside the enclosing call.
     """
     frame: FrameType | None = sys._getframe(depth + 1)
     found: list[tuple[CodeType, int]] = []
@@ -58,20 +58,20 @@ def frames_inside_module(depth: int, *, of_call: bool = False) -> Frames:
 
 
 class Places:
-    """Puts frames into words; each file is read once."""
+    """Turns frames into places. Results are cached."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Place | None] = {}
         self._texts: dict[tuple[tuple[int, int], ...], str] = {}
-        self._codes: list[CodeType] = []  # Kept, so that their ids stay theirs.
+        self._codes: list[CodeType] = []  # Kept alive, so that their ids are not reused.
 
     def of(self, frames: Frames) -> list[Place]:
-        """The lines of the program's, or of a library's that is not torch, among `frames`, the innermost first."""
+        """The lines among `frames` that belong to neither torch nor this package, innermost first."""
         return [place for place in (self._place(*frame) for frame in frames) if place is not None]
 
     def traceback(self, frames: Frames) -> str:
-        """The same lines in the form of a traceback, which has the innermost last."""
-        key = tuple([(id(code), instruction) for code, instruction in frames])  # The hash of code reads all of it.
+        """The same lines formatted as a traceback, innermost last."""
+        key = tuple([(id(code), instruction) for code, instruction in frames])  # Hashing a code object reads all of it.
         known = self._texts.get(key)
         if known is None:
             known = self._texts[key] = "".join(map(_as_traceback, reversed(self.of(frames))))

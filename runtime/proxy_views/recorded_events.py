@@ -1,6 +1,6 @@
-"""A recording in the words of a trace: the events that the same call would have left at level DEBUG.
+"""Converts a recording to events, much as a trace of the same call at level DEBUG would have them.
 
-What is computed from events is so computed for a live call too, by the same code.
+Whatever is computed from events is thus computed for a live call by the same code.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent
 
 ROOT: Final = "model"
-"""What the model is called in them."""
+"""The name of the model in these events."""
 
 _ATTRIBUTE_READ: Final = "__get__"
 
 
 def events_of(recording: Recording) -> Iterator[AnyEvent]:
-    """The definitions of the modules and parameters, and then what happened in the call, in order."""
+    """The definitions of modules and parameters, followed by the events of the call in order."""
     words = _Words(recording)
     yield from words.definitions()
     yield from words.happenings()
@@ -52,7 +52,7 @@ class _Words:
         return number
 
     def definitions(self) -> Iterator[AnyEvent]:
-        """Modules, those that were made for the call included, and parameters."""
+        """Modules, including those created during the call, and parameters."""
         recording = self._recording
         by_key = {id(step.module): step for step in recording.steps if isinstance(step, ModuleCall)}
         for key, module in recording.modules.items():
@@ -70,7 +70,7 @@ class _Words:
                 yield events.Parameter(id=number, name=f"{ROOT}.{name}", module=self._root, type="", aliases=aliases)
 
     def happenings(self) -> Iterator[AnyEvent]:
-        """Calls of modules with their ends, and calls of torch."""
+        """Calls of modules, their ends, and torch calls."""
         open_calls: list[ModuleCall] = []
         steps = self._recording.steps
         for number, step in enumerate(steps):
@@ -100,7 +100,7 @@ class _Words:
         return events.CallFunction(0, module=module, target=name, inputs=inputs, outputs=outputs)
 
     def _name_all(self, value: object) -> Iterator[str]:
-        """The name of each tensor of the model's state in `value`; of any other no name that one of these has."""
+        """The name of each tensor in `value`: its own for the model's state, "tensor" for any other."""
         for _, tensor in tensors_in(value):
             known = self._recording.tensors.get(id(tensor))
             yield f"{ROOT}.{known[0]}" if known is not None else "tensor"

@@ -1,8 +1,8 @@
 """A `torch.fx.GraphModule` that is copied and saved node by node.
 
-`torch.fx` saves the code of a graph, and traces that when it is loaded. This loses what is known of the nodes, and
-code cannot name everything that ours call. When `torch.fx` copies a graph, it registers whatever the graph names. The
-sub-graph of a checkpoint names the parameters of the graph around it, and must not have them as its own.
+`torch.fx` saves a graph as code, and traces that code on loading. This loses the metadata of nodes, and code cannot
+name every target of our nodes. When `torch.fx` copies a graph, it also registers everything that the graph refers to.
+The subgraph of a checkpoint refers to parameters of the enclosing graph, and must not own them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEPT: Final = (
     *("stack_trace", "tensor_meta", "val", "checkpoint_region", "checkpoint_reentrant", "checkpoint_call"),
     _STACK,
 )
-"""What is known of nodes and saved with them."""
+"""The metadata of nodes that is saved with them."""
 
 
 class RecordedGraph(fx.GraphModule):
@@ -49,7 +49,7 @@ class RecordedGraph(fx.GraphModule):
         self._take(_loaded(nodes), name)
 
     def _take(self, graph: fx.Graph, name: str) -> None:
-        type(self).__name__ = name  # `torch.fx` makes a class for each.
+        type(self).__name__ = name  # `torch.fx` creates a class for each instance.
         self.graph = graph
 
 
@@ -73,7 +73,7 @@ class _SavedNode(NamedTuple):
 
 
 class _NodeName:
-    """Stands for the node of that name."""
+    """A placeholder for the node with this name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -94,7 +94,7 @@ def _save(value: Any) -> Any:
 
 
 def _saved_meta(key: str, value: Any) -> Any:
-    """What is saved of what is known of a node: a type that cannot be found by its name is saved as the name."""
+    """Metadata in a form that can be pickled. A local class, which pickle cannot find, is saved as its name."""
     if key != _STACK:
         return map_aggregate(value, portable)
     return {call: (name, _saved_type(kind)) for call, (name, kind) in value.items()}

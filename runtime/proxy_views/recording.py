@@ -1,7 +1,7 @@
-"""What one call of a model did, kept as it happened: the live observer behind `Proxy.trace`.
+"""Records one call of a model while it runs: the live observer behind `Proxy.trace`.
 
-It makes no graph, and copies no tensor. It keeps what each call was given and gave back, so that the identity of a
-tensor is that of a value: no other one can have its `id` meanwhile.
+It builds no graph and copies no tensor. It keeps the arguments and result of each call alive, so that no `id` of a
+tensor is reused. An `id` therefore identifies a value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Checkpoint:
-    """A checkpoint that has not ended, as `before_call` gives it: the regions around it, and the switches."""
+    """A checkpoint that has not ended, as `before_call` returns it: the enclosing regions, and the switches."""
 
     __slots__ = ("inside", "state")
 
@@ -41,11 +41,11 @@ class _Checkpoint:
 
 
 _SKIPPED: Final = object()
-"""What `before_call` gives for a call that is not recorded."""
+"""What `before_call` returns for a call that is not recorded."""
 
 
 class _Ledger:
-    """What sizes know of their recording: nothing once it has ended, or they would keep its tensors alive."""
+    """The link from sizes to their recording. It is cut at the end, or sizes would keep the recorded tensors alive."""
 
     __slots__ = ("recording",)
 
@@ -58,33 +58,33 @@ class _Ledger:
         return self.recording is not None
 
     def freeze(self, what: str, value: object) -> None:
-        """Note that the program went on with what it read from a size."""
+        """Record that the program continued with a fixed value read from a size."""
         if self.recording is not None:
             self.recording.freeze(what, value)
 
 
 class Recording:
-    """Records one call of a model, and what happens inside it, on the thread that it observes.
+    """Records one call of a model, and the calls inside it, on the thread that it observes.
 
     Attributes:
-        model: the one whose call is recorded.
-        steps: what happened, in order; the first is the call of the model.
-        tree: the modules of the model when it was called, each with its qualified name.
-        modules: the same modules, by identity as they are there.
-        tensors: its parameters and buffers then, each with its qualified name; of tied ones, the first.
-        aliases: the other names of tied ones.
-        parameter_names: which of the names are parameters'.
-        non_persistent: the names of buffers that are no part of `state_dict`.
-        froze: what was read from sizes.
+        model: the model whose call is recorded.
+        steps: the calls in order; the first is the call of the model.
+        tree: the qualified names of the model's modules at the time of the call, by `id`.
+        modules: the same modules, by `id`.
+        tensors: its parameters and buffers at that time, with qualified names (of tied ones, the first), by `id`.
+        aliases: the other names of tied ones, by `id`.
+        parameter_names: which of the names belong to parameters.
+        non_persistent: the names of buffers that are not in `state_dict`.
+        froze: reads of sizes that the program continued with as fixed values.
         changes: what was bent, and where.
-        failure: why there is no recording, if there is none.
+        failure: the error that stopped recording, if any.
         is_open: whether the call is being recorded now.
     """
 
     def __init__(
         self, model: nn.Module, call: int, is_blacklisted: Callable[[nn.Module], bool], *, live_sizes: bool
     ) -> None:
-        """Wait for the call of that number, from 0, that is not made inside another one of the model."""
+        """Wait for the call with index `call`. Calls of the model inside other calls of it do not count."""
         self.model = model
         self.steps: list[Step] = []
         self.tree: dict[int, str] = {}
@@ -104,8 +104,8 @@ class Recording:
         self._live_sizes = live_sizes
         self._kinds: dict[Any, int] = {torch._C._set_grad_enabled: SWITCH}
         self._stack: list[ModuleCall] = []
-        self._depth = 0  # Calls of the model that are not the one to be recorded.
-        self._inside: Any = None  # The call, of a module or a function, whose inner calls are not recorded.
+        self._depth = 0  # Running calls of the model, while none is recorded.
+        self._inside: Any = None  # The running call whose inner calls are not recorded.
         self._region: tuple[Region, ...] = ()
         self._regions_in: dict[tuple[int, ...], int] = {}
         self._grad: GradSwitches | None = None  # Only in a reentrant checkpoint.
@@ -116,7 +116,7 @@ class Recording:
         self._begun = 0
 
     def serial_now(self) -> int:
-        """The number of the call that is running and becomes a step; 0 if none does."""
+        """The serial number of the running call that becomes a step; 0 if there is none."""
         if not self.is_open:
             return 0
         call: Step = self._inside if self._inside is not None else self._stack[-1]
@@ -125,7 +125,7 @@ class Recording:
     # Modules.
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Note a call of a module, or begin with that of the model."""
+        """Record a call of a module, or start recording with that of the model."""
         try:
             if self.is_open:
                 if self._inside is None:
@@ -140,7 +140,7 @@ class Recording:
             self._fail(error)
 
     def enter_compiled(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Note a call of a compiled module, which is one thing."""
+        """Record a call of a compiled module, which is opaque."""
         self._enters_compiled = True
         try:
             self.enter(module, args, kwargs)
@@ -148,7 +148,7 @@ class Recording:
             self._enters_compiled = False
 
     def leave(self, module: nn.Module, output: Any) -> Any:
-        """Note what a module gave back, unless it has hooks of its own, which come first."""
+        """Record the output of a module. If it has hooks of its own, wait for these."""
         if self._stack and self._stack[-1].hook and self._stack[-1].module is module:
             return output
         try:
@@ -158,7 +158,7 @@ class Recording:
         return output
 
     def leave_raising(self, module: nn.Module) -> None:
-        """Note that a module raised; if it is the model, there is no recording."""
+        """Note that a module raised. If it is the model, the recording ends without a result."""
         try:
             self._leave(module, None, raised=True)
         except Exception as error:  # noqa: BLE001
@@ -213,7 +213,7 @@ class Recording:
             self._wait_for_hooks(call)
 
     def _wait_for_hooks(self, call: ModuleCall) -> None:
-        """See what the hooks of a module itself make of its output: those on all modules are called before them."""
+        """See the output as changed by the module's own hooks, which torch calls after the global ones."""
         thread = get_ident()
 
         def last(module: nn.Module, _: Any, output: Any) -> None:
@@ -224,7 +224,7 @@ class Recording:
                 except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
                     self._fail(error)
 
-        call.hook = -id(call)  # Torch counts its keys up from 0.
+        call.hook = -id(call)  # Torch's own keys count up from 0.
         call.module._forward_hooks[call.hook] = last
 
     def _leave(self, module: nn.Module, output: Any, *, raised: bool) -> None:
@@ -236,7 +236,7 @@ class Recording:
             return
         if self._inside is not None and self._inside.module is not module:
             return
-        while self._stack:  # Those above it were left by exceptions that hooks are not told of.
+        while self._stack:  # Calls above it ended by exceptions that hooks do not report.
             call = self._stack.pop()
             _take_hook_out(call)
             call.end = len(self.steps)
@@ -260,7 +260,7 @@ class Recording:
     # Functions.
 
     def before_call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Note a call, with what it is given: a list may be changed after it."""
+        """Record a call with copies of its arguments' containers, because a list may change later."""
         if not self.is_open or self._inside is not None:
             return _SKIPPED
         try:
@@ -274,7 +274,7 @@ class Recording:
             return self._enter_region(is_reentrant=bool(kwargs["use_reentrant"]))
         try:
             kind = self._kinds.get(function)
-        except TypeError:  # Nothing that can be a key.
+        except TypeError:  # It is not hashable.
             kind = 0
         if kind is None:
             kind = kind_of(function)
@@ -296,7 +296,7 @@ class Recording:
         return call
 
     def after_call(self, call: Any, result: Any) -> Any:
-        """Note what a call gave back; sizes are given back as such that know where they come from."""
+        """Record the result of a call, and return it. Sizes are returned as `LiveSize`."""
         if call is _SKIPPED:
             return result
         try:
@@ -339,7 +339,7 @@ class Recording:
             self._inside = None
 
     def changed(self, what: str) -> None:
-        """Note a change: a graph in which that call is part of one node would not have it."""
+        """Record that a value was bent. A graph would lose this if the current call is inside a single node."""
         if self.is_open:
             self.changes.append(Change(what, self._inside if self._inside is not None else self._stack[-1]))
 
@@ -353,7 +353,7 @@ class Recording:
         return live_size(result, SizeRead(step, None), ledger) if type(result) is int else result
 
     def freeze(self, what: str, value: object) -> None:
-        """Note that the program went on with what it read from a size."""
+        """Record that the program continued with a fixed value read from a size."""
         if self._inside is None and self._stack:
             found = Frozen(len(self.steps), what, value, frames_inside_module(3), self._stack[-1])
             if not self.froze or self.froze[-1][1:] != found[1:]:
@@ -379,12 +379,12 @@ class Recording:
             self._grad.is_on = held.state.grad
 
     def _state(self) -> CallState:
-        """Torch's switches; that a reentrant checkpoint runs without gradients at first does not count as one."""
+        """The state of torch's switches, except that a reentrant checkpoint first runs without gradients."""
         state = self._last_state = now(self._last_state)
         return state if self._grad is None else state._replace(grad=self._grad.is_on)
 
     def stop(self) -> None:
-        """Record no further: the block has ended."""
+        """Stop recording, because the block has ended."""
         if self.is_open:
             self._end(raised=True)
 
@@ -394,12 +394,12 @@ class Recording:
 
 
 def _take_hook_out(call: ModuleCall) -> None:
-    """Leave the module as it was found."""
+    """Remove our hook from the module."""
     if call.hook:
         call.module._forward_hooks.pop(call.hook, None)
         call.hook = 0
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    """Whether nothing is seen of what a call of `module` does: it is compiled, or TorchScript."""
+    """Whether `module` is compiled or TorchScript, so that calls inside it are not seen."""
     return isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule"

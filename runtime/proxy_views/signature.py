@@ -1,4 +1,4 @@
-"""What a call of a model was given, as the arguments of a function."""
+"""The arguments of a recorded call of a model, as the arguments of a graph."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Argument(NamedTuple):
     """One argument of the graph.
 
     Attributes:
-        target: its name; with one or two stars where it takes what is left.
-        value: what was given.
-        default: what it is where nothing is given; `inspect.Parameter.empty` where something must be.
+        target: its name, with a star for `*args`.
+        value: the value passed.
+        default: its default; `inspect.Parameter.empty` if it is required.
     """
 
     target: str
@@ -26,14 +26,14 @@ class Argument(NamedTuple):
 
 
 def arguments_of(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Argument]:
-    """The arguments that `function`, such as the `forward` of a module, was given, named as it names them.
+    """The arguments passed to `function`, such as the `forward` of a module, under its parameter names.
 
-    A number or a word has itself for a default, where those behind it have one too.
+    A number, string or None becomes its own default if all later arguments have defaults too.
     """
     try:
         signature = inspect.signature(function)
         bound = signature.bind(*args, **kwargs)
-    except (TypeError, ValueError):  # Hooks before it change what it is given; or it is none of Python's.
+    except (TypeError, ValueError):  # Pre-hooks changed the arguments, or it is not a Python function.
         return _unnamed(args, kwargs)
     found = []
     by_keyword: set[str] = set()

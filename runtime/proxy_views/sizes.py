@@ -1,8 +1,8 @@
-"""Sizes of tensors that know where they come from, so that a graph can compute them anew for another input.
+"""Sizes of tensors that know their source, so that a graph can recompute them for another input.
 
-Such a size is an int to everything: it is equal to one, hashes, prints, pickles and copies as one. Arithmetic with
-whole numbers gives another such size. A comparison, or a conversion, gives what an int would, and it is noted that the
-path depends on it from then on. Once the recording has ended it is a plain int that does no more.
+Such a size behaves as an int: it compares, hashes, prints, pickles and copies as one. Arithmetic with integers gives
+another such size. A comparison or conversion gives the same result as for an int, and is recorded, because the path
+depends on it from then on. Once the recording has ended, the size is no more than an int.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """What sizes belong to."""
+    """The recording that a size belongs to."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it still records."""
+        """Whether it is still recording."""
 
     def freeze(self, what: str, value: object) -> None:
-        """Note that the program went on with a fixed `value`, which was read by `what`."""
+        """Record that the program continued with a fixed `value`, read by `what`."""
 
 
 class SizeRead(NamedTuple):
-    """A size that was read from a tensor: the number of the step that did, and which of the sizes it gave.
+    """A size read from a tensor: the number of the step, and the index among the sizes that it returned.
 
-    `position` is None where the step gave one number.
+    `position` is None if the step returned a single number.
     """
 
     step: int
@@ -36,14 +36,14 @@ class SizeRead(NamedTuple):
 
 
 class SizeArithmetic(NamedTuple):
-    """A size that was computed: by a function of `operator`, from sizes and whole numbers."""
+    """A size computed by a function of `operator` from sizes and integers."""
 
     function: Callable[..., Any]
     operands: tuple[int, ...]
 
 
 class LiveSize(int):
-    """A size that knows its `source`, as long as its recorder is open."""
+    """An int that knows its `source`."""
 
     source: SizeRead | SizeArithmetic
     recorder: Recorder
@@ -57,11 +57,11 @@ class LiveSize(int):
     def __deepcopy__(self, memo: Any) -> int:
         return self
 
-    __hash__ = int.__hash__  # That of a class with `__eq__` of its own would be None.
+    __hash__ = int.__hash__  # A class that defines `__eq__` would get None.
 
 
 def live_size(value: int, source: SizeRead | SizeArithmetic, recorder: Recorder) -> LiveSize:
-    """A size of that value."""
+    """A `LiveSize` with this value."""
     size = LiveSize(value)
     size.source = source
     size.recorder = recorder
@@ -69,7 +69,7 @@ def live_size(value: int, source: SizeRead | SizeArithmetic, recorder: Recorder)
 
 
 def _arithmetic(name: str, symbol: str) -> None:
-    """Let `name` and its reflection give another such size."""
+    """Make the operator `name` and its reflection return another `LiveSize`."""
     function = getattr(operator, name)
     plain: Any = getattr(int, f"__{name}__")
     reflected: Any = getattr(int, f"__r{name}__")
@@ -99,7 +99,7 @@ def _arithmetic(name: str, symbol: str) -> None:
 def _note_float(
     size: LiveSize, symbol: str, function: Callable[..., Any], other: Any, *, is_reflected: bool = False
 ) -> None:
-    """Note that arithmetic with a fraction leaves the graph; with a tensor it goes on there, by the tensor's method."""
+    """Record that arithmetic with a float leaves the graph. With a tensor, the tensor's method stays in the graph."""
     if isinstance(other, float):
         first, second = (other, int.__index__(size)) if is_reflected else (int.__index__(size), other)
         size.recorder.freeze(f"{first} {symbol} {second}", function(first, second))
@@ -118,7 +118,7 @@ def _unary(name: str, function: Callable[..., Any]) -> None:
 
 
 def _noted(name: str, words: str) -> None:
-    """Let `name` give what it gives for an int, and note that the path depends on it."""
+    """Make `name` return the same as for an int, and record that the path depends on it."""
     plain: Any = getattr(int, f"__{name}__")
 
     def read(self: LiveSize, *others: Any) -> Any:

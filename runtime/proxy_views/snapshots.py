@@ -1,7 +1,7 @@
-"""Objects of the program's own classes that hold tensors: what was in them at a call, and how to make them anew.
+"""Snapshots of objects of arbitrary classes that hold tensors, and how to rebuild them.
 
-A model may take and give such an object: a cache, a distribution, a record of its results. It may change later, so a
-recording keeps what was in it. A graph makes another one of the same class, without calling the program's code.
+A model may take or return such an object: a cache, a distribution, a record of its results. It may change later, so a
+recording keeps its content. A graph builds another object of the same class, without calling the program's code.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _NO_RECORDS: Final = (
 _PLAIN: Final = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device})
 _CLASSES_KNOWN: Final = 256
 _MOST_OBJECTS: Final = 1000
-"""Where more are reached from an object, it is no record of tensors."""
+"""An object from which more are reachable is not treated as a record of tensors."""
 
 
 COLLECTIONS: Final = (collections.deque, set, frozenset)
-"""Types that hold values in no attribute."""
+"""Types that do not hold their values in attributes."""
 
 
 class Snapshot:
-    """An object that holds tensors, as it was.
+    """The content of an object that holds tensors, at the time of a call.
 
     Attributes:
         type: its class.
-        attributes: what was in it.
+        attributes: the values of its attributes, by name.
     """
 
     __slots__ = ("attributes", "type")
@@ -48,11 +48,11 @@ class Snapshot:
 
 
 def snapshot(value: Any, as_given: Callable[[Any], Any]) -> Any:
-    """A snapshot of `value`, if that is an object that holds tensors, and not itself; else `value`.
+    """A snapshot of `value`, if it is an object that holds tensors and no reference to itself; else `value`.
 
     Args:
-        value: what is neither a tensor nor a tuple, list or dictionary.
-        as_given: what is kept of the values in it.
+        value: neither a tensor nor a tuple, list or dictionary.
+        as_given: returns what to keep of each value in it.
     """
     kind: type = type(value)
     if not _is_record(kind):
@@ -67,7 +67,7 @@ def snapshot(value: Any, as_given: Callable[[Any], Any]) -> Any:
 
 @lru_cache(maxsize=_CLASSES_KNOWN)
 def _is_record(kind: Any) -> bool:
-    """Whether an instance consists of its attributes, as far as its class says."""
+    """Whether an instance consists of nothing but its attributes, judging by its class."""
     if kind is types.SimpleNamespace:
         return True
     if issubclass(kind, _NO_RECORDS) or kind.__module__ == "builtins":
@@ -78,7 +78,7 @@ def _is_record(kind: Any) -> bool:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """What is in an object, by the names of its attributes; the code of its class is not asked."""
+    """The attributes of an object by name. No code of its class runs."""
     try:
         held: dict[str, Any] = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -100,17 +100,17 @@ def _slots_of(kind: Any) -> tuple[tuple[str, types.MemberDescriptorType], ...]:
 def _in_slots(value: Any, slots: tuple[tuple[str, types.MemberDescriptorType], ...]) -> dict[str, Any]:
     found = {}
     for name, descriptor in slots:
-        with contextlib.suppress(AttributeError):  # It was not set.
+        with contextlib.suppress(AttributeError):  # The slot is empty.
             found[name] = descriptor.__get__(value)
     return found
 
 
 class _HoldsItselfError(Exception):
-    """An object that is reached from itself, or from which too many are."""
+    """An object refers to itself, or too many are reachable from it."""
 
 
 def _holds_tensors(value: Any, around: list[Any], seen: set[int]) -> bool:
-    """Whether a tensor is in `value`, which is none itself."""
+    """Whether `value`, which is not a tensor, contains one."""
     kind: type = type(value)
     if isinstance(value, dict):
         parts = list(value.values())
@@ -124,7 +124,7 @@ def _holds_tensors(value: Any, around: list[Any], seen: set[int]) -> bool:
         raise _HoldsItselfError
     seen.add(id(value))
     found = False
-    for each in parts:  # All are asked: one may hold what holds it.
+    for each in parts:  # Visit all of them: any may form a cycle.
         is_tensor = isinstance(each, torch._C.TensorBase)
         if is_tensor or (type(each) not in _PLAIN and _holds_tensors(each, [*around, value], seen)):
             found = True
@@ -132,7 +132,7 @@ def _holds_tensors(value: Any, around: list[Any], seen: set[int]) -> bool:
 
 
 class Rebuild:
-    """Makes an object of a class from its attributes, or a tuple from its items: the target of a node."""
+    """The target of a node that builds an object of a class from its attributes, or a tuple from its items."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -140,7 +140,7 @@ class Rebuild:
         self.__module__ = __name__
 
     def __call__(self, attributes: Any) -> Any:
-        """The object."""
+        """Build the object."""
         if issubclass(self.kind, tuple):
             return tuple.__new__(self.kind, attributes)
         if self.kind is types.SimpleNamespace:
@@ -155,17 +155,17 @@ class Rebuild:
 
 
 class Fill:
-    """Makes a dictionary of a class of its own from its items: the target of a node."""
+    """The target of a node that builds an instance of a `dict` subclass from its items."""
 
     def __init__(self, like: dict[Any, Any]) -> None:
-        """Take all but the items from `like`."""
+        """Take everything but the items from `like`."""
         self.like = copy.copy(like)
         self.like.clear()
         self.__name__ = self.__qualname__ = type(like).__name__
         self.__module__ = __name__
 
     def __call__(self, items: dict[Any, Any]) -> Any:
-        """The dictionary."""
+        """Build the dictionary."""
         made = copy.copy(self.like)
         made.update(items)
         return made

@@ -1,4 +1,4 @@
-"""The steps of a recording: calls of modules and of functions, and what was read or changed in them."""
+"""The steps of a recording: calls of modules and functions. Also reads of sizes, and changes of values."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class ModuleCall:
     """A call of a module.
 
     Attributes:
-        module: what was called.
-        parent: the call that it was made in; None for that of the model.
-        args: by position, as they were when it was called.
-        kwargs: by keyword.
-        output: what it gave back.
+        module: the module called.
+        parent: the enclosing call of a module; None for the call of the model.
+        args: the positional arguments, as they were at the call.
+        kwargs: the keyword arguments, likewise.
+        output: its result.
         frames: from the call outwards, to where its parent begins.
-        is_opaque: whether what it calls is not seen.
-        end: the number of the first step behind it.
-        region: the checkpoints that it is called in.
-        serial: its number among all calls that have begun.
+        is_opaque: whether the calls inside it are not seen.
+        end: the number of the first step after it.
+        region: the enclosing checkpoints, the outermost first.
+        serial: its number among all calls, in order of their beginnings.
     """
 
     __slots__ = (
@@ -60,16 +60,16 @@ class ModuleCall:
         self.frames, self.region, self.state, self.is_opaque = frames, region, state, is_opaque
         self.output: Any = None
         self.end = self.serial = 0
-        self.hook = 0  # The key of the hook of ours that waits for the call to end.
+        self.hook = 0  # The key of our hook that waits for the call to end.
 
 
 class Region(NamedTuple):
     """An activation checkpoint.
 
     Attributes:
-        number: among those of the region that it is in.
-        is_reentrant: how it recomputes.
-        state: which of torch's switches were on where it was called.
+        number: its index in the enclosing region.
+        is_reentrant: whether it uses reentrant autograd.
+        state: the state of torch's switches where it was called.
     """
 
     number: int
@@ -78,20 +78,20 @@ class Region(NamedTuple):
 
 
 class TorchCall:
-    """A call of a function: torch's, a `torch.autograd.Function`'s, or one that was named as a leaf.
+    """A call of a torch function, a `torch.autograd.Function`, or a leaf function.
 
     Attributes:
-        function: as torch names it to a function mode.
-        args: by position; lists and dictionaries as they were when it was called.
-        kwargs: by keyword.
-        result: what it gave back.
-        version: how often torch had counted a change of the result in place, when it gave it; -1 if that is no tensor.
-        module_call: the innermost call of a module that it was made in.
-        frames: from the call outwards, to where that begins.
-        state: which of torch's switches were on.
-        kind: `SIZE`, `VALUE`, or 0 for what is computed.
-        region: the checkpoints that it is made in, the outermost first.
-        serial: its number among all calls that have begun.
+        function: the function as torch passes it to a function mode.
+        args: the positional arguments; lists and dictionaries as they were at the call.
+        kwargs: the keyword arguments, likewise.
+        result: its result.
+        version: torch's count of in-place changes to the result at its return; -1 if it is not a plain tensor.
+        module_call: the innermost enclosing call of a module.
+        frames: from the call outwards, to where `module_call` begins.
+        state: the state of torch's switches.
+        kind: `SIZE`, `VALUE`, or 0 for a computation.
+        region: the enclosing checkpoints, the outermost first.
+        serial: its number among all calls, in order of their beginnings.
     """
 
     __slots__ = (
@@ -127,7 +127,7 @@ class TorchCall:
 
 
 class Frozen(NamedTuple):
-    """Something that the program read from a size, and went on with as a fixed value."""
+    """A read of a size, which the program continued with as a fixed value."""
 
     step: int
     what: str
@@ -140,7 +140,7 @@ Step: TypeAlias = "ModuleCall | TorchCall"
 
 
 class Change(NamedTuple):
-    """A value that the program goes on with in the place of another, and the innermost call that it was changed in."""
+    """The replacement of a value by another, and the innermost call in which that happened."""
 
     what: str
     inside: Step

@@ -1,4 +1,4 @@
-"""Tensors inside tuples, lists, dictionaries and dataclasses, and the way to each."""
+"""Tensors inside tuples, lists, dictionaries and dataclasses, and the path to each."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _TENSOR: Final = torch._C.TensorBase
 
 
 class Part(NamedTuple):
-    """One step of the way into a structure: an item, or an attribute."""
+    """One step of a path into a structure: an item or an attribute."""
 
     key: Any
     is_attribute: bool
 
 
 def tensors_in(value: Any, path: tuple[Part, ...] = ()) -> Iterator[tuple[tuple[Part, ...], torch.Tensor]]:
-    """Each tensor in `value`, after the way that leads to it; () where `value` is one itself."""
+    """Each tensor in `value`, preceded by its path; () if `value` itself is a tensor."""
     if isinstance(value, _TENSOR):
         yield path, value  # type: ignore[misc]
         return
@@ -32,7 +32,7 @@ def tensors_in(value: Any, path: tuple[Part, ...] = ()) -> Iterator[tuple[tuple[
 
 
 def parts_of(value: Any) -> Iterator[tuple[Part, Any]]:
-    """What `value` consists of, where it is a structure; nothing else."""
+    """The direct parts of `value`; none if it is not a structure."""
     if isinstance(value, (tuple, list)):
         for index, inner in enumerate(value):
             yield Part(index, is_attribute=False), inner

@@ -1,4 +1,4 @@
-"""What the node of a call calls: the function itself, an operator, a method, or something that stands for one."""
+"""The target of the node of a call: the function itself, an operator, a method, or a stand-in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_TWO: Final = {
     "true_divide": operator.truediv,
     "remainder": operator.mod,
 }
-"""What operators call, under the names that torch tells of it: `x + 1` and `x.add(1)` are one to it."""
+"""Operators by the method names that torch reports, which are the same for `x + 1` and `x.add(1)`."""
 
 _SPECIAL: Final = {
     f"__{name}__": getattr(operator, name)
@@ -36,14 +36,14 @@ _DESCRIPTORS: Final = {"__get__": getattr, "__set__": setattr, "__delete__": del
 
 
 class Method:
-    """Calls a method of its first argument: what a node that calls a method does, as a function."""
+    """Calls a method of its first argument: a `call_method` node as a function."""
 
     def __init__(self, name: str) -> None:
         self.name = self.__name__ = name
         self.__module__ = __name__
 
     def __call__(self, owner: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the method gives back."""
+        """Call the method, and return its result."""
         return getattr(owner, self.name)(*args, **kwargs)
 
     def __deepcopy__(self, memo: Any) -> Method:
@@ -51,7 +51,7 @@ class Method:
 
 
 class StandIn:
-    """Calls a function that the code of a graph could not name: `torch.fx` takes it for one of torch's public ones."""
+    """Calls a function that generated code could not name, because `torch.fx` mistakes it for one of torch's own."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -59,7 +59,7 @@ class StandIn:
         self.__module__ = __name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives back."""
+        """Call the function, and return its result."""
         return self.function(*args, **kwargs)
 
     def __deepcopy__(self, memo: Any) -> StandIn:
@@ -70,13 +70,13 @@ class StandIn:
 
 
 class Targets:
-    """Gives calls their targets; a function has one and the same each time."""
+    """Finds the targets of calls. A function has the same target each time."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def of(self, call: TorchCall) -> tuple[str, Any]:
-        """Which kind of node a call is, and its target."""
+        """The `op` of the node of a call, and its target."""
         function = call.function
         name = getattr(function, "__name__", type(function).__name__)
         if name in _DESCRIPTORS:
@@ -98,7 +98,7 @@ class Targets:
 
 
 def arguments_of(call: TorchCall, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of the node: what reads or writes an attribute has its name among them."""
+    """The arguments of the node. Those of an attribute access include the attribute's name."""
     function: Any = call.function
     name = getattr(function, "__name__", "")
     if name not in _DESCRIPTORS:
@@ -109,7 +109,7 @@ def arguments_of(call: TorchCall, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _can_be_named(function: Any) -> bool:
-    """Whether the code of a graph finds `function`: `torch.fx` puts others than torch's within its reach."""
+    """Whether generated code can find `function`. `torch.fx` makes functions outside torch available to it."""
     try:
         name = _get_qualified_name(function)
         if not name.startswith(_TORCH):
@@ -121,12 +121,12 @@ def _can_be_named(function: Any) -> bool:
 
 
 def _found_in_torch(name: str) -> Any:
-    """What torch has under the qualified name `name`."""
+    """The object in torch with the qualified name `name`."""
     return reduce(getattr, name.split(".")[1:], torch)
 
 
 class _Portable:
-    """Is loaded as what it was saved for, which torch has under that name: not all of it can be saved as it is."""
+    """Pickles as a reference to an object in torch by its qualified name. Not all of torch's objects can be pickled."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -136,7 +136,7 @@ class _Portable:
 
 
 def portable(value: Any) -> Any:
-    """`value`, or what can be pickled in its place and is loaded as the same function or memory format of torch."""
+    """`value`, or a stand-in that can be pickled and loads as the same torch function or memory format."""
     if isinstance(value, torch.memory_format):
         return _Portable(str(value))
     if isinstance(value, (torch.Tensor, type)) or not callable(value) or isinstance(value, (Method, StandIn)):

@@ -1,4 +1,4 @@
-"""What the nodes of a graph say of tensors, in the words of `torch.fx`."""
+"""The tensor metadata of graph nodes, in the format of `torch.fx`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def describe_tensor(tensor: torch.Tensor) -> TensorMetadata:
-    """What `torch.fx.passes.shape_prop` says of `tensor`, which for a plain one costs a tenth this way."""
+    """The same as `torch.fx.passes.shape_prop` extracts, at a tenth of the cost for a plain tensor."""
     if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or tensor.is_quantized:
         return _extract_tensor_metadata(tensor)
     shape = tensor.shape

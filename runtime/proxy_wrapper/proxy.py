@@ -1,4 +1,4 @@
-"""The proxy, and the few functions that a script calls.
+"""`Proxy`, and the few functions that a script calls.
 
     import proxy_wrapper.proxy as Proxy
 
@@ -8,7 +8,7 @@
 PyTorch's own extension points report what the object does, and the events are written to `logdir`.
 
 Importing this file does not load torch. Torch reads some environment variables when it is loaded, so the program
-decides when that happens. Before that, there is no module to proxy.
+decides when that happens. Until then, no module exists that could be proxied.
 """
 
 from __future__ import annotations
@@ -67,30 +67,30 @@ M = TypeVar("M", bound="nn.Module")
 class _Installed:
     """Holds the tracer of this process: the one piece of state that the runtime keeps at module level.
 
-    One lock for it and for all that the tracer changes, so that no two threads ever wait for each other: whoever makes
-    a tracer, proxies, or ends the tracing finds all of it done by the others, or none.
+    A single lock guards it and everything that the tracer changes, so there is no lock order to get wrong. Creating a
+    tracer, proxying and ending a trace are therefore atomic to other threads.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         hold_while_forking(self.lock)
         self.tracer: Tracer | None = None
-        self.leaf_modules: tuple[type[nn.Module], ...] = ()  # Those that are one node in each graph.
-        Launch.of_this_process().announce()  # Now: processes started before the first `Proxy` are of the same run.
+        self.leaf_modules: tuple[type[nn.Module], ...] = ()  # Types whose calls are single nodes in every graph.
+        Launch.of_this_process().announce()  # Now, so processes started before the first `Proxy` join the same run.
 
     @cached_property
     def blacklist(self) -> Blacklist:
-        """The module types that are never looked into."""
+        """The module types whose calls are never traced inside."""
         from proxy_wrapper.intercept.blacklist import Blacklist
 
         return Blacklist()
 
     def get(self) -> Tracer:
-        """The tracer, made and connected on first use."""
+        """The tracer, created on first use."""
         tracer = self.tracer
         if tracer is not None:
             return tracer
-        # Outside of the lock: a thread that imports may wait for another, which waits for the lock.
+        # Outside the lock: this import may wait for another thread's import, and that thread may wait for the lock.
         from proxy_wrapper.assembly import assemble
 
         with self.lock:
@@ -100,7 +100,7 @@ class _Installed:
             return self.tracer
 
     def take_down(self, reason: str = "unproxied", error: str = "") -> None:
-        """Stop tracing, write everything and why it ends, and forget all that was proxied."""
+        """Stop tracing, write everything including the reason for the end, and forget all proxied objects."""
         with self.lock:
             tracer, self.tracer = self.tracer, None
             if tracer is not None:
@@ -110,7 +110,7 @@ class _Installed:
                 Launch.of_this_process().renewed().announce()
 
     def take_down_if_idle(self, tracer: Tracer) -> None:
-        """Stop tracing if nothing is proxied any more, now or as soon as no block of `trace` is left; else go on."""
+        """Stop tracing if nothing is proxied any more, but not before the last block of `trace` ends."""
         if tracer.registry.modules:
             tracer.install_interceptors()
         elif tracer.is_observed_live:
@@ -129,7 +129,7 @@ _installed = _Installed()
 
 
 class ProxyType(type):
-    """The type of `Proxy`: calling it proxies an object, and `isinstance` asks whether one is proxied."""
+    """The type of `Proxy`: calling it proxies an object, and `isinstance` tests whether an object is proxied."""
 
     def __call__(
         cls,
@@ -149,44 +149,44 @@ class ProxyType(type):
         flow: bool | None = None,
         **misspelled: Never,
     ) -> T:
-        """Proxy `obj`, and give back `obj` itself.
+        """Proxy `obj`, and return `obj` itself.
 
-        A module that is proxied already is not proxied again: only the settings given here are changed. An object
-        that is no `nn.Module` comes back untouched.
+        If the module is already proxied, only the settings given here change. An object that is not an `nn.Module` is
+        returned untouched.
 
         Args:
             obj: a module.
-            recurse: whether its submodules are proxied with it, now and when they come in later. A path in this place
-                is the `logdir`, and they are: `Proxy(model, "model.log")`.
-            logdir: the folder that gets a subfolder for this run; if it ends in ".log", the file that gets the trace
-                as text. Inherited from the module above; "proxy_trace" for a root.
-            log_level: WARNING, INFO or DEBUG, as number or name. Inherited from the module above; INFO for a root.
-            name: what the trace calls it; the class's name if not given.
-            first: the first so many iterations are all recorded; 0 for a root.
-            every: after those, each `every`-th iteration is recorded; 1 for a root. The last state of every parameter
-                is recorded in any case, and so is the first non-finite output. An iteration ends with
-                each step of the optimizer that steps most often.
-            include: globs of the parameters and buffers whose updates and gradients are recorded ("encoder.*"), by
-                `state_dict` name, with or without the root's name before it; all for a root.
-            exclude: globs of those that are left out.
-            statistics: of what there are statistics: "state" (parameters, buffers and gradients), "outputs" (also what
-                modules put out) or "all" (also optimizer state, and at DEBUG what torch calls put out or change);
-                "state" for a root.
+            recurse: whether to proxy its submodules too, including those added later. A path here is taken as the
+                `logdir`, and implies True: `Proxy(model, "model.log")`.
+            logdir: the folder in which this run gets a subfolder. If it ends in ".log", the file to which the trace is
+                written as text. Inherited from the parent module; "proxy_trace" for a root.
+            log_level: WARNING, INFO or DEBUG, as number or name. Inherited from the parent module; INFO for a root.
+            name: its name in the trace; the class's name if not given.
+            first: the number of iterations at the start that are all recorded; 0 for a root.
+            every: after those, every `every`-th iteration is recorded; 1 for a root. The last state of every parameter
+                is always recorded, and so is the first non-finite output. An iteration ends with each step of the
+                optimizer that steps most often.
+            include: globs for the parameters and buffers whose updates and gradients are recorded ("encoder.*"). They
+                match `state_dict` names, with or without the root's name in front. All for a root.
+            exclude: globs for those that are not recorded.
+            statistics: what to compute statistics of: "state" (parameters, buffers and gradients), "outputs" (also the
+                outputs of modules) or "all" (also optimizer state and, at DEBUG, tensors that torch calls return or
+                change). "state" for a root.
             ranks: which processes of a distributed run write a trace: "0,8-15", a number, or several; all if not given.
-                The others trace nothing. It holds for all of the `logdir`.
-            max_size: how large the trace of each process may grow, in bytes, or as in "2G"; from there on only what
-                changes state is recorded. Without a limit if not given. It holds for all of the `logdir`.
-            flow: whether to record which way its code goes: how each test comes out, and how often each loop runs;
-                False for a root. While it is on, functions run code objects of ours, which do what theirs do.
-            misspelled: nothing; what is given here is answered with the nearest name.
+                The others trace nothing. Applies to the whole `logdir`.
+            max_size: how large the trace of each process may grow, in bytes or as in "2G". Beyond that, only changes of
+                state are recorded. No limit if not given. Applies to the whole `logdir`.
+            flow: whether to record the outcome of each condition in its code and the number of iterations of each loop;
+                False for a root. While it is on, functions run equivalent code objects compiled by the runtime.
+            misspelled: none are accepted; the error suggests the nearest name.
 
-        `first`, `every`, `include`, `exclude`, `statistics` and `flow` are inherited as the level is.
+        `first`, `every`, `include`, `exclude`, `statistics` and `flow` are inherited in the same way as the level.
 
         Raises:
             UnknownLevelError: if there is no such level.
             SettingsTypeError: if an argument is of the wrong type.
             SettingsValueError: if `first` or `every` is too small, `statistics` is none of the three, or
-                `ranks` or `max_size` means nothing.
+                `ranks` or `max_size` cannot be parsed.
             SettingsNameError: if there is no such argument.
         """
         for argument in misspelled:
@@ -211,9 +211,9 @@ class ProxyType(type):
 
             _installed.get()
             with _installed.lock:
-                tracer = _installed.get()  # Asked again: another thread may have ended that one's tracing.
+                tracer = _installed.get()  # Ask again: another thread may have taken the first one down.
                 try:
-                    with DisableTorchFunction():  # A function mode of the program's must not see what we read.
+                    with DisableTorchFunction():  # The program's function modes must not see our reads.
                         tracer.attach(
                             obj,
                             recurse=bool(recurse),
@@ -241,16 +241,16 @@ Proxy: ProxyType = ProxyType(
 
 
 def is_proxied(obj: object) -> bool:
-    """Whether `obj` is traced: a proxied module, of its state, or a tensor that went into one or came out of one.
+    """Whether `obj` is traced: a proxied module, one of its parameters or buffers, or one of its inputs or outputs.
 
-    At DEBUG what calls of torch took and gave back is traced too, and with it such a tensor.
+    At DEBUG, the inputs and outputs of torch calls are traced too.
     """
     tracer = _installed.tracer
     return tracer is not None and tracer.registry.is_proxied(obj)
 
 
 def unproxy(obj: T) -> T:
-    """Stop tracing the module `obj` and those below it, and give it back; with the last one all hooks go."""
+    """Stop tracing the module `obj` and its submodules, and return it. With the last one, all hooks are removed."""
     if _installed.tracer is None or not _is_module(obj):
         return obj
     from torch._C import DisableTorchFunction
@@ -269,14 +269,14 @@ def unproxy(obj: T) -> T:
 
 
 def flush() -> None:
-    """Return once everything that happened so far is in the trace's file."""
+    """Return once everything that has happened so far is in the trace file."""
     tracer = _installed.tracer
     if tracer is not None:
         tracer.flush()
 
 
 def restore_proxied(module: nn.Module, sent: SentModule) -> None:
-    """Proxy `module`, which `multiprocessing` has just sent to this process, as it was where it came from."""
+    """Proxy `module`, just received through `multiprocessing`, with the settings that it had in the sending process."""
     from proxy_wrapper.intercept.processes import restore_sent
 
     restore_sent(module, sent)
@@ -285,20 +285,20 @@ def restore_proxied(module: nn.Module, sent: SentModule) -> None:
 
 
 def observe(observer: Observer) -> None:
-    """Let `observer` have every event from now on, of all proxied modules, beside the trace that is written."""
+    """Also pass every event of all proxied modules to `observer`, from now on."""
     _installed.get()
     with _installed.lock:
         _installed.get().add_observer(observer)
 
 
 def change_of_thread() -> ChangingObserver | None:
-    """What changes the values that this thread computes; None if nothing does."""
+    """The observer that changes the values computed by this thread; None if there is none."""
     tracer = _installed.tracer
     return None if tracer is None else tracer.thread.change
 
 
 def change_live(observer: ChangingObserver) -> LiveChange:
-    """Let `observer` change what this thread computes, until the end of what is given back."""
+    """Let `observer` change what this thread computes, until `end()` is called on the returned `LiveChange`."""
     from torch._C import DisableTorchFunction
 
     from proxy_wrapper.live_change import LiveChange
@@ -311,15 +311,15 @@ def change_live(observer: ChangingObserver) -> LiveChange:
 
 
 def blacklist(module_type: type[M]) -> type[M]:
-    """Never look into modules of this type and its subclasses, from now on; may be used as a decorator.
+    """Never look into modules of this type and its subclasses, from now on. Usable as a decorator.
 
-    For modules that take another path when somebody looks: code that asks `torch.overrides.has_torch_function`, or
-    counts what is on the mode stack. While one runs, the torch calls, attributes and reads of tensors in it are not
-    seen at level DEBUG. Its call is, and its parameters are; so are the calls of its submodules.
-    `nn.MultiheadAttention`, `nn.TransformerEncoder` and `nn.TransformerEncoderLayer` are on the list from the start.
+    For modules that behave differently when observed, because they check `torch.overrides.has_torch_function` or the
+    mode stack. At level DEBUG, the torch calls, attributes and tensor reads inside them are not recorded. Their own
+    calls, their parameters and the calls of their submodules still are. `nn.MultiheadAttention`,
+    `nn.TransformerEncoder` and `nn.TransformerEncoderLayer` are on the list from the start.
 
     Raises:
-        SettingsTypeError: if it is no class of modules.
+        SettingsTypeError: if it is not a subclass of `nn.Module`.
     """
     _require_module_type(module_type)
     _installed.blacklist.add(module_type)
@@ -327,13 +327,13 @@ def blacklist(module_type: type[M]) -> type[M]:
 
 
 def register_leaf_module(module_type: type[M]) -> type[M]:
-    """Make each call of a module of this type one node of `trace.graph()`, from now on; may be used as a decorator.
+    """Make each call of a module of this type a single node of `trace.graph()`. Usable as a decorator.
 
-    It holds for subclasses too, and for blocks of `Proxy.trace` that begin later. For one graph alone there is
+    This includes subclasses, and applies to `Proxy.trace` blocks created from now on. For a single graph, use
     `trace.graph(leaf_modules=[...])`.
 
     Raises:
-        SettingsTypeError: if it is no class of modules.
+        SettingsTypeError: if it is not a subclass of `nn.Module`.
     """
     _require_module_type(module_type)
     with _installed.lock:
@@ -349,19 +349,19 @@ def _require_module_type(value: object) -> None:
         raise SettingsTypeError("module_type", value, "a class derived from `nn.Module`")
 
 
-class stage:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
-    """Give the stage of the run a name, which every record carries from now on in place of "train" and "eval".
+class stage:  # noqa: N801  Called like a function, as `torch.no_grad` is.
+    """Name the stage of the run. Every record then carries this name instead of "train" or "eval".
 
-    It holds from the call on; as a context manager, until the block ends:
+    The name applies from the call on or, as a context manager, until the block ends:
 
         with Proxy.stage("validation"):
             evaluate(model)
 
     Args:
-        name: the name; None goes back to the mode of the model.
+        name: the name; None returns to "train" and "eval", after the mode of the model.
 
     Raises:
-        SettingsTypeError: if `name` is no string.
+        SettingsTypeError: if `name` is neither a string nor None.
     """
 
     __slots__ = ("_before",)
@@ -378,33 +378,33 @@ class stage:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
         _installed.get().set_stage(self._before)
 
 
-class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
-    """Record one call of `model` in the block, to look at it as a graph.
+class trace:  # noqa: N801  Called like a function, as `torch.no_grad` is.
+    """Record one call of `model` in the block, for viewing as a graph.
 
         with Proxy.trace(model) as trace:
             model(x)
         print(trace)
         graph = trace.graph()
 
-    The block only records; views are made when asked for. `trace` keeps the tensors of the recorded call alive until
-    `trace.close()`, or its own end. The model computes what it would, to the bit. In training mode that includes what
-    it changes: running statistics move, and random numbers are drawn.
+    The block only records; views are built on request. `trace` keeps the tensors of the recorded call alive until
+    `trace.close()`, or until `trace` itself is freed. The model computes exactly what it would without the block. In
+    training mode this includes side effects: running statistics are updated, and random numbers are drawn.
 
     Args:
         model: a module. It need not be proxied, and is left as it was.
-        call: which call of the model on the thread of the block is recorded, from 0; calls of it inside itself do not
-            count.
-        live_sizes: whether sizes of tensors stay in the graph, so that it takes inputs of other sizes. Each is an
-            instance of a subclass of `int` while the call runs. For programs that ask `type(n) is int`: False.
-        leaf_functions: plain Python functions of the program that are one node each, whatever they call.
-        profile: whether to measure, for `trace.profile()`, what is called in the block, backward passes included.
-        logdir: where to write a trace of the model in the block as well, as `Proxy` does; nowhere if not given.
+        call: the index of the recorded call, among the model's calls on this thread. Recursive calls do not count.
+        live_sizes: whether the graph computes with tensor sizes, so that it accepts inputs of other sizes. Each size is
+            an instance of an `int` subclass while the call runs. Pass False for programs that check `type(n) is int`.
+        leaf_functions: plain Python functions of the program whose calls are single nodes, whatever they call.
+        profile: whether to measure the calls in the block, including backward passes, for `trace.profile()`.
+        logdir: where to write a trace of the block as well, as `Proxy` does. No trace is written if not given, or if
+            `model` is already proxied.
         log_level: the level of that trace; INFO if not given.
-        flow: whether the tests and loops of the model's code are recorded, for `trace.flow_steps()`, and in that trace.
+        flow: whether to record the conditions and loops of the model's code, for `trace.flow_steps()` and that trace.
 
     Raises:
-        NotAModelError: if `model` is no module.
-        LeafFunctionError: if one of `leaf_functions` is no plain Python function.
+        NotAModelError: if `model` is not a module.
+        LeafFunctionError: if one of `leaf_functions` is not a plain Python function.
     """
 
     __slots__ = ("_block", "_proxied")
@@ -446,7 +446,7 @@ class trace:  # noqa: N801  Called as a function is, as `torch.no_grad` is.
 
 
 def _is_module(obj: object) -> TypeIs[nn.Module]:
-    """Whether `obj` is a module; there is none before the program has loaded torch."""
+    """Whether `obj` is a module. None exists before the program has loaded torch."""
     modules = sys.modules.get("torch.nn")
     return modules is not None and isinstance(obj, modules.Module)
 
@@ -458,11 +458,11 @@ def _watch_settings(
     exclude: str | Iterable[str] | None,
     statistics: str | None,
 ) -> dict[str, Any]:
-    """The fields of `Watch` that are given.
+    """The fields of `Watch` that were given.
 
     Raises:
         SettingsTypeError: if one is of the wrong type.
-        SettingsValueError: if a number is too small, or there are no such statistics.
+        SettingsValueError: if a number is too small, or `statistics` is not one of the three.
     """
     settings: dict[str, Any] = {}
     for argument, number, least in (("first", first, 0), ("every", every, 1)):
@@ -486,7 +486,7 @@ def _watch_settings(
 
 
 def _nearest_setting(argument: str) -> tuple[str, list[str]]:
-    """The argument of `Proxy` that `argument` may have meant, "" if none is near, and all that there are."""
+    """The argument of `Proxy` closest to `argument` ("" if none is close), and the names of all arguments."""
     import difflib
 
     parameters = inspect.signature(ProxyType.__call__).parameters.values()
@@ -498,7 +498,7 @@ def _path(logdir: str | os.PathLike[str]) -> str:
     """The path as a string.
 
     Raises:
-        SettingsTypeError: if it is none.
+        SettingsTypeError: if `logdir` is not a path.
     """
     try:
         return os.fsdecode(logdir)
@@ -507,7 +507,7 @@ def _path(logdir: str | os.PathLike[str]) -> str:
 
 
 def _teach_dynamo(_: ModuleType) -> None:
-    """Let Dynamo, which has just been loaded, know of what is here."""
+    """Tell Dynamo, which has just been loaded, how to treat the functions of this file."""
     from proxy_wrapper.dynamo_rules import teach_dynamo
 
     of_blocks = [getattr(each, name) for each in (stage, trace) for name in ("__init__", "__enter__", "__exit__")]
@@ -516,7 +516,7 @@ def _teach_dynamo(_: ModuleType) -> None:
 
 
 def _note_capture(obj: object) -> None:
-    """Say in the trace that a call of `Proxy` is captured, and so does nothing, if `obj` is not traced already."""
+    """Note in the trace that a captured call of `Proxy` does nothing, unless `obj` is already traced."""
     tracer = _installed.tracer
     if tracer is not None and not tracer.registry.is_proxied(obj):
         tracer.note_problem(
@@ -525,4 +525,4 @@ def _note_capture(obj: object) -> None:
         )
 
 
-AfterImport("torch._dynamo.polyfills.loader", _teach_dynamo)  # The last thing that Dynamo loads of its own.
+AfterImport("torch._dynamo.polyfills.loader", _teach_dynamo)  # The last of its own modules that Dynamo loads.

@@ -158,6 +158,22 @@ nets.append(teacher)
 for net in nets:
     train(net)
 """,
+    "a module is filled where __new__ makes it": """
+class Single(nn.Module):
+    held = None
+    def __new__(cls):
+        if cls.held is None:
+            made = super().__new__(cls)
+            nn.Module.__init__(made)
+            made.body = nn.Linear(4, 2)
+            cls.held = made
+        return cls.held
+    def __init__(self):
+        pass
+    def forward(self, x):
+        return self.body(x)
+train(Single())
+""",
     "a layer is set from outside": """
 class Shell(nn.Module):
     def forward(self, x):

@@ -1,4 +1,4 @@
-"""Replaces what a model computes while it computes it, and takes that back: `bend`, and what to bend with."""
+"""Changes what a model computes while it runs, reversibly: `bend`, and the callbacks for it."""
 
 from proxy_views.bending.affine import Affine, Bias, Scale
 from proxy_views.bending.callback import Callback, Chain, Place

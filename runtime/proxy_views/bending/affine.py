@@ -1,4 +1,4 @@
-"""Callbacks that scale and shift."""
+"""Callbacks that scale and shift values."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ class Affine(Callback):
         check_operand("bias", self.bias)
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:  # noqa: ARG002
-        """The sum."""
+        """`value * scale + bias`."""
         return value * number(self.scale) + number(self.bias)

@@ -1,4 +1,4 @@
-"""Applies the callbacks of a bend to a tensor, and checks what they give."""
+"""Applies the callbacks of a bend to a tensor, and checks their results."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def apply(bend: Bend, value: torch.Tensor, place: Place, *, must_keep_shape: bool) -> torch.Tensor:
-    """What the callbacks of `bend` make of `value`.
+    """The result of applying the callbacks of `bend` to `value`.
 
     Args:
-        bend: whose callbacks are applied. It is counted, unless a checkpoint computes again.
-        value: what they are given.
-        place: what that is called.
-        must_keep_shape: whether another shape is an error for every callback.
+        bend: the bend. Its count goes up, unless a checkpoint is recomputing.
+        value: the tensor to change.
+        place: where it is.
+        must_keep_shape: whether a different shape is an error for every callback.
 
     Raises:
-        BendingError: if a callback raises, or gives what cannot stand there.
+        BendingError: if a callback raises, or returns something unsuitable.
     """
     name = place.name
     for callback in bend.row:

@@ -1,4 +1,4 @@
-"""Bends: which callback is applied to what."""
+"""Bends: a callback and the targets it is applied to."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class Bend:
-    """One callback, and what it is put on.
+    """One callback and its targets.
 
     Attributes:
-        model: whose targets they are.
+        model: the model that the targets belong to.
         targets: what is bent.
-        callback: what is done to it.
-        known: the names of all nodes that there are, where a trace has told them.
-        count: how often the callback was called.
-        met: the targets among activations that a call of the model has had.
+        callback: what is applied.
+        is_known: whether the names of nodes were taken from a trace.
+        count: how often the callbacks were applied, except by recomputation.
+        met: the activation targets that have occurred in a call of the model.
     """
 
     def __init__(self, model: nn.Module, targets: Sequence[Target], callback: Callback, *, is_known: bool) -> None:
@@ -36,7 +36,7 @@ class Bend:
 
 
 class Bent(NamedTuple):
-    """A bend, the one of its targets that is meant, and what that is called."""
+    """A bend, one of its targets, and the name of what is bent."""
 
     bend: Bend
     target: Target

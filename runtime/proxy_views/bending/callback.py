@@ -1,4 +1,4 @@
-"""What is done to a value that is bent: the base of all callbacks, and rows of them."""
+"""The base class of all callbacks, which change bent values, and chains of them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Place(NamedTuple):
     """Where a value is bent.
 
     Attributes:
-        name: of the module, parameter or node; with "[1]" or "['key']" behind it for a part of what that gave.
-        is_recomputed: whether an activation checkpoint computes it again, in the backward pass.
+        name: the name of the module, parameter or node, followed by "[1]" or "['key']" for a part of its output.
+        is_recomputed: whether an activation checkpoint is recomputing it in the backward pass.
     """
 
     name: str
@@ -28,11 +28,11 @@ class Place(NamedTuple):
 
 
 class Callback(ABC):
-    """Something done to each value of a target. Derive from it for one of your own; a dataclass can be compared.
+    """Changes each value of a target. Derive your own callbacks from it. A dataclass can be compared.
 
     Attributes:
-        works_in_copies: whether `bend` may write into what it is given; it is given a copy where that is a parameter.
-        keeps_shape: whether it must give back a tensor of the shape that it was given.
+        works_in_copies: whether `bend` may write into its argument. It then gets a copy of a parameter.
+        keeps_shape: whether `bend` must return a tensor of the same shape.
     """
 
     works_in_copies: ClassVar[bool] = True
@@ -40,9 +40,9 @@ class Callback(ABC):
 
     @abstractmethod
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """What the program gets in place of `value`: a tensor of the same dtype.
+        """The replacement for `value`: a tensor of the same dtype.
 
-        Random numbers must come from a generator of the callback's own, and be the same when a checkpoint recomputes.
+        Random numbers must come from the callback's own generator, and be the same when a checkpoint recomputes.
         """
 
     def parameters(self) -> Iterator[BendingParameter]:
@@ -58,13 +58,13 @@ class Callback(ABC):
         return Chain((*self.row(), *other.row()))
 
     def row(self) -> tuple[Callback, ...]:
-        """The callbacks that it consists of."""
+        """The callbacks of which this one consists."""
         return (self,)
 
 
 @dataclass(repr=False)
 class Chain(Callback):
-    """Several callbacks, each of which is given what the one before it has given: what `a >> b` makes."""
+    """Several callbacks, each applied to the result of the one before: the result of `a >> b`."""
 
     works_in_copies: ClassVar[bool] = False
     callbacks: tuple[Callback, ...]
@@ -77,13 +77,13 @@ class Chain(Callback):
         self.keeps_shape = all(each.keeps_shape for each in self.callbacks)
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """What the last of them gives."""
+        """The result of the last callback."""
         for each in self.callbacks:
             value = each.bend(value, place)
         return value
 
     def parameters(self) -> Iterator[BendingParameter]:
-        """The bending parameters of all of them."""
+        """The bending parameters of all callbacks."""
         for each in self.callbacks:
             yield from each.parameters()
 

@@ -1,4 +1,4 @@
-"""A callback that changes nothing, and gathers what it is given; and one for a function of the program's."""
+"""`Capture`, a callback that collects values without changing them, and `Lambda`, which calls a function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy_views.bending.errors import BendingError, NotBendableError
 
 
 class NothingToJoinError(BendingError, ValueError):
-    """Captured tensors that do not fit together, or none."""
+    """Captured tensors cannot be joined, or there are none."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"what was captured of {name!r} cannot be joined along the first dimension: {problem}.")
@@ -21,12 +21,12 @@ class NothingToJoinError(BendingError, ValueError):
 
 @dataclass
 class Capture(Callback):
-    """Gathers what a target gives, over calls, and changes nothing.
+    """Collects the values of a target over calls, and changes nothing.
 
-    What is gathered is detached and copied. What a checkpoint computes again is not gathered again.
+    Values are detached and copied. Values recomputed by a checkpoint are not collected again.
 
     Attributes:
-        captured: for each place the tensors, in order.
+        captured: the tensors for each place, in order.
     """
 
     works_in_copies: ClassVar[bool] = False
@@ -40,10 +40,10 @@ class Capture(Callback):
         return value
 
     def joined(self, name: str | None = None) -> torch.Tensor:
-        """What was gathered of the place `name`, of the only one if it is not given, joined along the first dimension.
+        """The tensors collected at the place `name`, or at the only one, concatenated along the first dimension.
 
         Raises:
-            NothingToJoinError: if there is nothing, or if the shapes differ in another dimension.
+            NothingToJoinError: if there are none, if the name is ambiguous, or if the shapes differ otherwise.
         """
         if name is None:
             if len(self.captured) != 1:
@@ -58,17 +58,17 @@ class Capture(Callback):
             raise NothingToJoinError(name, str(error)) from error
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Discard all collected tensors."""
         self.captured.clear()
 
 
 @dataclass
 class Lambda(Callback):
-    """Gives what a function makes of a tensor.
+    """Applies a function.
 
     Attributes:
-        function: takes a tensor, and gives one of the same dtype.
-        keeps_shape: whether it must be of the same shape. Of what stands for a parameter it must in any case.
+        function: takes a tensor, and returns one of the same dtype.
+        keeps_shape: whether the result must have the same shape. For a parameter it always must.
     """
 
     function: Callable[[torch.Tensor], torch.Tensor]
@@ -79,5 +79,5 @@ class Lambda(Callback):
             raise NotBendableError("function", self.function, "something that can be called with a tensor")
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:  # noqa: ARG002
-        """What the function gives."""
+        """The result of the function."""
         return self.function(value)

@@ -1,4 +1,4 @@
-"""Bends that can be kept, compared and put on a model again."""
+"""Bends that can be saved, compared and applied to a model again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KNOWN: Final[dict[str, type[Callback]]] = {
 
 
 class BendingRule(NamedTuple):
-    """One bend of a configuration: the arguments of `bend` but for the model."""
+    """One bend of a configuration: the arguments of `bend` except the model."""
 
     targets: tuple[str, ...]
     callback: Callback
@@ -52,16 +52,16 @@ class BendingConfig:
     """
 
     def __init__(self, *rules: tuple[Any, ...]) -> None:
-        """Hold bends, each given as (targets, callback) or (targets, callback, kind).
+        """Take bends in the form (targets, callback) or (targets, callback, kind).
 
         Raises:
-            BendingError: if one is something else, or two parameters have the same name.
+            BendingError: if one has another form, or if two parameters have the same name.
         """
         self.rules = tuple(_rule(each) for each in rules)
         self.parameters()
 
     def parameters(self) -> dict[str, BendingParameter]:
-        """The bending parameters that are used, by name.
+        """The bending parameters in use, by name.
 
         Raises:
             ConfigurationError: if two have the same name.
@@ -77,11 +77,11 @@ class BendingConfig:
         return found
 
     def update(self, name: str, value: float) -> None:
-        """Give the bending parameter `name` another value.
+        """Set the bending parameter `name` to `value`.
 
         Raises:
-            ConfigurationError: if there is none of that name.
-            SettingError: if `value` is out of its range.
+            ConfigurationError: if there is no parameter of that name.
+            SettingError: if `value` is out of range.
         """
         parameters = self.parameters()
         if name not in parameters:
@@ -90,10 +90,10 @@ class BendingConfig:
         parameters[name].update(value)
 
     def bind(self, model: nn.Module) -> BoundConfig:
-        """Put all bends on `model`: all, or none if one of them does not fit.
+        """Apply all bends to `model`. If one of them does not fit, none is applied.
 
         Raises:
-            BendingError: if a target names nothing of the model.
+            BendingError: if a target matches nothing in the model.
         """
         handles: list[Handle] = []
         try:
@@ -113,7 +113,7 @@ class BendingConfig:
     def __eq__(self, other: object) -> bool:
         return self.rules == other.rules if isinstance(other, BendingConfig) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # Callbacks can be changed.
+    __hash__ = None  # type: ignore[assignment]  # Callbacks are mutable.
 
     def __len__(self) -> int:
         return len(self.rules)
@@ -125,7 +125,7 @@ class BendingConfig:
         """Write it as JSON.
 
         Raises:
-            ConfigurationError: if a callback cannot be written: a `Lambda`, or one of the program's own.
+            ConfigurationError: if a callback cannot be saved: a `Lambda`, or a custom one.
         """
         parameters = self.parameters().values()
         content = {
@@ -139,11 +139,11 @@ class BendingConfig:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BendingConfig:
-        """What `save` has written.
+        """Read a file written by `save`.
 
         Raises:
             OSError: if the file cannot be read.
-            ConfigurationError: if it is no configuration, or one of another version.
+            ConfigurationError: if it is not a configuration, or one of another format.
         """
         try:
             content = json.loads(Path(path).read_text("utf-8"))
@@ -172,7 +172,7 @@ class BendingConfig:
 
 
 class BoundConfig:
-    """A configuration that is on a model.
+    """A configuration applied to a model.
 
     Attributes:
         handles: one for each bend.
@@ -182,7 +182,7 @@ class BoundConfig:
         self.handles = handles
 
     def remove(self) -> None:
-        """Take all of them back."""
+        """Remove all bends."""
         with contextlib.ExitStack() as stack:
             for handle in self.handles:
                 stack.callback(handle.remove)

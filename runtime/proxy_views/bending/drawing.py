@@ -1,4 +1,4 @@
-"""What callbacks draw: once for each place, from their own generators, so that the program's draws stay the same."""
+"""Random draws of callbacks: once for each place, from their own generators, so the program's draws do not change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEEDS: Final = 2**63
 
 
 class _Drawn(NamedTuple):
-    """What was drawn in a place, for these sizes, and what was made of it last."""
+    """The values drawn for a place and these sizes, and the tensor last derived from them."""
 
     sizes: tuple[int, ...]
     values: torch.Tensor
@@ -31,11 +31,11 @@ class _Drawn(NamedTuple):
 
 @dataclass(kw_only=True)
 class DrawnCallback(Callback):
-    """A callback that draws something at its first call in a place, and uses it from then on.
+    """A callback that draws random values at its first call in a place, and reuses them from then on.
 
     Attributes:
-        seed: what is drawn depends on it and on the name of the place alone; a new one each time if not given.
-        dim: the dimensions along which something is drawn; along the others it is the same. None for all of them.
+        seed: the values depend only on it and on the name of the place. If not given, a random seed is chosen.
+        dim: the dimensions along which values are drawn. They are constant along the others. None for all dimensions.
     """
 
     works_in_copies = False
@@ -57,7 +57,7 @@ class DrawnCallback(Callback):
             raise NotBendableError("dim", self.dim, "a whole number, or several")
 
     def reset(self) -> None:
-        """Forget what was drawn, so that another shape may come. The same seed draws the same again."""
+        """Discard the drawn values, so that another shape is accepted. The same seed draws the same values again."""
         self._drawn.clear()
 
     def drawn(
@@ -68,12 +68,12 @@ class DrawnCallback(Callback):
         derive: Callable[[torch.Tensor], torch.Tensor],
         of: object,
     ) -> torch.Tensor:
-        """What `derive` makes of what `draw` has drawn in `place`, in a shape that broadcasts to that of `value`.
+        """The result of `derive` for the values that `draw` drew in `place`, in a shape that broadcasts to `value`.
 
-        Nobody sees how it is made; in a graph it is a constant. It is made once for each `of`.
+        The computation is not observed, so the result is a constant in a graph. It is computed once for each `of`.
 
         Raises:
-            OtherShapeError: if it was drawn for another shape.
+            OtherShapeError: if the values were drawn for another shape.
         """
         with torch._C.DisableTorchFunction():
             shape = self._shape(value, place)
@@ -113,17 +113,17 @@ class DrawnCallback(Callback):
 
 
 def uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    """Numbers from 0 to 1, the latter left out."""
+    """Uniform numbers in [0, 1), float64."""
     return torch.rand(shape, generator=generator, dtype=torch.float64)
 
 
 def normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    """Numbers of the standard normal distribution."""
+    """Standard normal numbers, float32."""
     return torch.randn(shape, generator=generator, dtype=torch.float32)
 
 
 def order(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    """The numbers from 0 on, each once, in random order."""
+    """A random permutation of the integers from 0 on, int64."""
     count = 1
     for size in shape:
         count *= size

@@ -1,4 +1,4 @@
-"""What a caller of `bend` can get wrong, one class each."""
+"""Errors of bending: one class for each mistake a caller of `bend` can make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class BendingError(ViewError):
 
 
 class NoTargetError(BendingError, LookupError):
-    """A target that names nothing of the model."""
+    """A target matches nothing in the model."""
 
     def __init__(self, target: str, model: str, near: Sequence[str], *, after_call: bool = False) -> None:
         when = ", nor anything that its call has computed" if after_call else ", and no function of torch is called so"
@@ -26,14 +26,14 @@ class NoTargetError(BendingError, LookupError):
 
 
 class TargetPatternError(BendingError, ValueError):
-    """A target that is no regular expression."""
+    """A target is not a valid regular expression."""
 
     def __init__(self, target: str, why: str) -> None:
         super().__init__(f"the target {target!r} is no regular expression: {why}.")
 
 
 class NoMethodError(BendingError, AttributeError):
-    """A target in a method whose calls cannot be seen."""
+    """A target is in a method whose calls cannot be observed."""
 
     def __init__(self, target: str, method: str, model: str) -> None:
         super().__init__(
@@ -43,21 +43,21 @@ class NoMethodError(BendingError, AttributeError):
 
 
 class KindError(BendingError, ValueError):
-    """A kind of target that there is not."""
+    """There is no such kind of target."""
 
     def __init__(self, kind: object) -> None:
         super().__init__(f'kind={kind!r}: give "module", "parameter" or "activation", or leave it out.')
 
 
 class NotBendableError(BendingError, TypeError):
-    """Something to bend, or to bend with, that is of the wrong type."""
+    """An argument for bending has the wrong type."""
 
     def __init__(self, argument: str, value: object, wanted: str) -> None:
         super().__init__(f"{argument}: {wanted} is wanted there, and a {type(value).__name__} was given.")
 
 
 class ScriptedError(BendingError, NotImplementedError):
-    """A parameter of TorchScript, whose calls of torch cannot be seen."""
+    """The parameter belongs to TorchScript, whose torch calls cannot be observed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -67,21 +67,21 @@ class ScriptedError(BendingError, NotImplementedError):
 
 
 class SettingError(BendingError, ValueError):
-    """A number that is out of range."""
+    """A setting is out of range."""
 
     def __init__(self, name: str, value: object, wanted: str) -> None:
         super().__init__(f"{name}={value!r}: {wanted} is wanted there.")
 
 
 class ResultError(BendingError, ValueError):
-    """A callback that gave something that cannot stand in the place of what it was given."""
+    """A callback returned something that cannot replace its argument."""
 
     def __init__(self, callback: str, place: str, problem: str) -> None:
         super().__init__(f"{callback} at {place!r} {problem}")
 
 
 class OtherShapeError(BendingError, ValueError):
-    """A callback that has drawn something for one shape, and was given another."""
+    """A callback drew values for one shape, and was called with another."""
 
     def __init__(self, callback: str, place: str, drawn: Sequence[int], given: Sequence[int]) -> None:
         super().__init__(
@@ -91,22 +91,22 @@ class OtherShapeError(BendingError, ValueError):
 
 
 class CallbackError(BendingError, RuntimeError):
-    """A callback that raised an exception, which is the cause of this one."""
+    """A callback raised an exception, which is the cause of this one."""
 
     def __init__(self, callback: str, place: str, error: BaseException) -> None:
         super().__init__(f"{callback} at {place!r} raised {type(error).__name__}: {error}")
 
 
 class ChangedWeightError(BendingError, RuntimeError):
-    """A change in the place of a value that cannot take it."""
+    """A changed value cannot take the place of the original."""
 
     def __init__(self, place: str) -> None:
         super().__init__(f"{place!r} is changed in place by the model, so what is put there must have its shape.")
 
 
 class ConfigurationError(BendingError, ValueError):
-    """A configuration that cannot be saved, read or used."""
+    """A configuration cannot be saved, read or used."""
 
 
 class VersionError(BendingError, LookupError):
-    """A version of a model that there is not, or that does not fit."""
+    """A version of a model does not exist, already exists, or does not fit."""

@@ -1,4 +1,4 @@
-"""`bend`: has what a model computes replaced, until that is taken back."""
+"""`bend`: changes what a model computes, until the handle is removed."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ def bend(
     kind: str | None = None,
     trace: LiveTrace | None = None,
 ) -> Handle:
-    """Have `callback` applied to what `targets` name, on this thread, until the handle is removed.
+    """Apply `callback` to everything that `targets` match, on this thread, until the handle is removed.
 
         with bend(model, "conv_modules.0", Mask(0.3) >> Scale(2.0)):
             model(x)
 
-    The model itself stays as it is: its weights, its hooks, what is saved or copied of it. Gradients go through what is
-    bent, and reach the weights. Compiled code runs as it is written meanwhile.
+    The model itself does not change: its weights, its hooks, and copies and saved files of it. Gradients flow through
+    bent values to the weights. While a bend is active, compiled code runs uncompiled.
 
     Args:
         model: a module.
-        targets: one regular expression or several, each of which must match a name as a whole. Where it matches
-            qualified names of modules, what these give back is bent, at each call. Else, where it matches such names of
-            parameters, what the model computes with in their place is. Else what nodes of the graph of a call give: of
-            functions ("relu_1"), or of a single call of a module ("conv", at its second call "conv_1").
-            "method:name" is for what happens inside that method of the model alone.
-        callback: what is applied. Several bends of one target are applied in the order in which they were made.
-        kind: "module", "parameter" or "activation", to look among these alone.
-        trace: of a call of the model, to take the names of nodes from. Without one they are known when the model is
-            called, so that a wrong name of a node is an error only then.
+        targets: one or more regular expressions, each of which must match a full name. If one matches qualified names
+            of modules, their outputs are bent at each call. Else, if it matches qualified names of parameters, the
+            values that the model uses for them are bent. Else it refers to nodes in the graph of a call: calls of
+            functions ("relu_1"), or single calls of a module ("conv", its second call "conv_1"). "method:name"
+            restricts a target to what runs inside that method of the model.
+        callback: what to apply. Several bends of one target are applied in order of creation.
+        kind: "module", "parameter" or "activation", to consider only these.
+        trace: a trace of a call of the model, which provides the names of nodes. Without one, they are only known when
+            the model is called, and a wrong name is an error only then.
 
     Returns:
-        A handle with `remove`, which also is a context manager.
+        A handle with `remove`, which is also a context manager.
 
     Raises:
-        BendingError: if a target names nothing, or is none; nothing is bent then.
+        BendingError: if a target is invalid or matches nothing. Nothing is bent then.
     """
     if not isinstance(model, nn.Module):
         raise NotBendableError("model", model, "an `nn.Module`")
@@ -68,14 +68,14 @@ def bend(
 
 
 class Handle:
-    """What takes a bend back.
+    """Removes a bend.
 
     Attributes:
         callback: what is applied.
     """
 
     def __init__(self, made: Bend) -> None:
-        """Put a bend on this thread."""
+        """Activate a bend on this thread."""
         self._bend = made
         self.callback = made.callback
         self._lock = threading.Lock()
@@ -89,16 +89,16 @@ class Handle:
 
     @property
     def count(self) -> int:
-        """How often the callback was applied, recomputation by checkpoints aside."""
+        """How often the callback was applied, not counting recomputation by checkpoints."""
         return self._bend.count
 
     @property
     def is_removed(self) -> bool:
-        """Whether it was taken back."""
+        """Whether the bend was removed."""
         return self._calls is None
 
     def remove(self) -> None:
-        """Take the bend back, and leave others as they are. Does nothing the second time."""
+        """Remove the bend, and leave others in place. Calling it again does nothing."""
         with self._lock:
             calls, self._calls = self._calls, None
             if calls is None:

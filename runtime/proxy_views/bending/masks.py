@@ -1,6 +1,6 @@
-"""Callbacks that put zeros in the place of values.
+"""Callbacks that replace values by zeros.
 
-They fill, and do not multiply: a product would leave infinities NaN, and turn whole numbers into others.
+They fill instead of multiplying. A product would turn infinities into NaN, and integers into floats.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class _DrawnMask(DrawnCallback):
-    """Keeps a part `p` of what it is given, of all elements or of the channels along `dim`: the same at each call."""
+    """Keeps a share `p` of all elements, or of the channels along `dim`: the same ones at each call."""
 
     p: Number = 0.3
 
     def __init__(self, p: Number = 0.3, *, dim: int | tuple[int, ...] | None = None, seed: int | None = None) -> None:
-        """Draw nothing yet.
+        """Set up the mask. It is drawn at the first call.
 
         Raises:
             SettingError: if `p` is not from 0 to 1.
@@ -35,26 +35,26 @@ class _DrawnMask(DrawnCallback):
 
 @dataclass(init=False)
 class Mask(_DrawnMask):
-    """Keeps each element with probability `p`, and puts zero in the place of the others: the same ones at each call.
+    """Keeps each element with probability `p`, and sets the others to zero: the same ones at each call.
 
-    With `dim`, whole channels along it; then the other dimensions may have any size.
+    With `dim`, whole channels are kept or set to zero, and the other dimensions may have any size.
     """
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """What is kept, and zeros."""
+        """`value` with zeros for what is not kept."""
         p = probability("p", self.p)
         return value.masked_fill(self.drawn(value, place, uniform, lambda drawn: drawn >= p, p), 0)
 
 
 @dataclass(init=False)
 class OrderedMask(_DrawnMask):
-    """Keeps the share `p` of all elements, or channels along `dim`: the first of a random order that is drawn once.
+    """Keeps the share `p` of all elements, or of the channels along `dim`: the first of a random order, drawn once.
 
-    What is kept for a smaller `p` is kept for a greater one, too.
+    Everything kept for a smaller `p` is also kept for a larger one.
     """
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """What is kept, and zeros."""
+        """`value` with zeros for what is not kept."""
         p = probability("p", self.p)
         dropped = self.drawn(value, place, order, lambda ranks: ranks >= round(p * ranks.numel()), p)
         return value.masked_fill(dropped, 0)
@@ -62,14 +62,14 @@ class OrderedMask(_DrawnMask):
 
 @dataclass
 class ThresholdActivation(Callback):
-    """Keeps the share `threshold` of the channels along `dim` that are highest on average, for each sample anew.
+    """Keeps the share `threshold` of the channels along `dim` with the highest means, chosen anew for each sample.
 
-    The average is over the dimensions behind `dim`. Without `dim` single elements are compared.
+    The mean is over the dimensions after `dim`. Without `dim`, single elements are compared.
 
     Attributes:
         threshold: the share that is kept, from 0 to 1.
-        dim: along which the channels lie.
-        invert: whether the lowest are kept.
+        dim: the dimension of the channels.
+        invert: whether the lowest are kept instead.
     """
 
     works_in_copies: ClassVar[bool] = False
@@ -83,7 +83,7 @@ class ThresholdActivation(Callback):
             raise NotBendableError("dim", self.dim, "a whole number")
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """What is kept, and zeros."""
+        """`value` with zeros for what is not kept."""
         share = probability("threshold", self.threshold)
         if self.dim is None:
             levels, dim = value.detach().reshape(-1), 0
@@ -101,10 +101,10 @@ class ThresholdActivation(Callback):
 
 
 def check_probability(name: str, value: Number) -> Number:
-    """`value`, which must be from 0 to 1, or a number that is computed.
+    """`value`, which must be a number from 0 to 1, or an `Expression`.
 
     Raises:
-        NotBendableError: if it is no number.
+        NotBendableError: if it is neither.
         SettingError: if it is out of range.
     """
     check_operand(name, value)
@@ -114,7 +114,7 @@ def check_probability(name: str, value: Number) -> Number:
 
 
 def probability(name: str, value: Number) -> float:
-    """The number that `value` is now.
+    """The current value of `value`.
 
     Raises:
         SettingError: if it is not from 0 to 1.

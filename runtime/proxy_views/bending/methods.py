@@ -1,7 +1,7 @@
-"""Sees the calls of single methods of a model, for targets such as `encode:conv`.
+"""Observes the calls of single methods of a model, for targets such as `encode:conv`.
 
-A program may hold a method under any number of names, so it is the code of its function that is replaced while there
-are such targets, once for all of them.
+A program may hold a method under any number of names. While there are such targets, the code object of its function is
+therefore replaced, once for all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MethodListener(ChangingObserver, Protocol):
-    """What is told when a method is called and when it returns."""
+    """Notified when a method is called and when it ends."""
 
     def enter_method(self, model: nn.Module, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """A method is called."""
@@ -35,7 +35,7 @@ class MethodListener(ChangingObserver, Protocol):
 
 
 class _Watched:
-    """A function whose calls are told: what its code calls while there is somebody to tell."""
+    """A function whose calls are reported. Its replaced code calls this object."""
 
     def __init__(self, function: FunctionType) -> None:
         self.function = function
@@ -50,7 +50,7 @@ class _Watched:
 
     @classmethod
     def of(cls, function: FunctionType) -> _Watched:
-        """The one for a function: that which its code calls already, or a new one."""
+        """The one that the function's code already calls, or a new one."""
         for each in function.__code__.co_consts:
             if isinstance(each, _Watched):
                 return each
@@ -59,11 +59,11 @@ class _Watched:
         return watched
 
     def add(self, watch: MethodWatch) -> None:
-        """Tell one more."""
+        """Report calls to `watch` too."""
         self.watches = (*self.watches, watch)
 
     def remove(self, watch: MethodWatch) -> None:
-        """Tell one less; with the last one the code is put back, unless somebody else has replaced ours since."""
+        """Stop reporting to `watch`. With the last one, restore the code, unless something else replaced ours since."""
         self.watches = tuple(each for each in self.watches if each is not watch)
         if not self.watches and self.function.__code__ is self.replacement:
             self.function.__code__ = self.original
@@ -85,16 +85,16 @@ class _Watched:
 
 
 class MethodWatch:
-    """Tells of the calls of one method of one model on one thread."""
+    """Reports the calls of one method of one model on one thread."""
 
     def __init__(self, function: FunctionType, model: nn.Module, method: str, calls: MethodListener) -> None:
-        """Begin to tell `calls` of them.
+        """Start reporting to `calls`.
 
         Args:
-            function: behind the method, below its decorators.
-            model: whose method.
-            method: its name.
-            calls: what is told.
+            function: the method's function, inside its decorators.
+            model: the model that has the method.
+            method: the name of the method.
+            calls: the listener.
         """
         self.model, self.method, self.calls = model, method, calls
         self._watched = _Watched.of(function)
@@ -106,12 +106,12 @@ class MethodWatch:
         return change_of_thread() is self.calls
 
     def end(self) -> None:
-        """Tell nothing any more."""
+        """Stop reporting."""
         self._watched.remove(self)
 
 
 def watch_methods(bend: Bend, calls: MethodListener) -> list[MethodWatch]:
-    """Begin to tell `calls` of the methods that targets of a bend are in."""
+    """Start reporting to `calls` the methods that the targets of a bend name."""
     methods = {target.method: target.text for target in bend.targets if target.method}
     return [
         MethodWatch(method_of(bend.model, text, method), bend.model, method, calls) for method, text in methods.items()

@@ -1,4 +1,4 @@
-"""Callbacks that use random values, and random orders."""
+"""Callbacks that use random values and permutations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Normal(DrawnCallback):
-    """Adds noise of the standard deviation `std`, drawn once; with `op="mul"`, multiplies by it."""
+    """Adds normal noise with standard deviation `std`, drawn once. With `op="mul"`, multiplies by it."""
 
     std: Number = 0.3
     op: str = "add"
@@ -30,7 +30,7 @@ class Normal(DrawnCallback):
         dim: int | tuple[int, ...] | None = None,
         seed: int | None = None,
     ) -> None:
-        """Draw nothing yet.
+        """Set up the noise. It is drawn at the first call.
 
         Raises:
             SettingError: if `std` is negative, or `op` neither "add" nor "mul".
@@ -44,27 +44,27 @@ class Normal(DrawnCallback):
         super().__init__(seed=seed, dim=dim)
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """The sum, or the product."""
+        """The sum or product with the noise."""
         noise = self.drawn(value, place, normal, lambda drawn: drawn.to(value.dtype), value.dtype) * number(self.std)
         return value + noise if self.op == "add" else value * noise
 
 
 @dataclass
 class Permute(DrawnCallback):
-    """Puts what lies along `dim` into a random order, drawn once."""
+    """Permutes `value` along `dim`, in a random order that is drawn once."""
 
     def __init__(self, dim: int, *, seed: int | None = None) -> None:
-        """Draw nothing yet.
+        """Set up the permutation. It is drawn at the first call.
 
         Raises:
-            NotBendableError: if `dim` is no whole number.
+            NotBendableError: if `dim` is not an integer.
         """
         if isinstance(dim, bool) or not isinstance(dim, int):
             raise NotBendableError("dim", dim, "a whole number")
         super().__init__(seed=seed, dim=dim)
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """The same values in the other order."""
+        """The permuted values."""
         assert isinstance(self.dim, int)
         places = self.drawn(value, place, order, lambda drawn: drawn, None)
         return value.index_select(self.dim, places.reshape(-1))

@@ -1,4 +1,4 @@
-"""Numbers that bends use, and that can be changed while they are in use."""
+"""Numbers that bends use, and that can change while the bends are active."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _OPERATIONS: Final[dict[str, Callable[..., float]]] = {
 
 
 class Expression:
-    """A number that is computed anew each time that it is used."""
+    """A number that is computed each time it is used."""
 
     @property
     def value(self) -> float:
-        """The number now."""
+        """The current number."""
         raise NotImplementedError
 
     def parameters(self) -> Iterator[BendingParameter]:
-        """Those that it is computed from."""
+        """The parameters that it depends on."""
         raise NotImplementedError
 
     def __add__(self, other: Number) -> Expression:
@@ -75,19 +75,19 @@ class Expression:
 
 
 Number: TypeAlias = Union[int, float, Expression]  # noqa: UP007  An alias is evaluated, and Python 3.10 has no `|` there.
-"""What bends take for a number."""
+"""A number, as bends accept it."""
 
 
 class BendingParameter(Expression):
-    """A named number, within a range, that any number of bends may use.
+    """A named number within a range. Any number of bends may share it.
 
         c = BendingParameter("c", 1.0, range=(-1, 1))
         bend(model, "conv", Scale(2.0 * c))
         c.update(0.5)
 
     Attributes:
-        name: of letters, digits and underscores, for configurations and versions.
-        range: the least and the greatest value that it may have; None for any.
+        name: an identifier, used by configurations and versions.
+        range: the smallest and the largest value allowed; None for any.
     """
 
     def __init__(self, name: str, value: float, range: tuple[float, float] | None = None) -> None:  # noqa: A002
@@ -95,7 +95,7 @@ class BendingParameter(Expression):
 
         Raises:
             NotBendableError: if something is of the wrong type.
-            SettingError: if the range is none, or `value` is outside of it.
+            SettingError: if the range is invalid, or `value` is outside it.
         """
         if not isinstance(name, str) or not name.isidentifier():
             raise NotBendableError("name", name, "a name of letters, digits and underscores")
@@ -152,19 +152,19 @@ class BendingParameter(Expression):
 
 
 class Arithmetic(Expression):
-    """What an operation gives of numbers.
+    """The result of an operation on numbers.
 
     Attributes:
         operation: "+", "-", "*", "/", "**", "neg" or "abs".
-        operands: of it.
+        operands: one or two numbers or expressions.
     """
 
     def __init__(self, operation: str, *operands: Number) -> None:
-        """Compute nothing yet.
+        """Set up the operation. It is computed on each use.
 
         Raises:
-            NotBendableError: if an operand is no number.
-            SettingError: if there is no such operation.
+            NotBendableError: if an operand is not a number.
+            SettingError: if there is no such operation, or the number of operands is wrong.
         """
         if operation not in _OPERATIONS:
             raise SettingError("operation", operation, f"one of {', '.join(_OPERATIONS)}")
@@ -178,11 +178,11 @@ class Arithmetic(Expression):
 
     @property
     def value(self) -> float:
-        """The number now."""
+        """The current result."""
         return _OPERATIONS[self.operation](*map(number, self.operands))
 
     def parameters(self) -> Iterator[BendingParameter]:
-        """Those of the operands."""
+        """The parameters of the operands."""
         for each in self.operands:
             if isinstance(each, Expression):
                 yield from each.parameters()
@@ -201,7 +201,7 @@ class Arithmetic(Expression):
 
 
 def number(value: Number) -> int | float:
-    """The number that `value` is now."""
+    """The current value of `value`."""
     return value.value if isinstance(value, Expression) else value
 
 
@@ -209,7 +209,7 @@ def check_number(name: str, value: Any) -> int | float:
     """`value`, which must be a finite number.
 
     Raises:
-        NotBendableError: if it is no number.
+        NotBendableError: if it is not a number.
         SettingError: if it is not finite.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -220,7 +220,7 @@ def check_number(name: str, value: Any) -> int | float:
 
 
 def check_operand(name: str, value: Any) -> None:
-    """Make sure that `value` is a finite number, or one that is computed.
+    """Make sure that `value` is a finite number or an `Expression`.
 
     Raises:
         NotBendableError: if it is neither.

@@ -1,4 +1,4 @@
-"""Which modules, parameters and activations a target names."""
+"""Resolves targets to modules, parameters and activations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SWITCHED: Final = (
     *("with_grad", "without_grad", "in_inference_mode", "out_of_inference_mode"),
     *("autocast", "without_autocast"),
 )
-"""What the name of a node says of torch's switches, where they are others than around the model."""
+"""The part of a node's name that says which of torch's switches differ from those around the model."""
 
 _METHOD: Final = re.compile(r"([^\W\d]\w*):(?!\))(.*)", re.DOTALL)
 
@@ -49,14 +49,14 @@ class Slot(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What one target of a model means.
+    """A resolved target of a model.
 
     Attributes:
-        text: as it was given.
-        method: the method of the model that it is in; "" for all.
-        modules: by identity, the qualified name of each that is bent.
-        slots: the parameters that are bent.
-        pattern: of names of nodes, if it is such that are bent.
+        text: the target as given.
+        method: the method of the model to which it is restricted; "" if it is not.
+        modules: the qualified names of the modules to bend, by `id`.
+        slots: the parameters to bend.
+        pattern: the pattern for names of nodes, if nodes are bent.
     """
 
     text: str
@@ -67,14 +67,14 @@ class Target(NamedTuple):
 
 
 class Names(NamedTuple):
-    """The modules and parameters of a model, by all of their qualified names."""
+    """The modules and parameters of a model, under all their qualified names."""
 
     modules: dict[str, nn.Module]
     slots: dict[str, Slot]
 
     @classmethod
     def of(cls, model: nn.Module) -> Names:
-        """Those that `model` has now."""
+        """The current ones of `model`."""
         modules = dict(model.named_modules(remove_duplicate=False))
         slots = {
             (f"{name}.{key}" if name else key): Slot(module, key, f"{name}.{key}" if name else key)
@@ -86,10 +86,10 @@ class Names(NamedTuple):
 
 
 def parse_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
-    """The targets that were given: one or several.
+    """The given targets as a tuple.
 
     Raises:
-        NotBendableError: if they are no strings, or none.
+        NotBendableError: if they are not strings, or if there are none.
     """
     found: tuple[Any, ...] = (
         (targets,) if isinstance(targets, str) or not hasattr(targets, "__iter__") else tuple(targets)
@@ -100,16 +100,16 @@ def parse_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def resolve(model: nn.Module, text: str, kind: str | None, known: Mapping[str, str] | None = None) -> Target:
-    """What `text` names: modules; if it matches none, parameters; if none, nodes of the graph.
+    """What `text` matches: modules, else parameters, else nodes of the graph.
 
     Args:
-        model: whose.
-        text: a regular expression, perhaps with a method before it.
-        kind: which of the three it must be; None to find out.
-        known: for each node that there is what it is called in a call, if that is known.
+        model: the model.
+        text: a regular expression, optionally preceded by a method.
+        kind: which of the three it must match; None for any.
+        known: for each node, its name during a call, if known.
 
     Raises:
-        BendingError: if it names nothing.
+        BendingError: if it matches nothing.
     """
     if kind is not None and kind not in KINDS:
         raise KindError(kind)
@@ -135,7 +135,7 @@ def resolve(model: nn.Module, text: str, kind: str | None, known: Mapping[str, s
 
 
 def nearest(text: str, names: Iterable[str]) -> list[str]:
-    """The names that `text` may have meant."""
+    """The names closest to `text`."""
     plain = re.sub(r"[\\^$]", "", text)
     known = list(dict.fromkeys(each for each in names if each))
     longer = [each for each in known if each.startswith(f"{plain}_")] if plain else []
@@ -143,10 +143,10 @@ def nearest(text: str, names: Iterable[str]) -> list[str]:
 
 
 def method_of(model: nn.Module, text: str, method: str) -> FunctionType:
-    """The function behind a method of `model`, below its decorators.
+    """The function of a method of `model`, inside its decorators.
 
     Raises:
-        NoMethodError: if there is none in Python.
+        NoMethodError: if there is no such Python function.
     """
     found: Any = getattr(type(model), method, None)
     found = inspect.unwrap(found) if callable(found) else found
@@ -184,7 +184,7 @@ def _nodes(pattern: re.Pattern[str], names: Names, known: Mapping[str, str] | No
 
 @functools.cache
 def _functions_of_torch() -> frozenset[str]:
-    """What nodes that call torch's functions may be called."""
+    """The names that nodes for torch functions may have."""
     graph = fx.Graph()
     holders = (torch, torch.Tensor, torch.nn.functional, torch.special, torch.linalg, torch.fft, operator)
     found = {name for each in holders for name in dir(each) if callable(getattr(each, name, None))}

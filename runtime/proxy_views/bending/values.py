@@ -1,4 +1,4 @@
-"""What modules and functions give back, with other tensors in it."""
+"""Replaces tensors in the results of modules and functions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def with_tensors(value: Any, name: str, change: Callable[[torch.Tensor, str], torch.Tensor]) -> Any:
-    """`value` with what `change` gives for each tensor in it; `value` itself if there is none, or all are the same.
+    """`value` with each tensor in it replaced by the result of `change`; `value` itself if nothing changed.
 
-    A tensor is changed whatever its type. Of those in tuples, lists, dictionaries and dataclasses only those of
-    floating-point or complex numbers are: the others are positions and masks.
+    If `value` is a tensor, its dtype does not matter. In tuples, lists, dictionaries and dataclasses, only
+    floating-point and complex tensors are replaced, because others are indices and masks.
 
     Args:
         value: of any type.
-        name: what `change` is told; with "[1]", "['key']" or ".field" behind it for a part.
-        change: makes one tensor of another.
+        name: passed to `change`, with "[1]", "['key']" or ".field" appended for a part.
+        change: takes a tensor and its name, and returns a tensor.
     """
     if isinstance(value, torch.Tensor):
         return change(value, name)
@@ -60,7 +60,7 @@ def _sequence_like(value: Any, inner: list[Any]) -> Any:
 
 
 def _with(value: Any, changed: dict[Any, Any], put: Callable[[Any, Any, Any], None]) -> Any:
-    """A copy of `value` with what is in `changed` put into it: the program may hold `value` elsewhere."""
+    """A copy of `value`, updated with `changed`. `value` itself may be in use elsewhere in the program."""
     if not changed:
         return value
     again = copy.copy(value)

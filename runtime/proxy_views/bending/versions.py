@@ -1,4 +1,4 @@
-"""Versions of a model: its weights, and the values of bending parameters, kept under names."""
+"""Versions of a model: its weights and the values of bending parameters, stored under names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 ORIGINAL: Final = "original"
-"""The version that there is from the start."""
+"""The name of the initial version."""
 
 
 class _Version(NamedTuple):
@@ -28,28 +28,27 @@ class _Version(NamedTuple):
 
 
 class Versions:
-    """Keeps versions of the weights of a model, and puts them into it.
+    """Stores versions of the weights of a model, and loads them into it.
 
         versions = Versions(model)
         with bend(model, "conv.weight", Scale(2.0)):
             versions.write("twice")
         versions.set_version("twice")             # the model's own weights are those now
         versions.interpolate(1.0, twice=1.0)      # half of each
-        versions.set_version("original")          # to the bit as they were
+        versions.set_version("original")          # exactly as they were
 
-    Unlike bends, a version changes the weights themselves: what is saved, and what an optimizer goes on from.
+    Unlike bends, a version changes the weights themselves, which are saved and which an optimizer continues from.
 
     Attributes:
-        current: the name of the version that was set last; None for a mixture.
+        current: the name of the version set last; None for a mixture.
     """
 
     def __init__(self, model: nn.Module, parameters: BendingConfig | Iterable[BendingParameter] = ()) -> None:
-        """Keep the weights of now as "original".
+        """Store the current weights as "original".
 
         Args:
-            model: whose weights.
-            parameters: the bending parameters whose values are part of a version; those of a configuration, if one is
-                given.
+            model: the model.
+            parameters: the bending parameters whose values are part of a version, or a configuration that has them.
 
         Raises:
             NotBendableError: if something is of the wrong type.
@@ -64,21 +63,21 @@ class Versions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The versions that there are, the oldest first."""
+        """The names of all versions, oldest first."""
         return tuple(self._versions)
 
     def write(self, name: str, *, force: bool = False) -> None:
-        """Keep what the model computes with now: its weights, with this thread's bends of them applied.
+        """Store the weights that the model currently uses, with this thread's bends applied to them.
 
-        Whoever sets the version later on should have removed those bends: they would be applied to it again.
+        Remove those bends before setting the version later. Otherwise they would be applied to it again.
 
         Args:
-            name: of the version.
-            force: whether one of that name is replaced.
+            name: the name of the version.
+            force: whether to replace an existing version of that name.
 
         Raises:
-            NotBendableError: if `name` is no name that Python takes for an argument.
-            VersionError: if there is one already, or it is "original".
+            NotBendableError: if `name` is not a Python identifier.
+            VersionError: if the version exists and `force` is False, or if it is "original".
         """
         if not isinstance(name, str) or not name.isidentifier():
             raise NotBendableError("name", name, "a name of letters, digits and underscores")
@@ -88,28 +87,28 @@ class Versions:
         self._versions[name] = self._as_it_is()
 
     def set_version(self, name: str = ORIGINAL) -> Restored:
-        """Put the weights of a version into the model, and its values into the bending parameters.
+        """Load the weights of a version into the model, and its values into the bending parameters.
 
         Returns:
-            A context manager, at whose end the weights and values are again what they were before this call.
+            A context manager that restores the previous weights and values when it exits.
 
         Raises:
-            VersionError: if there is no such version, or the model has other weights than it.
+            VersionError: if there is no such version, or if its weights no longer fit the model.
         """
         return self._put(self._version(name), name)
 
     def interpolate(self, original: float = 0.0, /, **weights: float) -> Restored:
-        """Put a mixture of versions into the model: the mean of weights and values, weighted by these numbers.
+        """Load a mixture of versions into the model: the mean of their weights and values, weighted by these numbers.
 
         Args:
             original: the weight of the version "original".
-            weights: those of others, by name.
+            weights: the weights of other versions, by name.
 
         Returns:
-            As `set_version`.
+            The same as `set_version`.
 
         Raises:
-            VersionError: if there is no such version, or the model has other weights than one.
+            VersionError: if there is no such version, or if its weights no longer fit the model.
             SettingError: if the numbers add up to zero.
         """
         given = {name: check_number(name, each) for name, each in {ORIGINAL: original, **weights}.items()}
@@ -176,7 +175,7 @@ class Versions:
 
 
 class Restored:
-    """The weights and values that a version has replaced, which come back at the end of a block."""
+    """Restores the weights and values replaced by a version at the end of a `with` block."""
 
     def __init__(
         self, versions: Versions, weights: dict[str, torch.Tensor], values: dict[str, float], name: str | None
