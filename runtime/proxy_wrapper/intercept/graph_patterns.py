@@ -40,7 +40,7 @@ _CLASS_LOSS: Final = "NllLossBackward0"
 """What `cross_entropy` gives, for targets that are classes."""
 _VIEWS: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"})
 _SCALED: Final = frozenset({"DivBackward0", "MulBackward0"})
-_TRANSPOSED: Final = frozenset({"TBackward0", "TransposeBackward0"})
+_TRANSPOSED: Final = frozenset({"TBackward0", "TransposeBackward0", "PermuteBackward0"})
 _FEWEST_MIXED: Final = 3
 """How many dimensions a tensor has whose view may change their order."""
 _SIGN: Final = 1 << 63

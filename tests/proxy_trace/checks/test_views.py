@@ -91,11 +91,22 @@ def contrast(out: torch.Tensor) -> torch.Tensor:
             [],
         ),
         (lambda out: F.cross_entropy(contrast(out) - 1e9 * torch.eye(5), (torch.arange(5) + 1) % 5), []),
+        (lambda out: F.cross_entropy(out @ out.T, (torch.arange(5) + 1) % 5), ["self-similarity-not-masked"]),
         (lambda out: F.cross_entropy(out @ out.flip(0).t(), torch.arange(5)), []),
+        (lambda out: F.cross_entropy(out @ out.flip(0).T, torch.arange(5)), []),
         (lambda out: (contrast(out).softmax(1) @ out).square().mean(), []),
         (lambda out: F.kl_div(contrast(out).log_softmax(1), torch.full((5, 5), 0.2), reduction="batchmean"), []),
     ],
-    ids=["with itself", "masked", "masked by a number", "of two views", "as attention", "beside those of a teacher"],
+    ids=[
+        "with itself",
+        "masked",
+        "masked by a number",
+        "with itself, by T",
+        "of two views",
+        "of two views, by T",
+        "as attention",
+        "beside those of a teacher",
+    ],
 )
 def test_samples_that_compete_with_themselves(tmp_path: Path, loss: Loss, codes: list[str]) -> None:
     assert judged(nn.Linear(4, 6), torch.randn(5, 4), loss, tmp_path) == codes
