@@ -1,4 +1,4 @@
-"""Tells each trace what torch's global settings are, and when they change."""
+"""Records torch's global settings in each trace, and their changes."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Configurations:
         self._told: dict[Channel, tuple[tuple[Any, ...], dict[str, Setting]]] = {}
 
     def look(self, *, with_autocast: bool) -> None:
-        """Record the settings that have changed since the last look; in a new trace, all.
+        """Record the settings that have changed since the last look, or all of them in a new trace.
 
         Args:
-            with_autocast: whether autocast counts, which is nothing to a step of an optimizer.
+            with_autocast: whether to include autocast, which is irrelevant to an optimizer step.
         """
         if not are_values_readable():
             return
