@@ -73,14 +73,14 @@ class TorchSettings:
         self._readers = tuple(readers.values())
 
     def look(self, autocast: object) -> tuple[Any, ...]:
-        """What each setting is set to, as torch has it: the same in two looks, if nothing has changed.
+        """The value of each setting as torch has it. Two results are equal if nothing has changed.
 
         Args:
-            autocast: what autocast is set to, as `autocast_now` gives it.
+            autocast: the state of autocast, as returned by `autocast_now`.
         """
         try:
             return (*[read() for read in self._readers], autocast)
-        except RuntimeError:  # One cannot be told.
+        except RuntimeError:  # One cannot be read.
             return (*map(_told, self._readers), autocast)
 
     def name(self, values: tuple[Any, ...]) -> dict[str, Setting]:
