@@ -239,8 +239,7 @@ def is_certainly_finite(tensor: torch.Tensor) -> bool:
 
     It may be False although all elements are finite, if their sum is not.
 
-    May be called anywhere. It only checks for the conditions that `unobserved` sets up, which is cheaper, and is False
-    if they do not hold.
+    May be called anywhere. Cheaper than `unobserved`: it checks for the same conditions, and is False without them.
     """
     if not (
         type(tensor) is torch.Tensor
